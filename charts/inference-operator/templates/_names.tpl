@@ -1,0 +1,38 @@
+{{/* The full name: the release's, with the chart's name unless the release carries it already. */}}
+{{- define "inference-operator.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The labels that select the operator's pod. They never change: a Deployment's selector is immutable. */}}
+{{- define "inference-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* The labels of every object of the chart. */}}
+{{- define "inference-operator.labels" -}}
+{{ include "inference-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "inference-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "inference-operator.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image reference from {repository, tag, digest}: `include "inference-operator.image" (list .Values.image .)`. */}}
+{{- define "inference-operator.image" -}}
+{{- $image := index . 0 -}}
+{{- $root := index . 1 -}}
+{{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{- with $image.digest }}@{{ . }}{{ end -}}
+{{- end -}}

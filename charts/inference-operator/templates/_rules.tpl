@@ -1,0 +1,27 @@
+{{/*
+What the operator may do: the only place that says so. A ClusterRole (whole cluster) or one Role per namespace carries it.
+It reads no Secret, opens no shell and no proxy into a pod, and never writes the spec of an InferenceDeployment.
+*/}}
+{{- define "inference-operator.rules" -}}
+- apiGroups: [inference-operator.dev]
+  resources: [inferencedeployments]
+  verbs: [list, watch]
+- apiGroups: [inference-operator.dev]
+  resources: [inferencedeployments/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [configmaps, services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
