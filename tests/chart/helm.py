@@ -1,0 +1,59 @@
+"""The chart through the eyes of a real Helm."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from inference_operator.manifest import Manifest
+
+REPOSITORY = Path(__file__).parents[2]
+CHART = REPOSITORY / "charts" / "inference-operator"
+RELEASE = "inference-operator"
+NAMESPACE = "inference-operator-system"
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """Renders the chart with a given Helm binary, offline and with a home of its own."""
+
+    binary: Path
+    home: Path
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One Helm command; the caller judges its exit status."""
+        return subprocess.run(  # noqa: S603 - a list built here, never a shell's text
+            [str(self.binary), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"HOME": str(self.home), "PATH": "/usr/bin:/bin"},
+        )
+
+    def text(self, *sets: str) -> str:
+        """Everything that `helm template` prints for these values (`key=value`)."""
+        done = self._template(*sets)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def objects(self, *sets: str) -> list[Manifest]:
+        """The rendered objects."""
+        return [document for document in yaml.safe_load_all(self.text(*sets)) if document]
+
+    def one(self, kind: str, *sets: str) -> Manifest:
+        """The only object of a kind."""
+        found = [o for o in self.objects(*sets) if o["kind"] == kind]
+        assert len(found) == 1, f"{len(found)} objects of kind {kind}"
+        return found[0]
+
+    def refusal(self, *sets: str) -> str:
+        """What Helm says about values that it must refuse."""
+        done = self._template(*sets)
+        assert done.returncode != 0, f"Helm accepted {sets}"
+        return done.stderr
+
+    def _template(self, *sets: str) -> subprocess.CompletedProcess[str]:
+        flags = [flag for value in sets for flag in ("--set", value)]
+        return self.run("template", RELEASE, str(CHART), "--namespace", NAMESPACE, *flags)

@@ -1,0 +1,207 @@
+import re
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import Manifest
+from inference_operator.settings import Settings
+from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
+
+PREFIX = "INFERENCE_OPERATOR_"
+UNSTEADY = re.compile(r"\b(lookup|rand\w+|gen\w+Cert|genCA|now|uuidv4)\b")
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+AFFINITY = (
+    "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    ".nodeSelectorTerms[0].matchExpressions[0]"
+)
+
+SHAPES = {
+    "defaults": (),
+    "two namespaces": ("scope.namespaces={team-a,team-b}",),
+    "everything set": (
+        "image.tag=1.2.3",
+        f"image.digest={DIGEST}",
+        f"router.image.digest={DIGEST}",
+        "imagePullSecrets[0].name=registry",
+        "serviceAccount.annotations.example\\.com/team=inference",
+        "resources.limits.memory=1Gi",
+        "podLabels.team=inference",
+        "podAnnotations.note=hello",
+        "nodeSelector.kubernetes\\.io/arch=amd64",
+        "tolerations[0].key=dedicated",
+        "tolerations[0].operator=Exists",
+        f"{AFFINITY}.key=zone",
+        f"{AFFINITY}.operator=Exists",
+        "priorityClassName=system-cluster-critical",
+    ),
+    "no CRD, no roles, foreign account": (
+        "crds.install=false",
+        "userRoles.create=false",
+        "serviceAccount.create=false",
+        "serviceAccount.name=platform",
+    ),
+}
+
+
+def oldest_kubernetes() -> str:
+    constraint = yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"]
+    found = re.fullmatch(r">=(\d+\.\d+)\.0-0", constraint)
+    assert found
+    return found[1]
+
+
+def operator_container(deployment: Manifest) -> Manifest:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    found: Manifest = container
+    return found
+
+
+def environment(deployment: Manifest) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in operator_container(deployment)["env"]}
+
+
+@pytest.mark.parametrize("version", [oldest_kubernetes(), "1.36"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_object_is_valid_for_the_oldest_and_the_tested_kubernetes(
+    helm: Helm, shape: str, version: str
+) -> None:
+    objects = helm.objects(*SHAPES[shape])
+    assert objects
+    for found in objects:
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_lint_finds_nothing(helm: Helm) -> None:
+    done = helm.run("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+def test_rendering_depends_on_the_values_alone(helm: Helm) -> None:
+    assert helm.text() == helm.text()
+    for template in (CHART / "templates").iterdir():
+        assert not UNSTEADY.search(template.read_text()), template
+
+
+def test_the_chart_has_no_hooks(helm: Helm) -> None:
+    assert "helm.sh/hook" not in helm.text()
+
+
+def test_the_crd_in_the_chart_is_the_generated_one() -> None:
+    generated = REPOSITORY / "crds" / "inferencedeployments.yaml"
+    assert (CHART / "files" / "crd.yaml").read_bytes() == generated.read_bytes()
+
+
+def test_the_crd_is_printed_whole_and_kept_on_uninstall(helm: Helm) -> None:
+    expected = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
+    assert "annotations" not in expected["metadata"]
+    expected["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    assert helm.one("CustomResourceDefinition") == expected
+
+
+def test_the_crd_may_go_with_the_release(helm: Helm) -> None:
+    expected = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
+    assert helm.one("CustomResourceDefinition", "crds.keep=false") == expected
+
+
+def test_the_crd_may_be_left_to_others(helm: Helm) -> None:
+    kinds = {found["kind"] for found in helm.objects("crds.install=false")}
+    assert "CustomResourceDefinition" not in kinds
+
+
+def test_one_operator_runs_and_never_two(helm: Helm) -> None:
+    spec = helm.one("Deployment")["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+
+
+def test_the_pod_meets_the_restricted_profile(helm: Helm) -> None:
+    pod = helm.one("Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] != 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert operator_container({"spec": {"template": {"spec": pod}}})["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+def test_every_setting_of_the_operator_comes_from_the_chart(helm: Helm) -> None:
+    names = {name.removeprefix(PREFIX).lower() for name in environment(helm.one("Deployment"))}
+    assert names == set(Settings.model_fields)
+
+
+def test_the_defaults_of_chart_and_operator_agree(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Settings()
+    for name, value in environment(helm.one("Deployment")).items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == plain
+
+
+def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = helm.one(
+        "Deployment",
+        "engine.images.gpu=registry.example/gpu:1",
+        "engine.images.cpu=registry.example/cpu:1",
+        "router.image.repository=registry.example/router",
+        "router.image.tag=v2",
+        "settings.clusterDomain=k8s.example",
+        "settings.dnsStalenessSeconds=40",
+        "settings.resyncSeconds=86400",
+        "settings.imagePullPolicy=Never",
+        "settings.logFormat=text",
+        "scope.namespaces={team-a,team-b}",
+    )
+    for name, value in environment(deployment).items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == Settings(
+        gpu_engine_image="registry.example/gpu:1",
+        cpu_engine_image="registry.example/cpu:1",
+        router_image="registry.example/router:v2",
+        cluster_domain="k8s.example",
+        dns_staleness_seconds=40,
+        resync_seconds=86_400,
+        image_pull_policy="Never",
+        log_format="text",
+        namespaces=("team-a", "team-b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        ((), "ghcr.io/inference-operator/operator:0.1.0"),
+        (("image.tag=dev",), "ghcr.io/inference-operator/operator:dev"),
+        (("image.repository=localhost/operator", "image.tag=dev"), "localhost/operator:dev"),
+        (("image.tag=dev", f"image.digest={DIGEST}"), f"ghcr.io/inference-operator/operator:dev@{DIGEST}"),
+    ],
+)
+def test_the_image_is_named_by_repository_tag_and_digest(
+    helm: Helm, sets: tuple[str, ...], expected: str
+) -> None:
+    assert operator_container(helm.one("Deployment", *sets))["image"] == expected
+
+
+def test_a_foreign_service_account_is_used_and_not_made(helm: Helm) -> None:
+    objects = helm.objects("serviceAccount.create=false", "serviceAccount.name=platform")
+    assert "ServiceAccount" not in {found["kind"] for found in objects}
+    (deployment,) = (found for found in objects if found["kind"] == "Deployment")
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "platform"
+    (binding,) = (found for found in objects if found["kind"] == "ClusterRoleBinding")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "platform", "namespace": NAMESPACE}]
+
+
+@pytest.mark.parametrize("shape", ["defaults", "two namespaces"])
+def test_the_notes_show_a_resource_that_the_operator_reads(helm: Helm, shape: str) -> None:
+    sets = [flag for value in SHAPES[shape] for flag in ("--set", value)]
+    done = helm.run("install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--dry-run=client", *sets)
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("NOTES:")[2]
+    shown = re.search(r"<<EOF\n(.*?)\n *EOF", notes, re.DOTALL)
+    assert shown
+    Spec.model_validate(yaml.safe_load(shown[1])["spec"])
+    assert notes.count("kubectl") == 3

@@ -1,0 +1,64 @@
+import pytest
+
+from inference_operator.manifest import Manifest
+from tests.chart.helm import NAMESPACE, RELEASE, Helm
+
+TWO_NAMESPACES = "scope.namespaces={team-a,team-b}"
+SECRET_DOORS = {"secrets", "pods/exec", "pods/attach", "pods/proxy", "serviceaccounts/token"}
+
+
+def by_kind(objects: list[Manifest], kind: str) -> dict[str, Manifest]:
+    return {found["metadata"]["name"]: found for found in objects if found["kind"] == kind}
+
+
+def test_both_scopes_grant_the_same_rules(helm: Helm) -> None:
+    cluster = by_kind(helm.objects(), "ClusterRole")[RELEASE]
+    roles = [found for found in helm.objects(TWO_NAMESPACES) if found["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
+    assert all(role["rules"] == cluster["rules"] for role in roles)
+
+
+def test_two_namespaces_need_no_right_on_the_cluster(helm: Helm) -> None:
+    objects = helm.objects(TWO_NAMESPACES)
+    assert RELEASE not in by_kind(objects, "ClusterRole")
+    assert not by_kind(objects, "ClusterRoleBinding")
+
+
+@pytest.mark.parametrize(
+    ("sets", "binding"), [((), "ClusterRoleBinding"), ((TWO_NAMESPACES,), "RoleBinding")]
+)
+def test_the_rules_are_bound_to_the_operator_alone(helm: Helm, sets: tuple[str, ...], binding: str) -> None:
+    bindings = [found for found in helm.objects(*sets) if found["kind"] == binding]
+    account = {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}
+    assert bindings
+    assert all(found["subjects"] == [account] and found["roleRef"]["name"] == RELEASE for found in bindings)
+
+
+def test_the_operator_gets_no_wildcard_and_no_door_to_secrets(helm: Helm) -> None:
+    for rule in by_kind(helm.objects(), "ClusterRole")[RELEASE]["rules"]:
+        assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert not SECRET_DOORS & set(rule["resources"])
+
+
+def test_the_operator_never_writes_what_users_ask_for(helm: Helm) -> None:
+    (rule,) = (
+        rule
+        for rule in by_kind(helm.objects(), "ClusterRole")[RELEASE]["rules"]
+        if "inferencedeployments" in rule["resources"]
+    )
+    assert not set(rule["verbs"]) - {"get", "list", "watch"}
+
+
+def test_the_built_in_roles_cover_the_resource_and_leave_status_to_the_operator(helm: Helm) -> None:
+    roles = by_kind(helm.objects(), "ClusterRole")
+    view, edit = roles[f"{RELEASE}-view"], roles[f"{RELEASE}-edit"]
+    aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+    assert view["metadata"]["labels"][f"{aggregate}view"] == "true"
+    assert {f"{aggregate}edit", f"{aggregate}admin"} <= edit["metadata"]["labels"].keys()
+    assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in view["rules"])
+    granted = {resource for rule in edit["rules"] for resource in rule["resources"]}
+    assert granted == {"inferencedeployments", "inferencedeployments/scale"}
+
+
+def test_the_roles_of_users_may_be_left_to_others(helm: Helm) -> None:
+    assert set(by_kind(helm.objects("userRoles.create=false"), "ClusterRole")) == {RELEASE}

@@ -1,0 +1,72 @@
+import json
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from inference_operator.manifest import Manifest
+from tests.chart.helm import CHART, Helm
+
+VALUES: Manifest = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: Manifest = json.loads((CHART / "values.schema.json").read_text())
+
+FREE = {"podLabels", "podAnnotations", "nodeSelector", "serviceAccount.annotations", "resources.requests"}
+"""Maps whose keys are the user's; a misspelling there cannot be told from a word."""
+KUBERNETES_CHECKS = {"global", "affinity.nodeAffinity", "affinity.podAffinity", "affinity.podAntiAffinity"}
+"""Objects whose inside is Kubernetes' (or Helm's) to check."""
+
+
+def sections(values: Manifest, path: str = "") -> Iterator[str]:
+    yield path
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from sections(value, f"{path}.{name}".lstrip("."))
+
+
+def open_objects(schema: Manifest, path: str = "") -> Iterator[str]:
+    if schema.get("type") == "object" and "additionalProperties" not in schema:
+        yield path
+    for name, inner in schema.get("properties", {}).items():
+        yield from open_objects(inner, f"{path}.{name}".lstrip("."))
+    if "items" in schema:
+        yield from open_objects(schema["items"], f"{path}[]")
+
+
+@pytest.mark.parametrize("section", sorted(set(sections(VALUES)) - FREE))
+def test_a_misspelt_value_is_refused_by_name(helm: Helm, section: str) -> None:
+    assert "'misspelt' not allowed" in helm.refusal(f"{section}.misspelt=1".lstrip("."))
+
+
+def test_no_object_of_the_schema_is_open() -> None:
+    assert set(open_objects(SCHEMA)) == KUBERNETES_CHECKS
+
+
+def test_schema_and_values_name_the_same_things() -> None:
+    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ("settings.logFormat=xml", "/settings/logFormat"),
+        ("settings.dnsStalenessSeconds=0", "/settings/dnsStalenessSeconds"),
+        ("settings.dnsStalenessSeconds=soon", "/settings/dnsStalenessSeconds"),
+        ("settings.clusterDomain=Cluster.Local", "/settings/clusterDomain"),
+        ("settings.imagePullPolicy=Sometimes", "/settings/imagePullPolicy"),
+        ("image.digest=sha256:123", "/image/digest"),
+        ("image.tag=a b", "/image/tag"),
+        ("image.repository=", "/image/repository"),
+        ("engine.images.gpu=", "/engine/images/gpu"),
+        ("scope.namespaces={Team}", "/scope/namespaces/0"),
+        ("scope.namespaces={a,a}", "/scope/namespaces"),
+        ("crds.install=perhaps", "/crds/install"),
+        ("imagePullSecrets[0]=registry", "/imagePullSecrets/0"),
+        ("tolerations[0].effekt=NoSchedule", "/tolerations/0"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_path(helm: Helm, wrong: str, path: str) -> None:
+    assert f"at '{path}'" in helm.refusal(wrong)
+
+
+def test_helm_may_hand_in_its_global_values(helm: Helm) -> None:
+    assert helm.objects("global.registry=registry.example")
