@@ -1,0 +1,53 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+TARGET = re.compile(r"`make ([a-z0-9 -]+)`|^make ([a-z0-9-]+)", re.MULTILINE)
+QUICKSTART = REPOSITORY / "manifests" / "samples" / "quickstart.yaml"
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_make_command_exists(page: Path) -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    named = {word for found in TARGET.findall(page.read_text()) for word in " ".join(found).split()}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/explanation/architecture.md"])
+def test_the_seven_lines_are_the_sample(page: str) -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
+    assert shown == QUICKSTART.read_text()
+    assert len(shown.splitlines()) == 7
+
+
+def test_every_decision_is_numbered_in_order_and_fits_a_page() -> None:
+    records = sorted((REPOSITORY / "docs" / "adr").glob("*.md"))
+    for number, record in enumerate(records, start=1):
+        text = record.read_text()
+        assert record.name.startswith(f"{number:04d}-")
+        assert text.startswith(f"# {number}. ")
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+        assert len(text.split()) <= 450, f"{record.name} is longer than a page"
+
+
+def test_samples_are_one_resource_each_with_names_of_their_own() -> None:
+    samples = [yaml.safe_load(path.read_text()) for path in sorted(QUICKSTART.parent.glob("*.yaml"))]
+    assert {sample["kind"] for sample in samples} == {"InferenceDeployment"}
+    names = [sample["metadata"]["name"] for sample in samples]
+    assert len(set(names)) == len(names)
