@@ -1,0 +1,144 @@
+"""The CustomResourceDefinition, generated from the pydantic models: one source for schema, checks and reference.
+
+Kubernetes wants structural schemas: no references, every node typed, nothing but validation inside `anyOf`
+(Kubernetes documentation, CustomResourceDefinitions, "Specifying a structural schema").
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from inference_operator.api.resource import RESERVED_NAME
+from inference_operator.api.spec import MAX_NAME_LENGTH, Spec, cel
+from inference_operator.api.status import NEVER_OBSERVED, Status
+from inference_operator.manifest import GROUP, KIND, PLURAL, VERSION, Manifest
+
+_DROPPED = ("title", "additionalProperties", "default")
+_COLUMNS = (
+    ("Model", "string", ".spec.model.source", "Where the model comes from"),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it serves"),
+    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why it serves or not"),
+    ("Replicas", "string", ".status.ready", "Ready engines of wanted engines"),
+    ("GPUs", "integer", ".status.plan.gpusPerReplica", "GPUs of one engine"),
+    ("URL", "string", ".status.url", "Where the OpenAI API answers inside the cluster"),
+    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists"),
+)
+
+
+def _structural(node: Any, definitions: dict[str, JsonSchemaValue]) -> Any:  # noqa: ANN401 - JSON
+    """The same schema without references, nulls, titles and defaults that only Python needs."""
+    if isinstance(node, list):
+        return [_structural(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if reference := node.get("$ref"):
+        target = definitions[reference.rsplit("/", 1)[-1]]
+        beside = {k: v for k, v in node.items() if k != "$ref"}
+        return _structural({**target, **beside}, definitions)
+    options = [o for o in node.get("anyOf", ()) if o != {"type": "null"}]
+    if len(options) == 1 and "x-kubernetes-int-or-string" not in node:
+        beside = {k: v for k, v in node.items() if k != "anyOf"}
+        return _structural({**options[0], **beside}, definitions)
+    return _node(node, definitions)
+
+
+def _node(node: dict[str, Any], definitions: dict[str, JsonSchemaValue]) -> Any:  # noqa: ANN401 - JSON
+    result: dict[str, Any] = {}
+    for name, value in node.items():
+        if name == "properties":
+            result[name] = {k: _structural(v, definitions) for k, v in value.items()}
+        elif (name == "additionalProperties" and isinstance(value, dict)) or name not in _DROPPED:
+            result[name] = _structural(value, definitions)
+    result.pop("propertyNames", None)
+    return result
+
+
+def structural_schema(model: type[BaseModel]) -> Manifest:
+    """The structural schema of a model, as it stands in the CRD."""
+    schema = model.model_json_schema(by_alias=True, schema_generator=GenerateJsonSchema, mode="validation")
+    result: Manifest = _structural(schema, schema.get("$defs", {}))
+    result.pop("$defs", None)
+    return result
+
+
+def _schema() -> Manifest:
+    spec, status = structural_schema(Spec), structural_schema(Status)
+    spec["properties"]["replicas"]["default"] = 1  # `/scale` needs a stored value
+    status["default"] = {"observedGeneration": NEVER_OBSERVED}  # so that kstatus waits for the operator
+    return {
+        "type": "object",
+        "description": "A running inference service: engines behind a load balancer.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+        **cel(
+            (
+                f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
+                f"metadata.name must have at most {MAX_NAME_LENGTH} characters, for example `qwen3-8b`",
+            ),
+            (
+                "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                (
+                    "metadata.name must be a DNS-1035 label (lower-case letters, digits and `-`, a letter first),"
+                    " for example `qwen3-8b`"
+                ),
+            ),
+            (
+                f"self.metadata.name != '{RESERVED_NAME}'",
+                (
+                    f"metadata.name must not be `{RESERVED_NAME}`, whose Service variables would stop the engine;"
+                    " use for example `qwen3-8b`"
+                ),
+            ),
+        ),
+    }
+
+
+def crd() -> Manifest:
+    """The CustomResourceDefinition of InferenceDeployment.
+
+    Examples:
+        >>> crd()["metadata"]["name"]
+        'inferencedeployments.inference-operator.dev'
+    """
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        "additionalPrinterColumns": [
+            {"name": name, "type": kind, "jsonPath": path, "description": text} for name, kind, path, text in _COLUMNS
+        ],
+        "schema": {"openAPIV3Schema": _schema()},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["infd"],
+                "categories": ["inference"],
+            },
+            "versions": [version],
+        },
+    }

@@ -1,0 +1,94 @@
+"""From the API server's JSON to a typed InferenceDeployment; nothing that is shown here raises."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
+from inference_operator.api.status import Status
+from inference_operator.manifest import Key, Manifest, Owner
+
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+RESERVED_NAME = "vllm"
+"""A Service `vllm` makes Kubernetes set `VLLM_PORT` in pods, which vLLM reads as its own (vLLM docs, env_vars)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One InferenceDeployment as it was last seen: what is asked (or why that cannot be read) and what was told."""
+
+    key: Key
+    uid: str
+    generation: int
+    deleting: bool
+    spec: Spec | Refusal
+    status: Status
+    stored_status: Manifest
+
+    @property
+    def owner(self) -> Owner:
+        """Whose the children are."""
+        return Owner(self.key, self.uid)
+
+
+def resource(raw: Manifest) -> Resource:
+    """Read an InferenceDeployment.
+
+    A spec that breaks the schema (written before a rule existed, or by a client that went round it) becomes a
+    `Refusal`; a status that cannot be read counts as never written.
+
+    Examples:
+        >>> raw = {"metadata": {"namespace": "default", "name": "qwen"}, "spec": {"model": {"source": 7}}}
+        >>> resource(raw).spec.message
+        'spec.model.source: input should be a valid string. Correct the field.'
+    """
+    meta = _mapping(raw.get("metadata"))
+    key = Key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
+    stored = dict(_mapping(raw.get("status")))
+    generation = meta.get("generation")
+    return Resource(
+        key=key,
+        uid=str(meta.get("uid", "")),
+        generation=generation if isinstance(generation, int) else 0,
+        deleting="deletionTimestamp" in meta,
+        spec=_name_problem(key.name) or _spec(raw.get("spec")),
+        status=_status(stored),
+        stored_status=stored,
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _name_problem(name: str) -> Refusal | None:
+    if NAME.fullmatch(name) and len(name) <= MAX_NAME_LENGTH and name != RESERVED_NAME:
+        return None
+    return Refusal(
+        Reason.INVALID_SPEC,
+        "metadata.name",
+        f"must be a DNS-1035 label of at most {MAX_NAME_LENGTH} characters and must not be `{RESERVED_NAME}`.",
+        "Create it under another name, for example `qwen3-8b`.",
+    )
+
+
+def _spec(raw: object) -> Spec | Refusal:
+    try:
+        return Spec.model_validate(raw if raw is not None else {})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        path = ".".join(["spec", *(str(part) for part in first["loc"])])
+        text = first["msg"].removeprefix("Value error, ")
+        problem = "is required" if first["type"] == "missing" else text[:1].lower() + text[1:]
+        return Refusal(Reason.INVALID_SPEC, path, f"{problem}.", "Correct the field.")
+
+
+def _status(stored: Manifest) -> Status:
+    try:
+        return Status.model_validate(stored)
+    except ValidationError:
+        return Status()

@@ -1,0 +1,152 @@
+"""The operator as a process: everything is put together here, and nothing is decided."""
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from inference_operator import __version__
+from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.kube.watch import WATCHED_CHILDREN, watch
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
+from inference_operator.reconcile.cache import Cache
+from inference_operator.reconcile.cluster import ClusterError
+from inference_operator.reconcile.keys import KeyQueue
+from inference_operator.reconcile.recipe import Reconciler
+from inference_operator.resources.names import MANAGED_SELECTOR
+from inference_operator.settings import Settings
+from inference_operator.telemetry.http import serve_health
+from inference_operator.telemetry.logs import configure_logs
+from inference_operator.telemetry.metrics import API_REQUESTS, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, RESOURCES
+
+WORKERS = 4
+"""Keys that are worked on at a time: enough to hide the API server's latency on one event loop."""
+
+RETRY_SECONDS = 5.0
+"""Between two attempts to reach the API server at the start."""
+
+STALE_RESYNCS = 3
+"""Listings that may be missed in a row before the process counts as dead."""
+
+log = logging.getLogger("inference_operator")
+
+
+class Operator:
+    """The running operator: a cache, a queue, workers, and what feeds them."""
+
+    def __init__(self, settings: Settings, cluster: KubeCluster) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._cache = Cache(settings)
+        self._queue = KeyQueue()
+        self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC))
+        self._listed_at: float | None = None
+
+    def ready(self) -> bool:
+        """Whether the cluster has been listed."""
+        return self._listed_at is not None
+
+    def alive(self) -> bool:
+        """Whether listings still succeed; before the first one the process has the time that it takes."""
+        if self._listed_at is None:
+            return True
+        return asyncio.get_running_loop().time() - self._listed_at < STALE_RESYNCS * self._settings.resync_seconds
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop."""
+        await self._prime()
+        # Created before kopf starts, which takes every younger task for its own when it stops.
+        tasks = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
+        tasks.append(asyncio.create_task(self._resync()))
+        try:
+            await watch(self._settings, self._seen, stop=stop)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _handle(self, key: Key) -> float | None:
+        QUEUE_DEPTH.set(len(self._queue))
+        with RECONCILE_SECONDS.time():
+            again = await self._reconciler.reconcile(key)
+        RECONCILES.labels("success").inc()
+        return again.seconds if again else None
+
+    def _seen(self, event: str, manifest: Manifest) -> None:
+        key = self._cache.remove(Ref.of(manifest)) if event == "DELETED" else self._cache.put(manifest)
+        if key is not None:
+            self._queue.add(key)
+
+    async def _prime(self) -> None:
+        while True:
+            try:
+                await self._list()
+            except ClusterError as error:
+                log.warning("Cannot list the cluster yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                break
+        for key in self._cache.known():
+            self._queue.add(key)
+
+    async def _resync(self) -> None:
+        """List everything anew from time to time: a watch can miss a deletion."""
+        while True:
+            await asyncio.sleep(self._settings.resync_seconds)
+            try:
+                await self._list()
+            except ClusterError as error:
+                log.warning("Cannot list the cluster: %s", error)
+
+    async def _list(self) -> None:
+        for kind in (INFERENCE_DEPLOYMENT, *WATCHED_CHILDREN):
+            selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
+            for key in self._cache.replace(kind, await self._cluster.list_objects(kind, selector=selector)):
+                self._queue.add(key)
+        RESOURCES.set(len(self._cache.known()))
+        self._listed_at = asyncio.get_running_loop().time()
+
+
+def _count_request(verb: str, kind: str, code: str) -> None:
+    API_REQUESTS.labels(verb, kind, code).inc()
+
+
+def _failed(key: Key, error: Exception) -> None:
+    RECONCILES.labels("error").inc()
+    known = isinstance(error, ClusterError)
+    log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if known else error)
+
+
+async def run(settings: Settings) -> None:
+    """Run the operator until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    client = await connect()
+    try:
+        operator = Operator(settings, KubeCluster(client, settings.namespaces, tell=_count_request))
+        async with serve_health(settings.http_port, alive=operator.alive, ready=operator.ready):
+            where = ", ".join(settings.namespaces) or "the whole cluster"
+            log.info("Inference operator %s serves %s", __version__, where)
+            await operator.run(stop)
+    finally:
+        await client.close()
+
+
+def main() -> None:
+    """Entry point of the container."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "_".join(["INFERENCE_OPERATOR", *(str(part).upper() for part in problem["loc"])])
+            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201 - logs are not configured yet
+        sys.exit(2)
+    configure_logs(settings.log_format)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(run(settings))

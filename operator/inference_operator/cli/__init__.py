@@ -1,0 +1,1 @@
+"""`infd`, the command line."""

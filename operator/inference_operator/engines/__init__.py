@@ -1,0 +1,1 @@
+"""All that differs between engines, behind one protocol."""

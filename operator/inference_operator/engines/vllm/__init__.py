@@ -1,0 +1,1 @@
+"""vLLM: `vllm serve` and its flags."""

@@ -1,0 +1,98 @@
+"""One table of the flags and variables that the operator sets itself, and the field to use instead.
+
+Names: `vllm serve --help=all` of vLLM 0.32.0.
+"""
+
+from collections.abc import Sequence
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EnvironmentVariable
+
+_NO_FIELD = "Remove it; the operator sets it and has no field for it."
+
+MANAGED_FLAGS: dict[str, str] = {
+    "--model": "Use `spec.model.source`.",
+    "--served-model-name": "Use `spec.model.servedName`.",
+    "--tensor-parallel-size": "Use `spec.parallelism.tensor`.",
+    "--host": _NO_FIELD,
+    "--port": _NO_FIELD,
+    "--uds": _NO_FIELD,
+    "--root-path": _NO_FIELD,
+    "--config": "Write the options of the file into `spec.engine.args`.",
+    "--shutdown-timeout": _NO_FIELD,
+    "--headless": _NO_FIELD,
+    "--api-server-count": _NO_FIELD,
+    "--download-dir": _NO_FIELD,
+    "--ssl-keyfile": _NO_FIELD,
+    "--ssl-certfile": _NO_FIELD,
+    "--ssl-ca-certs": _NO_FIELD,
+}
+"""Long flags and their cure."""
+
+FLAG_ALIASES: dict[str, str] = {"-tp": "--tensor-parallel-size"}
+"""Short spellings of managed flags."""
+
+MANAGED_VARIABLES: dict[str, str] = {
+    "HOME": _NO_FIELD,
+    "VLLM_PORT": _NO_FIELD,
+    "VLLM_HOST_IP": _NO_FIELD,
+}
+"""Environment variables and their cure; the caches may be moved, the home may not."""
+
+
+def managed_flag(argument: str) -> str | None:
+    """The managed flag that an argument sets, however it is spelled: `=`, underscores, abbreviated as argparse allows.
+
+    What abbreviates a managed flag can mean nothing else: it means that flag, or vLLM refuses it as ambiguous.
+
+    Examples:
+        >>> managed_flag("--served_model_name=x")
+        '--served-model-name'
+        >>> managed_flag("--tensor-par")
+        '--tensor-parallel-size'
+        >>> managed_flag("-tp") == managed_flag("-tp=2") == "--tensor-parallel-size"
+        True
+        >>> managed_flag("--max-num-seqs=8") is None
+        True
+    """
+    if not argument.startswith("-"):
+        return None
+    flag = argument.partition("=")[0].replace("_", "-")
+    if flag in FLAG_ALIASES:
+        return FLAG_ALIASES[flag]
+    if flag in MANAGED_FLAGS:
+        return flag
+    return next((full for full in MANAGED_FLAGS if full.startswith(flag) and len(flag) > len("--")), None)
+
+
+def refusal_of_args(args: Sequence[str]) -> Refusal | None:
+    """Why the arguments cannot be passed on, or None.
+
+    Examples:
+        >>> print(refusal_of_args(["--max-num-seqs", "8", "--port=1"]).message)
+        spec.engine.args[2]: `--port=1` sets `--port`, which the operator sets. Remove it; the operator sets it \
+and has no field for it.
+    """
+    for index, argument in enumerate(args):
+        if flag := managed_flag(argument):
+            return Refusal(
+                Reason.MANAGED_ARGUMENT,
+                f"spec.engine.args[{index}]",
+                f"`{argument}` sets `{flag}`, which the operator sets.",
+                MANAGED_FLAGS[flag],
+            )
+    return None
+
+
+def refusal_of_env(env: Sequence[EnvironmentVariable]) -> Refusal | None:
+    """Why the environment cannot be passed on, or None."""
+    for variable in env:
+        if cure := MANAGED_VARIABLES.get(variable.name):
+            return Refusal(
+                Reason.MANAGED_ARGUMENT,
+                f"spec.engine.env[{variable.name}]",
+                f"`{variable.name}` is set by the operator.",
+                cure,
+            )
+    return None

@@ -1,0 +1,154 @@
+"""The real cluster. The only module that imports the Kubernetes client, and of that only its untyped half."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_incluster_config, load_kube_config
+
+from inference_operator.manifest import Kind, Manifest, Ref
+from inference_operator.reconcile.cluster import (
+    FIELD_MANAGER,
+    ClusterError,
+    ConflictError,
+    Listing,
+    NotFoundError,
+    RejectedError,
+)
+
+REQUEST_TIMEOUT_SECONDS = 30
+LIST_CHUNK = 500
+"""Objects per page of a listing (the API server's own clients use the same)."""
+
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_REJECTIONS = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
+
+
+def in_cluster() -> bool:
+    """Whether this process runs in a pod with a ServiceAccount."""
+    return SERVICE_ACCOUNT_TOKEN.exists()
+
+
+async def connect() -> ApiClient:
+    """A client with the pod's ServiceAccount, or with the user's kubeconfig outside of a cluster."""
+    configuration = Configuration()
+    if in_cluster():
+        load_incluster_config(client_configuration=configuration)
+    else:
+        await load_kube_config(client_configuration=configuration)
+    return ApiClient(configuration)
+
+
+Told = Callable[[str, str, str], None]
+
+
+def _nobody(_verb: str, _kind: str, _code: str) -> None:
+    """Nobody wants to know."""
+
+
+class KubeCluster:
+    """The verbs of `Cluster` on a real API server.
+
+    Args:
+        client: an open client; the caller closes it.
+        namespaces: the namespaces to list; none means all of them.
+        tell: is told of every request: its verb, the kind and the HTTP status or `error`.
+    """
+
+    def __init__(self, client: ApiClient, namespaces: Sequence[str] = (), *, tell: Told = _nobody) -> None:
+        self._client = client
+        self._tell = tell
+        self._namespaces: Sequence[str | None] = tuple(namespaces) or (None,)
+
+    async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
+        """All objects of a kind in the namespaces that are served."""
+        items: list[Manifest] = []
+        versions: list[int] = []
+        for namespace in self._namespaces:
+            found, version = await self._list_in(kind, namespace, selector)
+            items.extend(found)
+            versions.append(version)
+        return Listing(items, min(versions))
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """One object, or None."""
+        try:
+            return await self._request("GET", ref.path, ref.kind)
+        except NotFoundError:
+            return None
+
+    async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
+        """Server-side apply; raises `ConflictError` and `RejectedError`."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        return await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
+
+    async def delete(self, ref: Ref, *, uid: str) -> None:
+        """Delete the object of that uid; raises `NotFoundError` and `ConflictError`."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        await self._request("DELETE", ref.path, ref.kind, body=body)
+
+    async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
+        """Server-side apply of the status; None where the object is gone or another one."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        try:
+            return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
+        except (NotFoundError, ConflictError):
+            return None
+
+    async def _list_in(self, kind: Kind, namespace: str | None, selector: str | None) -> tuple[list[Manifest], int]:
+        query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
+        items: list[Manifest] = []
+        while True:
+            page = await self._request("GET", kind.path(namespace), kind, query=query)
+            # Items of a list carry neither apiVersion nor kind.
+            items.extend({**item, "apiVersion": kind.api_version, "kind": kind.name} for item in page["items"])
+            following = page["metadata"].get("continue")
+            if not following:
+                return items, int(page["metadata"]["resourceVersion"])
+            query["continue"] = following
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+    ) -> Manifest:
+        target = f"{path}?{urlencode(query)}" if query else path
+        headers = {"Accept": "application/json"}
+        if method == "PATCH":
+            headers["Content-Type"] = "application/apply-patch+yaml"
+        try:
+            call = await self._client.param_serialize(
+                method, target, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            response = await self._client.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
+            content = await response.read()
+        except (OSError, TimeoutError) as error:  # aiohttp's connection errors are OSErrors
+            self._tell(method, kind.name, "error")
+            raise ClusterError(f"{method} {path}: {error or type(error).__name__}") from error
+        self._tell(method, kind.name, str(response.status))
+        return _body(response.status, content, f"{method} {path}")
+
+
+def _body(status: int, content: bytes, what: str) -> Manifest:
+    """The object in an answer, or the error that it stands for."""
+    answer: Any = json.loads(content) if content.startswith(b"{") else {}
+    if status < HTTPStatus.BAD_REQUEST:
+        result: Manifest = answer
+        return result
+    message = answer.get("message") or f"{what}: HTTP {status}"
+    if status == HTTPStatus.NOT_FOUND:
+        raise NotFoundError(message)
+    if status == HTTPStatus.CONFLICT:
+        raise ConflictError(message)
+    if status in _REJECTIONS:
+        raise RejectedError(message)
+    raise ClusterError(f"{what}: HTTP {status}: {message}")

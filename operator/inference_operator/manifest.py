@@ -1,0 +1,120 @@
+"""The words every room shares: a raw Kubernetes object, its address, and who owns it."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object (or a part of one) as the API server's JSON shows it."""
+
+GROUP = "inference-operator.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "InferenceDeployment"
+PLURAL = "inferencedeployments"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """The address of one InferenceDeployment, and the unit of work in the queue."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """A kind of Kubernetes object.
+
+    Examples:
+        >>> Kind("apps/v1", "Deployment").path("default")
+        '/apis/apps/v1/namespaces/default/deployments'
+        >>> Kind("v1", "Service").path(None)
+        '/api/v1/services'
+    """
+
+    api_version: str
+    name: str
+
+    @property
+    def plural(self) -> str:
+        """The name of the kind in URLs; regular for every kind that the project touches."""
+        return self.name.lower() + "s"
+
+    def path(self, namespace: str | None) -> str:
+        """The URL path of the collection, in one namespace or (None) in all of them."""
+        root = "/apis" if "/" in self.api_version else "/api"
+        within = f"/namespaces/{namespace}" if namespace else ""
+        return f"{root}/{self.api_version}{within}/{self.plural}"
+
+
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+SERVICE = Kind("v1", "Service")
+CONFIG_MAP = Kind("v1", "ConfigMap")
+DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
+POD = Kind("v1", "Pod")
+INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
+
+CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET)
+"""The kinds that the operator writes, in the order in which it writes them."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """The address of one Kubernetes object.
+
+    Examples:
+        >>> str(Ref(SERVICE, "default", "qwen"))
+        'Service default/qwen'
+    """
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Ref":
+        """The address of an object that carries its apiVersion, kind, namespace and name."""
+        meta = manifest["metadata"]
+        return cls(Kind(manifest["apiVersion"], manifest["kind"]), meta["namespace"], meta["name"])
+
+    @property
+    def path(self) -> str:
+        """The URL path of the object."""
+        return f"{self.kind.path(self.namespace)}/{self.name}"
+
+    def __str__(self) -> str:
+        """Return `Kind namespace/name`."""
+        return f"{self.kind.name} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The InferenceDeployment that children belong to."""
+
+    key: Key
+    uid: str
+
+    @property
+    def reference(self) -> Manifest:
+        """The owner reference that lets Kubernetes' garbage collector delete the child.
+
+        `blockOwnerDeletion` is false, so that the operator needs no right on finalizers
+        (Kubernetes, admission plugin OwnerReferencesPermissionEnforcement).
+        """
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": self.key.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+
+    def owns(self, manifest: Manifest) -> bool:
+        """Whether the object names this owner, by uid, as its controller."""
+        references = manifest["metadata"].get("ownerReferences") or ()
+        return any(r.get("controller") and r.get("uid") == self.uid for r in references)

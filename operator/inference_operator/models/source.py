@@ -1,0 +1,82 @@
+"""Where a model comes from: `hf://org/name`, `pvc://claim/path`, `oci://image-reference`."""
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """A repository of the Hugging Face hub, which the engine downloads by itself."""
+
+    repository: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimModel:
+    """A folder in a PersistentVolumeClaim of the same namespace."""
+
+    claim: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageModel:
+    """An OCI image with the model's files at its root, mounted as an image volume (Kubernetes 1.36)."""
+
+    reference: str
+
+
+ModelSource: TypeAlias = HubModel | ClaimModel | ImageModel
+
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_IMAGE = re.compile(
+    r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+
+
+def model_source(text: str) -> ModelSource | Refusal:
+    """Read `spec.model.source`.
+
+    Examples:
+        >>> model_source("hf://Qwen/Qwen3-8B")
+        HubModel(repository='Qwen/Qwen3-8B')
+        >>> model_source("pvc://models/llama/8b")
+        ClaimModel(claim='models', path='llama/8b')
+        >>> model_source("oci://registry.example:5000/models/qwen:1")
+        ImageModel(reference='registry.example:5000/models/qwen:1')
+        >>> model_source("s3://bucket").cure
+        'Write for example `hf://Qwen/Qwen3-8B`, `pvc://models/qwen3-8b` or `oci://ghcr.io/org/qwen3-8b:1`.'
+    """
+    scheme, _, rest = text.partition("://")
+    match scheme:
+        case "hf":
+            return HubModel(rest) if _HUB.fullmatch(rest) else _refusal(text, "names no repository `org/name`")
+        case "pvc":
+            return _claim(text, rest)
+        case "oci":
+            return ImageModel(rest) if _IMAGE.fullmatch(rest) else _refusal(text, "names no image")
+        case _:
+            return _refusal(text, "has no scheme that this version knows")
+
+
+def _claim(text: str, rest: str) -> ModelSource | Refusal:
+    claim, _, path = rest.partition("/")
+    if not _CLAIM.fullmatch(claim):
+        return _refusal(text, "names no PersistentVolumeClaim")
+    if path and any(part in ("", ".", "..") for part in path.removesuffix("/").split("/")):
+        return _refusal(text, "has a path with empty, `.` or `..` parts")
+    return ClaimModel(claim, path.removesuffix("/"))
+
+
+def _refusal(text: str, problem: str) -> Refusal:
+    return Refusal(
+        Reason.INVALID_MODEL_SOURCE,
+        "spec.model.source",
+        f"`{text}` {problem}.",
+        "Write for example `hf://Qwen/Qwen3-8B`, `pvc://models/qwen3-8b` or `oci://ghcr.io/org/qwen3-8b:1`.",
+    )

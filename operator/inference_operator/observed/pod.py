@@ -1,0 +1,115 @@
+"""What a pod tells about itself, and the kubelet's and scheduler's own words on why it does not run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class PodProblem:
+    """Why a pod does not run."""
+
+    reason: Reason
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pod."""
+
+    name: str
+    component: str
+    created: datetime | None
+    ready: bool
+    terminating: bool
+    problem: PodProblem | None
+
+
+_WAITING: Mapping[str, Reason] = {
+    "ImagePullBackOff": Reason.IMAGE_PULL_FAILED,
+    "ErrImagePull": Reason.IMAGE_PULL_FAILED,
+    "ErrImageNeverPull": Reason.IMAGE_PULL_FAILED,
+    "InvalidImageName": Reason.IMAGE_PULL_FAILED,
+    "ImageInspectError": Reason.IMAGE_PULL_FAILED,
+    "CreateContainerConfigError": Reason.CONTAINER_CONFIG_ERROR,
+    "CreateContainerError": Reason.CONTAINER_CONFIG_ERROR,
+    "RunContainerError": Reason.CONTAINER_CONFIG_ERROR,
+    "CrashLoopBackOff": Reason.CRASH_LOOP,
+}
+"""Reasons for which a container waits (Kubernetes 1.36, pkg/kubelet/images and pkg/kubelet/kuberuntime)."""
+
+_CLAIM_WORDS = ("persistentvolumeclaim", "PersistentVolume", "volume node affinity")
+"""Words of the scheduler's volume plugins (Kubernetes 1.36, pkg/scheduler/framework/plugins/volumebinding)."""
+
+MAX_CAUSE_LENGTH = 1024
+"""Kubelets may quote a whole log; a condition is for reading."""
+
+
+def pod_view(pod: Manifest, *, component: str) -> PodView:
+    """Read a pod."""
+    meta, status = pod.get("metadata", {}), pod.get("status") or {}
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in _list(status, "conditions"))
+    return PodView(
+        name=str(meta.get("name", "")),
+        component=component,
+        created=timestamp(meta.get("creationTimestamp")),
+        ready=ready,
+        terminating="deletionTimestamp" in meta,
+        problem=None if ready else _problem(status),
+    )
+
+
+def timestamp(text: object) -> datetime | None:
+    """A Kubernetes time, or None.
+
+    Examples:
+        >>> timestamp("2026-01-02T03:04:05Z").isoformat()
+        '2026-01-02T03:04:05+00:00'
+    """
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _list(parent: Manifest, name: str) -> Iterable[Manifest]:
+    items = parent.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _problem(status: Manifest) -> PodProblem | None:
+    for container in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
+        if problem := _container_problem(container):
+            return problem
+    for condition in _list(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return _unschedulable(_sentence(condition.get("message")))
+    return None
+
+
+def _container_problem(container: Manifest) -> PodProblem | None:
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    ended = (container.get("lastState") or {}).get("terminated") or {}
+    if ended.get("reason") == "OOMKilled":
+        return PodProblem(Reason.OUT_OF_MEMORY, f"container `{container.get('name')}` used more memory than its limit")
+    reason = _WAITING.get(str(waiting.get("reason")))
+    if reason is None:
+        return None
+    if reason is Reason.CRASH_LOOP:
+        code, said = ended.get("exitCode"), _sentence(ended.get("message"))
+        return PodProblem(reason, f"container `{container.get('name')}` ended with exit code {code}: {said}")
+    return PodProblem(reason, _sentence(waiting.get("message")) or str(waiting.get("reason")))
+
+
+def _unschedulable(cause: str) -> PodProblem:
+    by_volume = any(word in cause for word in _CLAIM_WORDS)
+    return PodProblem(Reason.VOLUME_UNAVAILABLE if by_volume else Reason.UNSCHEDULABLE, cause)
+
+
+def _sentence(text: object) -> str:
+    """One line, bounded; what a log says last says most."""
+    line = " ".join(str(text or "").split())
+    return line if len(line) <= MAX_CAUSE_LENGTH else f"… {line[-MAX_CAUSE_LENGTH:]}"

@@ -1,0 +1,139 @@
+"""The whole pure path on one screen: from what was asked and seen to what is wanted.
+
+The recipe and the command line both call `outcome`, and nobody else composes rooms: what is planned is what is done.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.resource import Resource
+from inference_operator.api.spec import Device, Spec
+from inference_operator.api.status import Status
+from inference_operator.engines.engine import Engine, Served
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
+from inference_operator.models.source import model_source
+from inference_operator.observed.pod import PodView
+from inference_operator.resources.child import fingerprint
+from inference_operator.resources.children import children
+from inference_operator.resources.compute import refusal_of_resources
+from inference_operator.resources.engine_deployment import ENGINE_PORT
+from inference_operator.resources.model_volume import model_argument
+from inference_operator.resources.names import ENGINE, engine_name, router_name
+from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned, pinned
+from inference_operator.resources.router_config import live_slots
+from inference_operator.router.haproxy import slots
+from inference_operator.settings import Settings
+from inference_operator.sizing.plan import Plan, Wishes, plan
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything a decision needs, as it was last seen."""
+
+    resource: Resource
+    children: Mapping[Ref, Manifest]
+    pods: Sequence[PodView]
+    settings: Settings
+    now: datetime
+
+    def child(self, ref: Ref) -> Manifest | None:
+        """A live child of the resource."""
+        return self.children.get(ref)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is wanted, and the decisions behind it."""
+
+    pinned: Pinned
+    desired: Mapping[Ref, Manifest]
+    notice: str = ""
+    """What a user should know about the decisions; empty if nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why nothing is changed; what runs goes on running."""
+
+    refusal: Refusal
+    desired: Mapping[Ref, Manifest]
+
+
+Outcome: TypeAlias = Planned | Refused
+
+
+def outcome(inputs: Inputs) -> Outcome:
+    """Decide what an InferenceDeployment's children should be."""
+    spec, owner, settings = inputs.resource.spec, inputs.resource.owner, inputs.settings
+    if isinstance(spec, Refusal):
+        return Refused(spec, inputs.children)
+    source = model_source(spec.model.source)
+    if isinstance(source, Refusal):
+        return Refused(source, inputs.children)
+    engine: Engine = Vllm()
+    if refusal := engine.check(spec.engine) or refusal_of_resources(spec.engine.resources):
+        return Refused(refusal, inputs.children)
+
+    default = spec.engine.image or _default_image(spec, settings)
+    decided = _standing(inputs, spec) or Pinned(_asked(spec), default, plan(_wishes(spec)))
+    served = Served(model_argument(source), spec.model.served_name or owner.key.name)
+    process = engine.process(spec.engine, decided.plan, served, port=ENGINE_PORT)
+    room = slots(
+        spec.replicas,
+        live_slots(inputs.child(Ref(CONFIG_MAP, owner.key.namespace, router_name(owner.key.name)))),
+    )
+    desired = children(spec, decided, source, process, slots=room, owner=owner, settings=settings)
+    return Planned(decided, desired, _notice(decided, default))
+
+
+def _wishes(spec: Spec) -> Wishes:
+    return Wishes(device=spec.hardware.device, tensor_parallel_size=spec.parallelism.tensor)
+
+
+def _default_image(spec: Spec, settings: Settings) -> str:
+    return settings.gpu_engine_image if spec.hardware.device is Device.GPU else settings.cpu_engine_image
+
+
+def _asked(spec: Spec) -> str:
+    """Fingerprint of all that the pinned decisions answer; another one means that they are decided again."""
+    wishes = _wishes(spec)
+    return fingerprint([spec.model.source, spec.engine.image, wishes.device, wishes.tensor_parallel_size])
+
+
+def decisions(inputs: Inputs) -> Pinned | None:
+    """The decisions that are in force: from the engine Deployment, or from status where that is gone."""
+    key = inputs.resource.key
+    deployment = inputs.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
+    annotations = (deployment or {}).get("metadata", {}).get("annotations") or {}
+    return pinned(annotations.get(PLAN_ANNOTATION)) or _mirrored(inputs.resource.status)
+
+
+def _mirrored(status: Status) -> Pinned | None:
+    if status.plan is None or status.engine is None:
+        return None
+    sizes = status.plan.model_dump(exclude={"asked"})
+    return Pinned(status.plan.asked, status.engine.image, Plan(**sizes))
+
+
+def _standing(inputs: Inputs, spec: Spec) -> Pinned | None:
+    """The decisions in force, if they answer what is asked now and are not what keeps every engine from a node."""
+    previous = decisions(inputs)
+    if previous is None or previous.asked != _asked(spec):
+        return None
+    engines = [pod for pod in inputs.pods if pod.component == ENGINE]
+    homeless = any(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
+    return None if homeless and not any(pod.ready for pod in engines) else previous
+
+
+def _notice(decided: Pinned, default: str) -> str:
+    if decided.image == default:
+        return ""
+    return (
+        f"The engine stays on `{decided.image}`; this operator's default is `{default}`:"
+        " set `spec.engine.image` to it to move, which restarts the engines one by one."
+    )

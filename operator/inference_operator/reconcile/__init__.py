@@ -1,0 +1,1 @@
+"""From what is wanted to what is done, one key at a time."""

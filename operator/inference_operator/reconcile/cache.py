@@ -1,0 +1,111 @@
+"""What was last seen of the cluster: fed by watches and by our own writes, replaced by complete listings."""
+
+from collections import defaultdict
+from datetime import datetime
+
+from inference_operator.api.resource import resource
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Kind, Manifest, Ref
+from inference_operator.observed.answer import Answer, Applied, Deleted
+from inference_operator.observed.pod import pod_view
+from inference_operator.pipeline import Inputs
+from inference_operator.reconcile.cluster import Listing
+from inference_operator.resources.names import COMPONENT_LABEL, NAME_LABEL
+from inference_operator.settings import Settings
+
+
+class Cache:
+    """Objects by address, and by the InferenceDeployment that they belong to.
+
+    Versions only grow: an event that is older than what is known, such as the echo of a state before our own write,
+    is ignored.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._objects: dict[Ref, Manifest] = {}
+        self._families: dict[Key, set[Ref]] = defaultdict(set)
+
+    def known(self) -> list[Key]:
+        """All InferenceDeployments that are known."""
+        return [key_of(m) for r, m in self._objects.items() if r.kind == INFERENCE_DEPLOYMENT]
+
+    def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
+        """Everything that a decision about a key needs; None where there is nothing to decide."""
+        raw = self._objects.get(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
+        if raw is None:
+            return None
+        asked = resource(raw)
+        if asked.deleting:
+            return None
+        family = [self._objects[ref] for ref in sorted(self._families[key])]
+        return Inputs(
+            resource=asked,
+            children={Ref.of(m): m for m in family if m["kind"] != POD.name and asked.owner.owns(m)},
+            pods=[
+                pod_view(m, component=m["metadata"]["labels"].get(COMPONENT_LABEL, ""))
+                for m in family
+                if m["kind"] == POD.name
+            ],
+            settings=self._settings,
+            now=now,
+        )
+
+    def note(self, answer: Answer) -> None:
+        """Remember what a write brought about."""
+        match answer:
+            case Applied(manifest):
+                self.put(manifest)
+            case Deleted(ref):
+                self.remove(ref)
+
+    def put(self, manifest: Manifest) -> Key | None:
+        """Remember an object; returns the key that it concerns, or None where nothing new is known."""
+        ref, key = Ref.of(manifest), key_of(manifest)
+        known = self._objects.get(ref)
+        if known is not None and _version(known) >= _version(manifest):
+            return None
+        self._objects[ref] = _slim(manifest)
+        if ref.kind != INFERENCE_DEPLOYMENT:
+            self._families[key].add(ref)
+        return key
+
+    def remove(self, ref: Ref, *, version: int | None = None) -> Key | None:
+        """Forget an object (if it is not newer than the version); returns the key that it concerned."""
+        known = self._objects.get(ref)
+        if known is None or (version is not None and _version(known) > version):
+            return None
+        del self._objects[ref]
+        key = key_of(known)
+        family = self._families.get(key)
+        if family is not None:
+            family.discard(ref)
+            if not family:
+                del self._families[key]
+        return key
+
+    def replace(self, kind: Kind, listing: Listing) -> set[Key]:
+        """Take a complete listing of a kind for the truth; returns the keys for which that changed something."""
+        listed = {Ref.of(m): m for m in listing.items}
+        gone = [ref for ref in self._objects if ref.kind == kind and ref not in listed]
+        concerned = [self.remove(ref, version=listing.version) for ref in gone]
+        concerned.extend(self.put(m) for m in listed.values())
+        return {key for key in concerned if key is not None}
+
+
+def key_of(manifest: Manifest) -> Key:
+    """The key that an object concerns: itself, or whose label it carries."""
+    meta = manifest["metadata"]
+    is_resource = manifest["kind"] == INFERENCE_DEPLOYMENT.name
+    name = meta["name"] if is_resource else (meta.get("labels") or {}).get(NAME_LABEL, "")
+    return Key(meta.get("namespace", ""), name)
+
+
+def _version(manifest: Manifest) -> int:
+    text = manifest["metadata"].get("resourceVersion", "0")
+    return int(text) if str(text).isdigit() else 0
+
+
+def _slim(manifest: Manifest) -> Manifest:
+    """Without managedFields, which are half of an object and which nothing reads."""
+    meta = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+    return {**manifest, "metadata": meta}

@@ -1,0 +1,52 @@
+"""The difference between what lives and what is wanted, as a list of changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from inference_operator.manifest import Manifest, Owner, Ref
+from inference_operator.reconcile.covers import difference
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Bring an object to its desired state."""
+
+    ref: Ref
+    manifest: Manifest
+    owner: Owner
+    uid: str | None
+    """The uid of the live object that is ours; None where none is known, and then one is looked for first."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object of ours that is no longer wanted."""
+
+    ref: Ref
+    uid: str
+
+
+Change: TypeAlias = Apply | Delete
+
+
+def changes(live: Mapping[Ref, Manifest], desired: Mapping[Ref, Manifest], owner: Owner) -> list[Change]:
+    """What is to be done; empty where all is well.
+
+    An object that is being deleted is left alone: it is made anew when it is gone.
+    """
+    result: list[Change] = []
+    for ref, manifest in desired.items():
+        there = live.get(ref)
+        if there is None:
+            result.append(Apply(ref, manifest, owner, None, "absent"))
+        elif not _going(there) and (gap := difference(there, manifest)):
+            result.append(Apply(ref, manifest, owner, there["metadata"]["uid"], gap))
+    unwanted = (ref for ref in live if ref not in desired and not _going(live[ref]))
+    result.extend(Delete(ref, live[ref]["metadata"]["uid"]) for ref in unwanted)
+    return result
+
+
+def _going(manifest: Manifest) -> bool:
+    return "deletionTimestamp" in manifest["metadata"]

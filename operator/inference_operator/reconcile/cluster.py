@@ -1,0 +1,54 @@
+"""What the reconciler asks of a cluster: five verbs. The real API server and the tests' memory both have them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_operator.manifest import Kind, Manifest, Ref
+
+FIELD_MANAGER = "inference-operator"
+"""The name under which fields are owned in server-side apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects of a kind at one moment."""
+
+    items: Sequence[Manifest]
+    version: int
+    """The resourceVersion of that moment; comparable since Kubernetes 1.35 (KEP-5504)."""
+
+
+class ClusterError(Exception):
+    """A request that the API server did not carry out."""
+
+
+class NotFoundError(ClusterError):
+    """There is no such object."""
+
+
+class ConflictError(ClusterError):
+    """The object is not the one that was meant, or somebody else owns its fields."""
+
+
+class RejectedError(ClusterError):
+    """The API server, a quota or an admission policy refuses the object as it is."""
+
+
+class Cluster(Protocol):
+    """The verbs. Every one may raise `ClusterError` for a fault, and what its description names."""
+
+    async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
+        """All objects of a kind in the namespaces that are served."""
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """One object, or None."""
+
+    async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
+        """Server-side apply; raises `ConflictError` and `RejectedError`."""
+
+    async def delete(self, ref: Ref, *, uid: str) -> None:
+        """Delete the object of that uid; raises `NotFoundError` and `ConflictError`."""
+
+    async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
+        """Server-side apply of the status; None where the object is gone or another one."""

@@ -1,0 +1,52 @@
+"""The whole imperative part: look, decide, do, tell. It has no branch on what is asked."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from inference_operator.api.status import Status
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
+from inference_operator.observed.answer import Answer
+from inference_operator.pipeline import Inputs, outcome
+from inference_operator.reconcile.cache import Cache
+from inference_operator.reconcile.changes import changes
+from inference_operator.reconcile.cluster import Cluster
+from inference_operator.reconcile.execute import execute
+from inference_operator.status.report import After, report
+
+
+class Reconciler:
+    """Brings one InferenceDeployment after another to what it asks for."""
+
+    def __init__(self, cluster: Cluster, cache: Cache, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._now = now
+
+    async def reconcile(self, key: Key) -> After | None:
+        """Bring one InferenceDeployment to what it asks for; returns when to look again."""
+        inputs = self._cache.inputs(key, now=self._now())
+        if inputs is None:
+            return None
+        result = outcome(inputs)
+        answers: list[Answer] = []
+        for change in changes(inputs.children, result.desired, inputs.resource.owner):
+            answers.append(await execute(self._cluster, change))
+            self._cache.note(answers[-1])
+        told = report(self._cache.inputs(key, now=inputs.now) or inputs, result, answers)
+        await self._publish(inputs, told.status)
+        return told.again
+
+    async def _publish(self, inputs: Inputs, status: Status) -> None:
+        """Write the status if it says something new."""
+        if status.dump() == inputs.resource.stored_status:
+            return
+        key = inputs.resource.key
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": inputs.resource.uid},
+            "status": status.dump(),
+        }
+        written = await self._cluster.apply_status(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name), body)
+        if written is not None:
+            self._cache.put(written)

@@ -1,0 +1,1 @@
+"""One pure builder per child, one file each; an object is complete when its builder returns it."""

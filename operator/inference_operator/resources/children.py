@@ -1,0 +1,48 @@
+"""All children of an InferenceDeployment that can be served."""
+
+from inference_operator.api.spec import Spec
+from inference_operator.engines.engine import EngineProcess
+from inference_operator.manifest import Manifest, Owner, Ref
+from inference_operator.models.source import ModelSource
+from inference_operator.resources.disruption_budget import FEWEST_REPLICAS, disruption_budget
+from inference_operator.resources.engine_deployment import ENGINE_PORT, engine_deployment
+from inference_operator.resources.engine_service import engine_service, engines_host
+from inference_operator.resources.names import ENGINE, ROUTER, engine_name, router_name
+from inference_operator.resources.pinned import Pinned
+from inference_operator.resources.router_config import router_config
+from inference_operator.resources.router_deployment import router_deployment
+from inference_operator.resources.router_service import router_service
+from inference_operator.router.haproxy import haproxy_cfg
+from inference_operator.settings import Settings
+
+
+def children(
+    spec: Spec,
+    pinned: Pinned,
+    source: ModelSource,
+    process: EngineProcess,
+    *,
+    slots: int,
+    owner: Owner,
+    settings: Settings,
+) -> dict[Ref, Manifest]:
+    """Every child by its address, in the order in which they are applied: what others need comes first."""
+    config = haproxy_cfg(
+        engines_host=engines_host(owner, cluster_domain=settings.cluster_domain),
+        engine_port=ENGINE_PORT,
+        engine_health_path=process.health_path,
+        slots=slots,
+    )
+    name = owner.key.name
+    built = [
+        router_config(config, slots=slots, owner=owner),
+        engine_service(owner=owner),
+        router_service(owner=owner),
+        engine_deployment(spec, pinned, source, process, owner=owner, settings=settings),
+        router_deployment(spec.router, config, owner=owner, settings=settings),
+    ]
+    if spec.replicas >= FEWEST_REPLICAS:
+        built.append(disruption_budget(engine_name(name), ENGINE, owner=owner))
+    if spec.router.replicas >= FEWEST_REPLICAS:
+        built.append(disruption_budget(router_name(name), ROUTER, owner=owner))
+    return {Ref.of(manifest): manifest for manifest in built}

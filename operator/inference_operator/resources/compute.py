@@ -1,0 +1,45 @@
+"""Compute resources of an engine: what sizing decided, what the user replaces, and the GPUs."""
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import ResourcesSpec
+from inference_operator.manifest import Manifest
+from inference_operator.resources.quantity import canonical, value
+from inference_operator.sizing.plan import Plan
+
+GPU_RESOURCE = "nvidia.com/gpu"
+"""Extended resource of NVIDIA's device plugin."""
+
+
+def refusal_of_resources(asked: ResourcesSpec) -> Refusal | None:
+    """Why the resources cannot be given as asked, or None."""
+    for part, amounts in (("requests", asked.requests), ("limits", asked.limits)):
+        if GPU_RESOURCE in amounts:
+            return Refusal(
+                Reason.MANAGED_ARGUMENT,
+                f"spec.engine.resources.{part}[{GPU_RESOURCE}]",
+                "the number of GPUs is the tensor parallel size.",
+                "Use `spec.parallelism.tensor`.",
+            )
+    for name, request in asked.requests.items():
+        limit = asked.limits.get(name)
+        if limit is not None and value(request) > value(limit):
+            return Refusal(
+                Reason.INVALID_SPEC,
+                f"spec.engine.resources.requests[{name}]",
+                f"`{request}` is more than the limit `{limit}`.",
+                "Lower the request or raise the limit.",
+            )
+    return None
+
+
+def requirements(asked: ResourcesSpec, plan: Plan) -> Manifest:
+    """Requests and limits of the engine's container.
+
+    A limit without a request is the request too, as Kubernetes has it.
+    """
+    sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
+    gpus = {GPU_RESOURCE: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
+    limits = {name: canonical(amount) for name, amount in asked.limits.items()}
+    requests = {name: canonical(amount) for name, amount in asked.requests.items()}
+    return {"requests": {**sized, **limits, **requests, **gpus}, "limits": {**limits, **gpus}}

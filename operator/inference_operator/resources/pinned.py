@@ -1,0 +1,41 @@
+"""Decisions that stand until what they answer changes, kept in an annotation of the engine Deployment.
+
+Nodes that come and go and new releases of the operator must not restart an engine that serves, so what they could
+change is written down with the part of the spec that it answers.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from inference_operator.sizing.plan import Plan
+
+PLAN_ANNOTATION = "inference-operator.dev/plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A plan and an image, and the fingerprint of what was asked for when they were decided."""
+
+    asked: str
+    image: str
+    plan: Plan
+
+    @property
+    def text(self) -> str:
+        """As stored in the annotation."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+_ADAPTER = TypeAdapter(Pinned)
+
+
+def pinned(text: str | None) -> Pinned | None:
+    """Read the annotation; None where there is none or a hand has broken it."""
+    if text is None:
+        return None
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError:
+        return None

@@ -1,0 +1,42 @@
+"""What the pods of engines and routers share: the restricted profile and how volumes are written.
+
+Profile: Kubernetes' Pod Security Standards, level restricted (documentation of 1.36).
+"""
+
+from inference_operator.manifest import Manifest
+
+RESTRICTED_CONTAINER: Manifest = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+STOP_MARGIN_SECONDS = 10
+"""What a pod's grace period leaves between the planned stop and SIGKILL."""
+
+
+def restricted_pod(*, user: int, group: int) -> Manifest:
+    """Security context of a pod that runs as one user without any privilege."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": group,
+        "fsGroup": group,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def http_probe(path: str, *, period: int, timeout: int, failures: int) -> Manifest:
+    """A probe of the container's port `http`; all times in seconds."""
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    }
+
+
+def pre_stop_sleep(seconds: int) -> Manifest:
+    """A lifecycle that waits before SIGTERM, without a shell (Kubernetes 1.34)."""
+    return {"preStop": {"sleep": {"seconds": seconds}}}

@@ -1,0 +1,52 @@
+"""Kubernetes quantities in the one form in which the API server writes them back.
+
+Rules: apimachinery 0.36, pkg/api/resource/quantity.go (CanonicalizeBytes): no fractions, the largest suffix that
+needs none, and the family of suffixes (decimal or binary) that was written.
+"""
+
+from decimal import ROUND_CEILING, Decimal
+
+_DECIMAL = {"m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_SMALLEST_BINARY = 1024
+
+
+def value(quantity: str) -> Decimal:
+    """The number that a quantity stands for.
+
+    Examples:
+        >>> value("1500m"), value("1Ki")
+        (Decimal('1.500'), Decimal('1024'))
+    """
+    number = quantity.rstrip("mkKMGTPEi")
+    suffix = quantity[len(number) :]
+    if suffix.endswith("i"):
+        return Decimal(number) * (1 << _BINARY[suffix])
+    return Decimal(number) * Decimal(1).scaleb(_DECIMAL[suffix])
+
+
+def canonical(quantity: str) -> str:
+    """The quantity as the API server stores it; what is finer than a thousandth is rounded up.
+
+    Examples:
+        >>> canonical("1000m"), canonical("0.5"), canonical("1536Mi"), canonical("1024Mi"), canonical("12000")
+        ('1', '500m', '1536Mi', '1Gi', '12k')
+    """
+    amount = value(quantity)
+    if quantity.endswith("i") and amount >= _SMALLEST_BINARY:
+        return _binary(int(amount.to_integral_value(ROUND_CEILING)))
+    thousandths = int((amount * 1000).to_integral_value(ROUND_CEILING))
+    return _decimal(thousandths)
+
+
+def _binary(amount: int) -> str:
+    suffix = max((s for s, power in _BINARY.items() if amount % (1 << power) == 0), key=_BINARY.__getitem__)
+    return f"{amount >> _BINARY[suffix]}{suffix}"
+
+
+def _decimal(thousandths: int) -> str:
+    if thousandths == 0:
+        return "0"
+    fitting = (s for s, power in _DECIMAL.items() if thousandths % 10 ** (power + 3) == 0)
+    suffix = max(fitting, key=_DECIMAL.__getitem__)
+    return f"{thousandths // 10 ** (_DECIMAL[suffix] + 3)}{suffix}"

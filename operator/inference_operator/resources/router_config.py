@@ -1,0 +1,28 @@
+"""The ConfigMap with the routers' configuration."""
+
+from inference_operator.manifest import CONFIG_MAP, Manifest, Owner
+from inference_operator.resources.child import child
+from inference_operator.resources.names import ROUTER, router_name
+
+CONFIG_FILE = "haproxy.cfg"
+SLOTS_ANNOTATION = "inference-operator.dev/slots"
+"""Server slots of the configuration, read back so that scaling down does not change it."""
+
+
+def router_config(text: str, *, slots: int, owner: Owner) -> Manifest:
+    """The ConfigMap with the routers' configuration."""
+    return child(
+        CONFIG_MAP,
+        router_name(owner.key.name),
+        owner=owner,
+        component=ROUTER,
+        content={"data": {CONFIG_FILE: text}},
+        annotations={SLOTS_ANNOTATION: str(slots)},
+    )
+
+
+def live_slots(config: Manifest | None) -> int:
+    """Server slots of the configuration that is live; 0 where there is none or a hand has broken it."""
+    annotations = (config or {}).get("metadata", {}).get("annotations") or {}
+    text = annotations.get(SLOTS_ANNOTATION, "")
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,0 +1,95 @@
+"""The Deployment of the routers."""
+
+from inference_operator.api.spec import RouterSpec
+from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
+from inference_operator.resources.child import child, fingerprint
+from inference_operator.resources.names import ROUTER, labels, router_name, selector_labels
+from inference_operator.resources.pod import (
+    RESTRICTED_CONTAINER,
+    STOP_MARGIN_SECONDS,
+    http_probe,
+    pre_stop_sleep,
+    restricted_pod,
+)
+from inference_operator.resources.router_config import CONFIG_FILE
+from inference_operator.router.haproxy import DRAIN_SECONDS, HEALTH_PATH, METRICS_PORT, PORT
+from inference_operator.settings import Settings
+
+ROUTER_USER = 99
+"""The user of HAProxy's official image (docker-library/haproxy)."""
+
+CONFIG_FOLDER = "/etc/haproxy"
+CHECKSUM_ANNOTATION = "inference-operator.dev/config"
+"""Hash of the configuration in the pod template: a new configuration is a rolling update, with its drain."""
+
+ENDPOINT_REMOVAL_SECONDS = 10
+"""How long a stopping router goes on accepting: until every node's kube-proxy has left it out, with a margin."""
+
+REQUESTS = {"cpu": "100m", "memory": "64Mi"}
+LIMITS = {"memory": "512Mi"}
+"""HAProxy 3.0 holds about 20 MiB plus two 16 KiB buffers for each request in flight."""
+
+
+def router_deployment(spec: RouterSpec, config: str, *, owner: Owner, settings: Settings) -> Manifest:
+    """The Deployment of the routers."""
+    name = owner.key.name
+    content = {
+        "spec": {
+            "replicas": spec.replicas,
+            "revisionHistoryLimit": 2,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "selector": {"matchLabels": selector_labels(name, ROUTER)},
+            "template": {
+                "metadata": {
+                    "labels": labels(name, ROUTER),
+                    "annotations": {CHECKSUM_ANNOTATION: fingerprint(config)},
+                },
+                "spec": _pod(name, settings),
+            },
+        }
+    }
+    return child(DEPLOYMENT, router_name(name), owner=owner, component=ROUTER, content=content)
+
+
+def _pod(name: str, settings: Settings) -> Manifest:
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": ENDPOINT_REMOVAL_SECONDS + DRAIN_SECONDS + STOP_MARGIN_SECONDS,
+        "securityContext": restricted_pod(user=ROUTER_USER, group=ROUTER_USER),
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector_labels(name, ROUTER)},
+            }
+        ],
+        "containers": [_container(settings)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": router_name(name)}},
+            {"name": "run", "emptyDir": {}},
+        ],
+    }
+
+
+def _container(settings: Settings) -> Manifest:
+    return {
+        "name": ROUTER,
+        "image": settings.router_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"],
+        "ports": [
+            {"name": "http", "containerPort": PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+        ],
+        "resources": {"requests": REQUESTS, "limits": LIMITS},
+        "readinessProbe": http_probe(HEALTH_PATH, period=2, timeout=2, failures=2),
+        "livenessProbe": http_probe(HEALTH_PATH, period=10, timeout=5, failures=6),
+        "lifecycle": pre_stop_sleep(ENDPOINT_REMOVAL_SECONDS),
+        "securityContext": RESTRICTED_CONTAINER,
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+            {"name": "run", "mountPath": "/run/haproxy"},
+        ],
+    }

@@ -1,0 +1,1 @@
+"""The data plane: HAProxy, configured and not written."""

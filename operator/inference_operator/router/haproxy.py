@@ -1,0 +1,111 @@
+"""`haproxy.cfg` of one InferenceDeployment, as a function of what was asked and what runs."""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+
+PORT = 8080
+METRICS_PORT = 9100
+HEALTH_PATH = "/-/healthz"
+
+MAX_WAIT_SECONDS = 300
+"""How long a request waits for an engine before 503: one retry a second, and as long in the queue."""
+
+QUEUE_SIZE = 512
+"""Requests that wait in one router, held or queued, before more get 429."""
+
+SERVER_MAX_CONNECTIONS = 256
+"""Requests that one router sends to one engine at a time: vLLM's smaller default of max_num_seqs (0.32.0,
+vllm/engine/arg_utils.py). What is above waits in the router, where the first engine that is free takes it."""
+
+DRAIN_SECONDS = 120
+"""How long a router that stops finishes streams; above `KEEP_ALIVE_SECONDS`, so that idle connections end first."""
+
+KEEP_ALIVE_SECONDS = 60
+"""How long an idle client connection is kept."""
+
+DNS_OUTAGE_SECONDS = 600
+"""How long known engines are kept while no DNS server answers."""
+
+MIN_SLOTS = 32
+"""Fewest server slots, so that scaling up to it never changes the configuration."""
+
+MAX_CONNECTIONS = 8000
+"""Client connections of one router: two 16 KiB buffers for each fit its memory limit of 512 MiB."""
+
+RETRY_AFTER_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer of the router's own, in the form of the OpenAI API's errors."""
+
+    status: int
+    kind: str
+    message: str
+    retry_after: int | None = None
+
+    @property
+    def body(self) -> str:
+        return json.dumps({"error": {"message": self.message, "type": self.kind, "code": self.status}})
+
+
+_ERRORS = (
+    _Answer(400, "invalid_request_error", "the request is not valid HTTP"),
+    _Answer(408, "invalid_request_error", "the request did not arrive in time"),
+    _Answer(500, "server_error", "the router failed"),
+    _Answer(502, "server_error", "the engine ended before it answered", RETRY_AFTER_SECONDS),
+    _Answer(503, "server_error", "no engine is available", RETRY_AFTER_SECONDS),
+    _Answer(504, "server_error", "the engine did not answer in time", RETRY_AFTER_SECONDS),
+)
+_QUEUE_FULL = _Answer(429, "rate_limit_error", "too many requests wait for an engine", 2)
+
+_TEMPLATE = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False).from_string(  # noqa: S701 - a configuration file, not HTML
+    files(__package__).joinpath("haproxy.cfg.j2").read_text(encoding="utf-8")
+)
+
+
+def slots(replicas: int, live: int) -> int:
+    """Server slots: a power of two with room to double, or what is configured already where that is enough.
+
+    Keeping the live number means that scaling never changes the configuration, and so never rolls the routers.
+
+    Examples:
+        >>> slots(replicas=1, live=0), slots(replicas=40, live=32), slots(replicas=1, live=128)
+        (32, 128, 128)
+    """
+    needed = max(MIN_SLOTS, 2 * replicas)
+    if live >= needed:
+        return live
+    return 1 << (needed - 1).bit_length()
+
+
+def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str, slots: int) -> str:
+    """The whole configuration.
+
+    Args:
+        engines_host: DNS name of the headless Service of the engines.
+        engine_port: TCP port of the engines.
+        engine_health_path: path that answers 200 while an engine is healthy.
+        slots: number of engines that the router can know at a time.
+    """
+    return _TEMPLATE.render(
+        engines_host=engines_host,
+        engine_port=engine_port,
+        engine_health_path=engine_health_path,
+        slots=slots,
+        port=PORT,
+        metrics_port=METRICS_PORT,
+        health_path=HEALTH_PATH,
+        max_wait_seconds=MAX_WAIT_SECONDS,
+        queue_size=QUEUE_SIZE,
+        server_max_connections=SERVER_MAX_CONNECTIONS,
+        drain_seconds=DRAIN_SECONDS,
+        max_connections=MAX_CONNECTIONS,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        dns_outage_seconds=DNS_OUTAGE_SECONDS,
+        errors=_ERRORS,
+        queue_full=_QUEUE_FULL,
+    )

@@ -1,0 +1,55 @@
+"""The operator's own settings, read once from `INFERENCE_OPERATOR_*` environment variables."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.functional_validators import BeforeValidator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+def _separated(value: object) -> object:
+    """Split a comma separated text into its parts, as environment variables carry lists."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+class Settings(BaseSettings):
+    """What a platform engineer decides once for all InferenceDeployments.
+
+    Examples:
+        >>> Settings(dns_staleness_seconds=20).dns_staleness_seconds
+        20
+    """
+
+    model_config = SettingsConfigDict(env_prefix="INFERENCE_OPERATOR_", frozen=True, extra="forbid")
+
+    gpu_engine_image: str = "docker.io/vllm/vllm-openai:v0.32.0"
+    """Image of engines on GPUs, unless `spec.engine.image` names another."""
+
+    cpu_engine_image: str = "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64"
+    """Image of engines on CPUs, unless `spec.engine.image` names another."""
+
+    router_image: str = "ghcr.io/inference-operator/router:0.1.0"
+    """Image of the routers; the tests run the HAProxy that it ships."""
+
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """Pull policy of the engine and router containers."""
+
+    cluster_domain: str = Field("cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    """The cluster's DNS domain, in which routers look engines up."""
+
+    dns_staleness_seconds: int = Field(15, ge=1, le=300)
+    """Seconds until every router has forgotten a pod that left DNS; engines wait this long before they stop."""
+
+    resync_seconds: float = Field(600.0, ge=1.0)
+    """Seconds between two complete listings, which repair whatever a watch missed."""
+
+    namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """The namespaces to serve; none means the whole cluster."""
+
+    log_format: Literal["json", "text"] = "json"
+    """One JSON object a line, or text for people."""
+
+    http_port: int = Field(8080, ge=0, le=65535)
+    """Port of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""

@@ -1,0 +1,1 @@
+"""How large an engine is. Never names an engine or a version."""

@@ -1,0 +1,1 @@
+"""What users read: a chain of small rules, one file per condition."""

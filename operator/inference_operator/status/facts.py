@@ -1,0 +1,73 @@
+"""The few facts that the rules of all conditions share, gathered once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Spec
+from inference_operator.api.status import Status
+from inference_operator.manifest import DEPLOYMENT, Key, Ref
+from inference_operator.observed.answer import Answer, Conflict, Rejected, Waiting
+from inference_operator.observed.deployment import DeploymentView, deployment_view
+from inference_operator.observed.pod import PodView
+from inference_operator.pipeline import Inputs, Outcome, Planned, Refused
+from inference_operator.resources.names import ENGINE, ROUTER, engine_name, router_name
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is asked, what runs, what stands in the way."""
+
+    key: Key
+    wanted: int
+    engines: DeploymentView
+    routers: DeploymentView
+    refusal: Refusal | None
+    blocked: Conflict | Waiting | Rejected | None
+    stuck: PodView | None
+    """The pod whose problem matters most, if any: engines before routers, the oldest first."""
+    notice: str
+    previous: Status
+    now: datetime
+
+    @property
+    def serving(self) -> bool:
+        """Whether a request gets an answer now."""
+        return self.engines.ready > 0 and self.routers.ready > 0
+
+    @property
+    def rolling(self) -> bool:
+        """Whether pods of an earlier specification are still there."""
+        return self.engines.rolling or self.routers.rolling
+
+    @property
+    def trouble(self) -> str:
+        """Why a pod does not run, in a sentence; empty if nothing is known."""
+        if self.stuck is None or self.stuck.problem is None:
+            return ""
+        return f"Pod {self.stuck.name} does not run: {self.stuck.problem.cause}"
+
+
+def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
+    """Gather the facts."""
+    key, spec = inputs.resource.key, inputs.resource.spec
+    engines = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name))))
+    return Facts(
+        key=key,
+        wanted=spec.replicas if isinstance(spec, Spec) else engines.replicas,
+        engines=engines,
+        routers=deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))),
+        refusal=outcome.refusal if isinstance(outcome, Refused) else None,
+        blocked=next((a for a in answers if isinstance(a, Conflict | Waiting | Rejected)), None),
+        stuck=_stuck(inputs.pods),
+        notice=outcome.notice if isinstance(outcome, Planned) else "",
+        previous=inputs.resource.status,
+        now=inputs.now,
+    )
+
+
+def _stuck(pods: Sequence[PodView]) -> PodView | None:
+    order = {ENGINE: 0, ROUTER: 1}
+    troubled = [pod for pod in pods if pod.problem and not pod.terminating]
+    return min(troubled, key=lambda p: (order.get(p.component, len(order)), str(p.created), p.name), default=None)

@@ -1,0 +1,26 @@
+"""Reconciling: whether the operator or Kubernetes is still at work on what was asked."""
+
+from inference_operator.api.reasons import Reason
+from inference_operator.observed.answer import Waiting
+from inference_operator.status.facts import Facts
+from inference_operator.status.ready import ready
+from inference_operator.status.stalled import stalled
+from inference_operator.status.verdict import Verdict
+
+
+def reconciling(facts: Facts) -> Verdict:
+    """Decide whether work goes on."""
+    if facts.refusal:
+        return Verdict("False", Reason.SETTLED, "Nothing is changed until the specification can be served.")
+    if isinstance(facts.blocked, Waiting):
+        return Verdict("True", Reason.WAITING_FOR_DELETION, f"{facts.blocked.ref} is still being deleted.")
+    if stalled(facts).status == "True":
+        return Verdict("False", Reason.SETTLED, "Waiting does not help; see the condition Stalled.")
+    state = ready(facts)
+    if state.status == "True" and not facts.rolling:
+        return Verdict("False", Reason.SETTLED, "Everything is as the specification asks.")
+    if facts.stuck and facts.stuck.problem:
+        return Verdict("True", facts.stuck.problem.reason, facts.trouble)
+    if state.status == "False":
+        return Verdict("True", state.reason, state.message)
+    return Verdict("True", Reason.ROLLING_OUT, "Pods of the previous specification are being replaced.")

@@ -1,0 +1,97 @@
+"""The status of an InferenceDeployment, and when it should be looked at again although nothing happened."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.status import EngineStatus, PlanStatus, Status
+from inference_operator.observed.answer import Answer
+from inference_operator.pipeline import Inputs, Outcome, Planned, decisions
+from inference_operator.resources.names import ENGINE, selector_text
+from inference_operator.resources.router_service import url
+from inference_operator.status.engines_available import engines_available
+from inference_operator.status.facts import Facts, facts
+from inference_operator.status.ready import ready
+from inference_operator.status.reconciling import reconciling
+from inference_operator.status.router_available import router_available
+from inference_operator.status.stalled import progress_deadline, stalled
+from inference_operator.status.verdict import Verdict
+
+RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
+    ConditionType.READY: ready,
+    ConditionType.RECONCILING: reconciling,
+    ConditionType.STALLED: stalled,
+    ConditionType.ENGINES_AVAILABLE: engines_available,
+    ConditionType.ROUTER_AVAILABLE: router_available,
+}
+
+SOONEST_LOOK, LATEST_LOOK = timedelta(seconds=2), timedelta(seconds=300)
+"""Bounds of the wait before something that no watch shows is looked at again: an object that is not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A wish to look again."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is told, and when to look again."""
+
+    status: Status
+    again: After | None
+
+
+def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Report:
+    """Tell the state after a round of changes.
+
+    Args:
+        inputs: everything seen, with the answers' objects already in it.
+        outcome: what was decided in this round.
+        answers: what the API server answered in this round.
+    """
+    known = facts(inputs, outcome, answers)
+    conditions = tuple(_condition(kind, rule(known), inputs) for kind, rule in RULES.items())
+    decided = outcome.pinned if isinstance(outcome, Planned) else decisions(inputs)
+    status = Status(
+        observed_generation=inputs.resource.generation,
+        conditions=conditions,
+        url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
+        replicas=known.engines.replicas,
+        ready_replicas=known.engines.ready,
+        ready=f"{known.engines.ready}/{known.wanted}",
+        selector=selector_text(known.key.name, ENGINE),
+        plan=PlanStatus(**asdict(decided.plan), asked=decided.asked) if decided else None,
+        engine=EngineStatus(image=decided.image) if decided else None,
+    )
+    return Report(status, _again(known, status))
+
+
+def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Condition:
+    before = inputs.resource.status.condition(kind)
+    unmoved = before is not None and before.status == verdict.status
+    now = inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Condition(
+        type=kind,
+        status=verdict.status,
+        reason=verdict.reason,
+        message=verdict.message[:MAX_MESSAGE_LENGTH],
+        observed_generation=inputs.resource.generation,
+        last_transition_time=before.last_transition_time if before and unmoved else now,
+    )
+
+
+def _again(known: Facts, status: Status) -> After | None:
+    """Look again when a deadline passes; at a foreign object after as long as it has already been in the way."""
+    if known.blocked is not None:
+        blocking = status.condition(ConditionType.STALLED)
+        since = datetime.fromisoformat(blocking.last_transition_time) if blocking else known.now
+        return After(min(max(known.now - since, SOONEST_LOOK), LATEST_LOOK).total_seconds())
+    deadline = progress_deadline(known)
+    if deadline is None or deadline <= known.now:
+        return None
+    return After((deadline - known.now).total_seconds())

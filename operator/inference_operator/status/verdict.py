@@ -1,0 +1,15 @@
+"""What a rule says about its condition."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from inference_operator.api.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The status of a condition and why."""
+
+    status: Literal["True", "False"]
+    reason: Reason
+    message: str

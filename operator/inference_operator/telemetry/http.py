@@ -1,0 +1,40 @@
+"""`/healthz`, `/readyz` and `/metrics`."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+
+def _probe(healthy: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok") if healthy() else web.Response(status=503, text="not yet")
+
+    return answer
+
+
+async def _metrics(_: web.Request) -> web.Response:
+    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+@asynccontextmanager
+async def serve_health(port: int, *, alive: Callable[[], bool], ready: Callable[[], bool]) -> AsyncIterator[None]:
+    """Serve the three paths while the context is open.
+
+    Args:
+        port: TCP port; 0 picks a free one.
+        alive: whether the process still does its work; if not, the kubelet starts it again.
+        ready: whether the process has seen the cluster and works on it.
+    """
+    application = web.Application()
+    application.add_routes(
+        [web.get("/healthz", _probe(alive)), web.get("/readyz", _probe(ready)), web.get("/metrics", _metrics)]
+    )
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, port=port).start()
+    try:
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,11 @@
+"""The operator's own metrics, named after what controller-runtime calls its own."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+RECONCILES = Counter("infd_reconcile", "Rounds of reconciling, by result", ["result"])
+RECONCILE_SECONDS = Histogram("infd_reconcile_duration_seconds", "Time of one round of reconciling")
+API_REQUESTS = Counter(
+    "infd_api_requests", "Requests to the API server, by verb, kind and answer", ["verb", "kind", "code"]
+)
+QUEUE_DEPTH = Gauge("infd_workqueue_depth", "InferenceDeployments that wait to be looked at")
+RESOURCES = Gauge("infd_resources", "InferenceDeployments that are known")
