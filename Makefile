@@ -1,0 +1,59 @@
+# The project's commands. Everything that they need is fetched and built on first use, into the user's cache folder.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/inference-operator
+UV_VERSION := 0.13.9
+UV := $(CACHE)/uv-$(UV_VERSION)/bin/uv
+RUN := $(UV) run --frozen
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(UV):
+	@echo "uv $(UV_VERSION): into $(CACHE)"
+	@python3 -m venv $(CACHE)/uv-$(UV_VERSION) \
+	  || { echo "error: python3 with its module venv is missing; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(CACHE)/uv-$(UV_VERSION)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.PHONY: demo
+demo: $(UV) ## A cluster, the operator, and a real vLLM that answers through its load balancer (root)
+	@$(RUN) python -m e2e.demo up
+
+.PHONY: demo-down
+demo-down: $(UV) ## End the demo's cluster
+	@$(RUN) python -m e2e.demo down
+
+.PHONY: test
+test: check ## Everything that needs no root: linters, pure tests, a real API server
+	@$(RUN) pytest -q
+
+.PHONY: e2e
+e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
+	@$(RUN) pytest -q -m "not full" --durations=0 --durations-min=5 e2e
+
+.PHONY: e2e-full
+e2e-full: $(UV) ## The heavier suites too (root)
+	@$(RUN) pytest -q --durations=0 --durations-min=5 e2e
+
+.PHONY: check
+check: $(UV) ## Linters, types, layers
+	@$(RUN) ruff check --quiet
+	@$(RUN) ruff format --quiet --check
+	@$(RUN) mypy --no-error-summary
+	@$(RUN) lint-imports --no-logo --no-timing | grep -vE '^-*$$'
+
+.PHONY: crd
+crd: $(UV) ## Generate the CRD and what else comes from the code
+	@$(RUN) infd crd > crds/inferencedeployments.yaml
+	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
+
+.PHONY: run
+run: $(UV) ## Run the operator here, with your kubeconfig
+	@INFERENCE_OPERATOR_LOG_FORMAT=text $(RUN) inference-operator
+
+.PHONY: clean
+clean: ## Remove what was built here (the cache folder stays)
+	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
