@@ -1,0 +1,94 @@
+"""Where clusters come from: one small protocol, and the choice of who fulfils it."""
+
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from e2e.cluster import existing, local
+from e2e.cluster.binaries import Level
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import Cluster
+from e2e.cluster.state import Record
+
+
+class Provider(Protocol):
+    """What can be done with one cluster, by whoever provides it."""
+
+    def up(self) -> Cluster:
+        """Return the cluster, created or found; an error if it exists with other properties."""
+
+    def down(self, *, purge: bool) -> None:
+        """Leave nothing of it behind; with `purge`, not even what makes the next `up` fast."""
+
+    def handle(self) -> Cluster:
+        """Return the recorded cluster without touching it."""
+
+    def is_running(self) -> bool:
+        """Whether it is there, as far as this machine can tell without asking it."""
+
+    def load_image(self, archive: BinaryIO) -> str:
+        """Make the images of a streamed archive (OCI or Docker) available to pods; returns what was loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A cluster of this machine, without Docker."""
+
+    record: Record
+    gpu_nodes: int | None = None
+
+    def up(self) -> Cluster:
+        """Start it, or find it."""
+        return local.up(self.record.name, self.record.level, gpu_nodes=self.gpu_nodes)
+
+    def down(self, *, purge: bool) -> None:
+        """End it."""
+        local.down(self.record.name, purge=purge)
+
+    def handle(self) -> Cluster:
+        """Return what is recorded."""
+        return local.handle(self.record)
+
+    def is_running(self) -> bool:
+        """Whether its processes live."""
+        return local.is_running(self.record.name)
+
+    def load_image(self, archive: BinaryIO) -> str:
+        """Stream it into the node."""
+        if self.record.level is not Level.NODE:
+            raise ClusterError(f"cluster {self.record.name} has no node that runs images: use `up --level node`")
+        return local.load_image(self.record, archive)
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """Somebody else's cluster."""
+
+    record: Record
+
+    def up(self) -> Cluster:
+        """Bind the name to the context."""
+        return existing.up(self.record.name, self.record.context)
+
+    def down(self, *, purge: bool) -> None:  # noqa: ARG002 (there is nothing to purge)
+        """Forget the context."""
+        existing.down(self.record.name)
+
+    def handle(self) -> Cluster:
+        """Return what is recorded."""
+        return existing.handle(self.record)
+
+    def is_running(self) -> bool:
+        """It is there until its owner says otherwise."""
+        return True
+
+    def load_image(self, archive: BinaryIO) -> str:  # noqa: ARG002 (refused)
+        """Refuse: its nodes are reached through a registry only."""
+        raise ClusterError(
+            f"{self.record.name} is somebody else's cluster ({self.record.context}): "
+            "push the image to a registry that its nodes can reach"
+        )
+
+
+def provider(record: Record, *, gpu_nodes: int | None = None) -> Provider:
+    """Who provides a cluster that is described like this."""
+    return Existing(record) if record.provider == existing.PROVIDER else Local(record, gpu_nodes)
