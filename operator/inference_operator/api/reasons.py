@@ -27,7 +27,7 @@ class Reason(StrEnum):
     ROUTER_UNAVAILABLE = "RouterUnavailable"
     ROLLING_OUT = "RollingOut"
     SETTLED = "Settled"
-    PROGRESSING = "Progressing"
+    UNOBSTRUCTED = "Unobstructed"
     INVALID_SPEC = "InvalidSpec"
     INVALID_MODEL_SOURCE = "InvalidModelSource"
     MANAGED_ARGUMENT = "ManagedArgument"
@@ -80,7 +80,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Wait; old pods serve meanwhile.",
     ),
     Reason.SETTLED: Explanation(_RECONCILING, "Everything is as the specification asks.", _NOTHING),
-    Reason.PROGRESSING: Explanation(_STALLED, "Nothing stands in the way.", _NOTHING),
+    Reason.UNOBSTRUCTED: Explanation(_STALLED, "Nothing stands in the way.", _NOTHING),
     Reason.INVALID_SPEC: Explanation(
         _STALLED,
         "A field has a value that the operator cannot use.",

@@ -30,7 +30,7 @@ def stalled(facts: Facts) -> Verdict:
         minutes = PROGRESS_DEADLINE // timedelta(minutes=1)
         lasting = facts.trouble or "No engine is ready."
         return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, f"For {minutes} minutes: {lasting}")
-    return Verdict("False", Reason.PROGRESSING, "Nothing stands in the way.")
+    return Verdict("False", Reason.UNOBSTRUCTED, "Nothing stands in the way.")
 
 
 _PASSING_ONLY_BY_HAND = frozenset(
