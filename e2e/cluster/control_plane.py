@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network
@@ -84,8 +85,12 @@ def write_files(plane: ControlPlane, *others: Identity) -> None:
 
 def write_configuration(layout: Layout, file: str, **values: str) -> None:
     """Fill in one of the files kept beside this module and write it into the cluster's folder."""
-    text = Template((CONFIGURATION / file).read_text()).substitute(values)
-    (layout.configuration / file).write_text(text)
+    (layout.configuration / file).write_text(filled_in(file, values))
+
+
+def filled_in(file: str, values: Mapping[str, str]) -> str:
+    """One of the files kept beside this module, with its variables replaced."""
+    return Template((CONFIGURATION / file).read_text()).substitute(values)
 
 
 def write_kubeconfig(plane: ControlPlane, identity: Identity) -> None:

@@ -5,16 +5,19 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
-from e2e.cluster import control_plane, kwok
+from e2e.cluster import cgroups, control_plane, images, kwok, network, node, preflight
 from e2e.cluster.binaries import Level, ensure_binaries
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.health import is_ready
-from e2e.cluster.ports import free_slot
-from e2e.cluster.processes import end_processes, last_lines, marked_environment, processes
+from e2e.cluster.network import NODE_SLOTS, Subnets
+from e2e.cluster.ports import SLOTS, free_slot
+from e2e.cluster.processes import end_processes, first_inside, last_lines, marked_environment, processes
 from e2e.cluster.progress import say
 from e2e.cluster.serve import plane
 from e2e.cluster.state import Record, exclusive, layout, read_record, records, write_record
@@ -25,6 +28,9 @@ DEFAULT_NAME = "demo"
 DEFAULT_GPU_NODES = {Level.CONTROL_PLANE: 4, Level.NODE: 0}
 """Four take two replicas of anything that fits one node, and a surge; where pods really run, only on request."""
 _REPOSITORY = Path(__file__).parents[2]
+_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
+"""Everything of a node lives in these namespaces, and the kernel ends them with their first process."""
+_NAMESPACES_DEADLINE_S = 10.0
 _ANSWER_DEADLINE_S = 30.0
 """How long a running cluster may take to answer before it counts as stuck."""
 _POLL_S = 0.1
@@ -44,6 +50,7 @@ def up(
 
     An `owned` cluster ends with the calling process, however that ends: for tests.
     """
+    preflight.check(level)
     with exclusive(name):
         found = read_record(name)
         if found is not None and is_running(name):
@@ -83,6 +90,11 @@ def handle(record: Record) -> LocalCluster:
     )
 
 
+def load_image(record: Record, archive: BinaryIO) -> str:
+    """Stream an archive into the node; returns the names of its images."""
+    return images.import_archive(layout(record.name), Path(record.binaries), archive)
+
+
 def _found(record: Record, level: Level, gpu_nodes: int | None) -> LocalCluster:
     if record.level is not level or gpu_nodes not in {None, record.gpu_nodes}:
         raise ClusterError(
@@ -106,17 +118,27 @@ def _reserve(record: Record) -> Record:
     """Record the cluster with ports that no other one has."""
     with exclusive(".slots"):
         taken = {other.slot for other in records() if other.name != record.name}
-        reserved = replace(record, slot=free_slot(taken))
+        candidates: Iterable[int] = range(NODE_SLOTS, SLOTS)
+        if record.level is Level.NODE:
+            candidates = (slot for slot in range(NODE_SLOTS) if network.are_free(Subnets(slot)))
+        reserved = replace(record, slot=free_slot(candidates, taken))
         reserved = replace(reserved, server=plane(reserved).server)
         write_record(reserved)
     return reserved
 
 
 def _start(record: Record, *, owned: bool) -> None:
-    cluster = plane(record)
-    control_plane.write_files(cluster)
+    cluster, subnets = plane(record), Subnets(record.slot)
+    if record.level is Level.NODE:
+        control_plane.write_files(cluster, *node.identities(subnets))
+        node.write_files(cluster, subnets)
+        cgroups.create(record.name)
+    else:
+        control_plane.write_files(cluster)
     process = _spawn(record)
     _children[record.name] = process
+    if record.level is Level.NODE:
+        network.attach(subnets, _await_namespaces(record))
     _tell(process, START)
     _follow(record, process)
     _furnish(record)
@@ -130,7 +152,7 @@ def _spawn(record: Record) -> "subprocess.Popen[str]":
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "e2e.cluster.serve", record.name],
+            [*(_UNSHARE if record.level is Level.NODE else ()), sys.executable, "-m", "e2e.cluster.serve", record.name],
             cwd=_REPOSITORY,
             env=marked_environment(where.directory, os.environ),
             stdin=subprocess.PIPE,
@@ -139,6 +161,18 @@ def _spawn(record: Record) -> "subprocess.Popen[str]":
             text=True,
             start_new_session=True,
         )
+
+
+def _await_namespaces(record: Record) -> int:
+    """The first process inside, once it is there."""
+    deadline = time.monotonic() + _NAMESPACES_DEADLINE_S
+    where = layout(record.name)
+    while (found := first_inside(where.directory)) is None:
+        if time.monotonic() > deadline:
+            log = where.log("supervisor")
+            raise ClusterError(f"no namespaces were made; last lines of {log}:\n{last_lines(log)}")
+        time.sleep(_POLL_S)
+    return found
 
 
 def _tell(process: "subprocess.Popen[str]", word: bytes) -> None:
@@ -165,11 +199,16 @@ def _follow(record: Record, process: "subprocess.Popen[str]") -> None:
 def _furnish(record: Record) -> None:
     """Put in what every user of the cluster expects to find."""
     cluster = handle(record)
+    if record.level is Level.NODE:
+        images.import_node_images(layout(record.name), Path(record.binaries))
+        cluster.kubectl("apply", "--server-side", "--filename=-", input=node.dns(plane(record), Subnets(record.slot)))
     if record.gpu_nodes:
         nodes = kwok.gpu_nodes(record.gpu_nodes, tainted=record.level is Level.NODE)
         cluster.kubectl("apply", "--server-side", "--filename=-", input=nodes)
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+    if record.level is Level.NODE:
+        cluster.kubectl("rollout", "status", "--namespace=kube-system", "deployment/coredns", "--timeout=60s")
 
 
 def _stop(name: str) -> None:
@@ -178,6 +217,10 @@ def _stop(name: str) -> None:
     if child is not None:
         with child:  # closes the pipes and collects the process
             child.kill()
+    record = read_record(name)
+    if record is not None and record.level is Level.NODE:
+        network.detach(Subnets(record.slot))
+        cgroups.remove(name)
 
 
 def _remove(name: str, *, purge: bool) -> None:

@@ -1,13 +1,19 @@
 """The address ranges of a node-level cluster, and the cable between its network namespace and the host."""
 
+import json
+import subprocess
+import time
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
+from e2e.cluster.errors import ClusterError
+
 NODE_SLOTS = 8
 """Node-level clusters on one machine at once; each has ranges of its own, since the host routes to all of them."""
+_INSIDE_DEVICE = "eth0"
 _GONE_DEADLINE_S = 20.0
 """The kernel removes a namespace's devices some time after its last process; normally within a second."""
-_POLL_S = 0.1
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,11 @@ class Subnets:
     def services(self) -> IPv4Network:
         """Where ClusterIPs come from."""
         return IPv4Network(f"10.{96 + self.slot}.0.0/16")
+
+    @property
+    def dns(self) -> IPv4Address:
+        """The ClusterIP of the cluster's DNS."""
+        return self.services[10]
 
     @property
     def pods(self) -> IPv4Network:
@@ -49,3 +60,60 @@ class Subnets:
     def device(self) -> str:
         """The name of the host's end of the cable."""
         return f"infop{self.slot}"
+
+
+def are_free(subnets: Subnets) -> bool:
+    """Whether the host has no route into any of these ranges."""
+    ranges = (subnets.services, subnets.pods, subnets.link)
+    return not any(route.overlaps(wanted) for route in _routes() for wanted in ranges)
+
+
+def attach(subnets: Subnets, process: int) -> None:
+    """Lay a cable into the network namespace of this process, and route pods and services through it."""
+    detach(subnets)
+    inside, outside = f"{subnets.inside}/{subnets.link.prefixlen}", f"{subnets.outside}/{subnets.link.prefixlen}"
+    _ip("link", "add", subnets.device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(process))
+    _ip("address", "add", outside, "dev", subnets.device)
+    _ip("link", "set", subnets.device, "up")
+    _ip("link", "set", "lo", "up", within=process)
+    _ip("address", "add", inside, "dev", _INSIDE_DEVICE, within=process)
+    _ip("link", "set", _INSIDE_DEVICE, "up", within=process)
+    _ip("route", "add", "default", "via", str(subnets.outside), within=process)
+    for destination in (subnets.pods, subnets.services):
+        _ip("route", "add", str(destination), "via", str(subnets.inside), "dev", subnets.device)
+
+
+def detach(subnets: Subnets) -> None:
+    """Remove the cable if it is still there; its routes go with it."""
+    deadline = time.monotonic() + _GONE_DEADLINE_S
+    while any(link["ifname"] == subnets.device for link in _query("link", "show")):
+        # The kernel may be removing it at this moment, so a failure means nothing yet.
+        answer = subprocess.run(["ip", "link", "delete", subnets.device], capture_output=True, text=True, check=False)
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"the network device {subnets.device} stays: {answer.stderr.strip()}; "
+                f"remove it with `ip link delete {subnets.device}`"
+            )
+        time.sleep(_POLL_S)
+
+
+def _routes() -> list[IPv4Network]:
+    destinations = (str(route["dst"]) for route in _query("-4", "route", "show", "table", "all"))
+    return [
+        IPv4Network(destination if "/" in destination else f"{destination}/32")
+        for destination in destinations
+        if destination != "default"
+    ]
+
+
+def _query(*arguments: str) -> list[dict[str, object]]:
+    answer = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
+    found: list[dict[str, object]] = json.loads(answer.stdout or "[]")
+    return found
+
+
+def _ip(*arguments: str, within: int | None = None) -> None:
+    enter = [] if within is None else ["nsenter", f"--target={within}", "--net", "--"]
+    answer = subprocess.run([*enter, "ip", *arguments], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise ClusterError(f"ip {' '.join(arguments)}: {answer.stderr.strip()}")

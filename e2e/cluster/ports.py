@@ -1,7 +1,7 @@
 """A slot per running cluster: it decides the ports on the host, so that many clusters run side by side."""
 
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from e2e.cluster.errors import ClusterError
@@ -33,15 +33,15 @@ def ports(slot: int) -> Ports:
     return Ports(first, first + 1, first + 2, first + 3, first + 4)
 
 
-def free_slot(taken: Collection[int]) -> int:
-    """The lowest slot that no cluster has taken and whose ports nobody listens on."""
-    for slot in range(SLOTS):
+def free_slot(candidates: Iterable[int], taken: Collection[int]) -> int:
+    """The first slot that no cluster has taken and whose ports nobody listens on."""
+    for slot in candidates:
         first = ports(slot).api_server
         if slot not in taken and all(_is_free(first + offset) for offset in range(PORTS_PER_SLOT)):
             return slot
     raise ClusterError(
-        f"no free ports between {FIRST_PORT} and {FIRST_PORT + SLOTS * PORTS_PER_SLOT}: "
-        "stop clusters with `python -m e2e.cluster down --name NAME` (names: `python -m e2e.cluster status`)"
+        "no ports and address ranges are left for another cluster on this machine: "
+        "end one with `python -m e2e.cluster down --name NAME` (names: `python -m e2e.cluster status`)"
     )
 
 

@@ -57,6 +57,16 @@ def _signal_until_gone(directory: Path, which: signal.Signals, within_s: float) 
     return left
 
 
+def first_inside(directory: Path) -> int | None:
+    """The process of the cluster that is the first one of its own process namespace, by its number out here."""
+    for number in processes(directory):
+        status = Path(f"/proc/{number}/status").read_text()
+        namespaces = next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
+        if len(namespaces) > 1 and namespaces[-1] == "1":
+            return number
+    return None
+
+
 def last_lines(log: Path, count: int = 12) -> str:
     """The end of a log, for an error message."""
     try:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from e2e.cluster import control_plane, kwok
+from e2e.cluster import control_plane, kwok, node
 from e2e.cluster.binaries import Level
 from e2e.cluster.control_plane import LOOPBACK, ControlPlane
 from e2e.cluster.errors import ClusterError
@@ -48,13 +48,16 @@ def main(name: str) -> int:
 
 
 def _start(supervisor: Supervisor, record: Record) -> None:
-    cluster = plane(record)
-    supervisor.start(control_plane.etcd(cluster))
+    cluster, subnets, has_node = plane(record), Subnets(record.slot), record.level is Level.NODE
+    if has_node:
+        node.prepare_namespaces(cluster)
+    supervisor.start(control_plane.etcd(cluster), *([node.containerd(cluster)] if has_node else []))
     supervisor.start(control_plane.api_server(cluster))
     supervisor.start(
         control_plane.controller_manager(cluster),
         control_plane.scheduler(cluster),
         *([kwok.kwok(cluster)] if record.gpu_nodes else []),
+        *([node.kubelet(cluster, subnets), node.kube_proxy(cluster, subnets)] if has_node else []),
     )
 
 

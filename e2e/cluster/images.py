@@ -1,0 +1,62 @@
+"""The node's image store: what the cluster itself needs in it, and what its user loads."""
+
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.state import Layout
+from e2e.oci import write_oci_archive
+
+_NAMESPACE = "k8s.io"
+"""The containerd namespace that the kubelet's images live in."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImage:
+    """An image that consists of one static command."""
+
+    command: str
+
+    def reference(self, binaries: Path) -> str:
+        """Its name; the tag is the build's key, so that another build is another image."""
+        return f"localhost/inference-operator/{self.command}:{binaries.name}"
+
+
+NODE_IMAGES = {command: NodeImage(command) for command in ("pause", "coredns")}
+
+
+def import_node_images(layout: Layout, binaries: Path) -> None:
+    """Put the pods' sandbox and the cluster's DNS into the store, unless they are there."""
+    present = images(layout, binaries)
+    for image in NODE_IMAGES.values():
+        reference = image.reference(binaries)
+        if reference in present:
+            continue
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as archive:
+            shutil.copy(binaries / image.command, folder)
+            write_oci_archive(archive, name=reference, root=Path(folder), command=[f"/{image.command}"])
+            archive.seek(0)
+            import_archive(layout, binaries, archive)
+
+
+def import_archive(layout: Layout, binaries: Path, archive: BinaryIO) -> str:
+    """Stream an OCI or Docker archive into the store and return the names of its images."""
+    return _ctr(layout, binaries, "images", "import", "--digests=false", "-", stdin=archive)
+
+
+def images(layout: Layout, binaries: Path) -> dict[str, str]:
+    """Every image in the store: name and digest."""
+    listing = _ctr(layout, binaries, "images", "list").splitlines()[1:]
+    return {columns[0]: columns[2] for line in listing if (columns := line.split())}
+
+
+def _ctr(layout: Layout, binaries: Path, *arguments: str, stdin: BinaryIO | None = None) -> str:
+    command = [str(binaries / "ctr"), f"--address={layout.containerd_socket}", f"--namespace={_NAMESPACE}", *arguments]
+    answer = subprocess.run(command, stdin=stdin or subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise ClusterError(f"ctr {' '.join(arguments)}: {answer.stderr.strip()}")
+    return answer.stdout.strip()

@@ -1,0 +1,151 @@
+"""A real node in namespaces of its own: containerd, kubelet and kube-proxy, and the ground they stand on."""
+
+import os
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from e2e.cluster.certificates import Identity
+from e2e.cluster.cgroups import cgroup_name
+from e2e.cluster.control_plane import LOOPBACK, ControlPlane, filled_in, write_configuration
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.health import is_ready
+from e2e.cluster.images import NODE_IMAGES
+from e2e.cluster.network import Subnets
+from e2e.cluster.supervisor import Component
+
+NAME = "node-0"
+_KUBE_PROXY = Identity("kube-proxy", "system:kube-proxy")
+_KUBELET_HEALTH_PORT = 10248
+_PROXY_HEALTH_PORT = 10256
+CNI_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+"""Where Debian and where everybody else puts them."""
+
+_PRIVATE_FOLDERS = (Path("/run"), Path("/var/lib/cni"), Path("/var/lib/kubelet"))
+"""What the node's components write outside the cluster's folder, whatever they are told; here it is memory."""
+_LOGS = Path("/var/log")
+_KERNEL_SETTINGS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+"""What a kubelet sets for the whole machine at its start (pkg/kubelet/cm/container_manager_linux.go, v1.36)."""
+
+
+def identities(subnets: Subnets) -> tuple[Identity, ...]:
+    """Who else speaks to the API server where a node is; the kubelet's certificate also serves."""
+    kubelet = Identity("kubelet", f"system:node:{NAME}", "system:nodes", hosts=(NAME, str(subnets.inside)))
+    return kubelet, _KUBE_PROXY
+
+
+def write_files(plane: ControlPlane, subnets: Subnets) -> None:
+    """Write the configuration files of the node's components."""
+    where = plane.layout
+    for folder in (
+        where.images,
+        where.kubelet,
+        where.volumes,
+        where.directory / "pod-logs",
+        where.configuration / "cni",
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+    resolv_conf = where.configuration / "resolv.conf"
+    resolv_conf.touch()
+    write_configuration(
+        where,
+        "kubelet.yaml",
+        containerd_socket=str(where.containerd_socket),
+        certificates=str(where.certificates),
+        dns=str(subnets.dns),
+        resolv_conf=str(resolv_conf),
+        kubelet=str(where.kubelet),
+        cgroup=cgroup_name(where.directory.name),
+    )
+    write_configuration(
+        where,
+        "containerd.toml",
+        root=str(where.images),
+        socket=str(where.containerd_socket),
+        pause=NODE_IMAGES["pause"].reference(plane.binaries),
+        cni_plugins=str(next(folder for folder in CNI_PLUGINS if (folder / "ptp").exists())),
+        cni=str(where.configuration / "cni"),
+    )
+    write_configuration(where, "cni.conflist", pods=str(subnets.pods))
+    (where.configuration / "cni.conflist").rename(where.configuration / "cni" / "pods.conflist")
+
+
+def dns(plane: ControlPlane, subnets: Subnets) -> str:
+    """The manifest of the cluster's DNS."""
+    values = {"image": NODE_IMAGES["coredns"].reference(plane.binaries), "address": str(subnets.dns)}
+    return filled_in("coredns.yaml", values)
+
+
+def prepare_namespaces(plane: ControlPlane) -> None:
+    """Make this process's own namespaces a node: forwarding on, and no write that reaches the host.
+
+    The kubelet changes settings of the whole machine. It leaves those alone that already have its values, so here
+    it is shown files that have them.
+    """
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    for folder in _PRIVATE_FOLDERS:
+        folder.mkdir(parents=True, exist_ok=True)
+        _mount("-t", "tmpfs", "tmpfs", str(folder))
+    _mount("--bind", str(plane.layout.directory / "pod-logs"), str(_LOGS))
+    for setting, value in _KERNEL_SETTINGS.items():
+        shown = Path("/run/kernel") / setting
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        shown.write_text(f"{value}\n")
+        _mount("--bind", str(shown), f"/proc/sys/{setting}")
+
+
+def containerd(plane: ControlPlane) -> Component:
+    """The container runtime."""
+    where = plane.layout
+    command = (plane.binary("containerd"), f"--config={where.configuration / 'containerd.toml'}")
+    return Component("containerd", command, where.containerd_socket.is_socket, _path(plane))
+
+
+def kubelet(plane: ControlPlane, subnets: Subnets) -> Component:
+    """The kubelet of the one real node."""
+    command = (
+        plane.binary("kubelet"),
+        f"--config={plane.layout.configuration}/kubelet.yaml",
+        f"--kubeconfig={plane.layout.configuration}/kubelet.kubeconfig",
+        f"--root-dir={plane.layout.kubelet}",
+        f"--hostname-override={NAME}",
+        f"--node-ip={subnets.inside}",
+    )
+    return _component("kubelet", command, plane, _KUBELET_HEALTH_PORT)
+
+
+def kube_proxy(plane: ControlPlane, subnets: Subnets) -> Component:
+    """Services, as nftables of this network namespace."""
+    command = (
+        plane.binary("kube-proxy"),
+        f"--kubeconfig={plane.kubeconfig(_KUBE_PROXY)}",
+        "--proxy-mode=nftables",
+        f"--hostname-override={NAME}",
+        f"--cluster-cidr={subnets.pods}",
+        "--conntrack-max-per-core=0",  # the machine's limit is not ours to change
+    )
+    return _component("kube-proxy", command, plane, _PROXY_HEALTH_PORT)
+
+
+def _component(name: str, command: tuple[str, ...], plane: ControlPlane, health_port: int) -> Component:
+    healthy = partial(is_ready, f"http://{LOOPBACK}:{health_port}/healthz", plane.certificate("ca.crt"))
+    return Component(name, command, healthy, _path(plane))
+
+
+def _path(plane: ControlPlane) -> dict[str, str]:
+    """The runtime finds its shim beside itself, and runc, mount and nft where the system has them."""
+    system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"PATH": f"{plane.binaries}{os.pathsep}{system}"}
+
+
+def _mount(*arguments: str) -> None:
+    answer = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise ClusterError(f"mount {' '.join(arguments)}: {answer.stderr.strip()}")

@@ -1,0 +1,99 @@
+"""What this machine must offer before anything is built or started: one line for each thing that is missing."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cache import cache_root
+from e2e.cluster.binaries import Level
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.node import CNI_PLUGINS
+from e2e.cluster.progress import step
+
+GIB = 1 << 30
+DISK_NEEDED = {Level.CONTROL_PLANE: 6 * GIB, Level.NODE: 25 * GIB}
+"""Commands and Go's build cache take 5 GiB; images of engines, and what they are built from, another 20."""
+
+PACKAGES = {
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "mount": "mount",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "runc": "runc",
+}
+"""Commands that run beside ours, and the Debian packages that hold them."""
+_CNI_PACKAGE = "containernetworking-plugins"
+_NEEDED_COMMANDS = {Level.CONTROL_PLANE: ("setpriv",), Level.NODE: tuple(PACKAGES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was found on this machine."""
+
+    is_root: bool
+    is_debian: bool
+    free_bytes: int
+    missing_packages: tuple[str, ...]
+
+
+def check(level: Level) -> None:
+    """Install what can be installed; refuse, with one line for each thing that is missing."""
+    machine = _machine(level)
+    if machine.missing_packages and machine.is_root and machine.is_debian:
+        _install(machine.missing_packages)
+        machine = _machine(level)
+    problems = complaints(machine, level)
+    if problems:
+        raise ClusterError("\n".join(problems))
+
+
+def complaints(machine: Machine, level: Level) -> list[str]:
+    """What this machine lacks, each with its cure."""
+    found = []
+    if level is Level.NODE and not machine.is_root:
+        found.append("level node needs root, for namespaces and mounts: run it with sudo, or use --level control-plane")
+    if machine.free_bytes < DISK_NEEDED[level]:
+        found.append(
+            f"{cache_root()} has {machine.free_bytes / GIB:.0f} GiB free and level {level} needs "
+            f"{DISK_NEEDED[level] / GIB:.0f}: free some, or set XDG_CACHE_HOME to a folder on a larger disk"
+        )
+    if machine.missing_packages:
+        packages = " ".join(machine.missing_packages)
+        cure = f"run `sudo apt-get install {packages}`" if machine.is_debian else "install what provides them"
+        found.append(f"packages are missing: {packages}: {cure}")
+    return found
+
+
+def _machine(level: Level) -> Machine:
+    missing = {PACKAGES[command] for command in _NEEDED_COMMANDS[level] if not _is_installed(command)}
+    if level is Level.NODE and not any((folder / "ptp").exists() for folder in CNI_PLUGINS):
+        missing.add(_CNI_PACKAGE)
+    folder = cache_root()
+    while not folder.exists():
+        folder = folder.parent
+    return Machine(
+        is_root=os.geteuid() == 0,
+        is_debian=Path("/etc/debian_version").exists() and shutil.which("apt-get") is not None,
+        free_bytes=shutil.disk_usage(folder).free,
+        missing_packages=tuple(sorted(missing)),
+    )
+
+
+def _is_installed(command: str) -> bool:
+    """Users' PATH often lacks the system's folders, where the commands that we call are found anyway."""
+    return shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+
+
+def _install(packages: tuple[str, ...]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with step(f"Installing Debian packages: {' '.join(packages)}"):
+        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+            answer = subprocess.run(
+                ["apt-get", "--quiet", *arguments], env=environment, capture_output=True, text=True, check=False
+            )
+    if answer.returncode != 0:
+        raise ClusterError(f"apt-get install {' '.join(packages)}: {answer.stderr.strip()}")
