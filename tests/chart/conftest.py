@@ -1,9 +1,9 @@
 import pytest
 
-from e2e.cluster.binaries import binary
+from e2e.cluster.binaries import ensure_command
 from tests.chart.helm import Helm
 
 
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    return Helm(binary("helm"), tmp_path_factory.mktemp("helm"))
+    return Helm(ensure_command("helm"), tmp_path_factory.mktemp("helm"))
