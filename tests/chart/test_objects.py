@@ -14,8 +14,7 @@ UNSTEADY = re.compile(r"\b(lookup|rand\w+|gen\w+Cert|genCA|now|uuidv4)\b")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 AFFINITY = (
-    "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    ".nodeSelectorTerms[0].matchExpressions[0]"
+    "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
 )
 
 SHAPES = {
@@ -65,9 +64,7 @@ def environment(deployment: Manifest) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", [oldest_kubernetes(), "1.36"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_object_is_valid_for_the_oldest_and_the_tested_kubernetes(
-    helm: Helm, shape: str, version: str
-) -> None:
+def test_every_object_is_valid_for_the_oldest_and_the_tested_kubernetes(helm: Helm, shape: str, version: str) -> None:
     objects = helm.objects(*SHAPES[shape])
     assert objects
     for found in objects:
@@ -180,9 +177,7 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
         (("image.tag=dev", f"image.digest={DIGEST}"), f"ghcr.io/inference-operator/operator:dev@{DIGEST}"),
     ],
 )
-def test_the_image_is_named_by_repository_tag_and_digest(
-    helm: Helm, sets: tuple[str, ...], expected: str
-) -> None:
+def test_the_image_is_named_by_repository_tag_and_digest(helm: Helm, sets: tuple[str, ...], expected: str) -> None:
     assert operator_container(helm.one("Deployment", *sets))["image"] == expected
 
 

@@ -24,9 +24,7 @@ def test_two_namespaces_need_no_right_on_the_cluster(helm: Helm) -> None:
     assert not by_kind(objects, "ClusterRoleBinding")
 
 
-@pytest.mark.parametrize(
-    ("sets", "binding"), [((), "ClusterRoleBinding"), ((TWO_NAMESPACES,), "RoleBinding")]
-)
+@pytest.mark.parametrize(("sets", "binding"), [((), "ClusterRoleBinding"), ((TWO_NAMESPACES,), "RoleBinding")])
 def test_the_rules_are_bound_to_the_operator_alone(helm: Helm, sets: tuple[str, ...], binding: str) -> None:
     bindings = [found for found in helm.objects(*sets) if found["kind"] == binding]
     account = {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}

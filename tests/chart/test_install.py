@@ -1,0 +1,132 @@
+"""The chart on a real API server. KWOK plays the node, so the operator's pod is Ready without running."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster import local
+from e2e.cluster.binaries import Level
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import LocalCluster
+from tests.apiserver.waiting import eventually
+from tests.chart.helm import CHART, NAMESPACE, RELEASE, Helm
+
+SAMPLES = CHART.parents[1] / "manifests" / "samples"
+RESOURCE = "inferencedeployments.inference-operator.dev"
+OBJECTS = "customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,deployments"
+OURS = f"--selector=app.kubernetes.io/name={RELEASE}"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    name = f"chart-{os.getpid()}"
+    found = local.up(name, Level.CONTROL_PLANE, gpu_nodes=1, owned=True)
+    found.kubectl("create", "namespace", NAMESPACE)
+    found.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+    for namespace in ("team-a", "team-b"):
+        found.kubectl("create", "namespace", namespace)
+    yield found
+    local.down(name, purge=True)
+
+
+@pytest.fixture
+def release(helm: Helm, cluster: LocalCluster) -> Iterator["Release"]:
+    found = Release(helm, cluster)
+    yield found
+    found.run("uninstall", RELEASE, "--ignore-not-found", "--wait")
+    cluster.kubectl("delete", "customresourcedefinition", RESOURCE, "--ignore-not-found")
+
+
+class Release:
+    """One release on one cluster."""
+
+    def __init__(self, helm: Helm, cluster: LocalCluster) -> None:
+        self._helm = helm
+        self._cluster = cluster
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        flags = (f"--kubeconfig={self._cluster.kubeconfig}", f"--namespace={NAMESPACE}", "--timeout=60s")
+        return self._helm.run(*arguments, *flags)
+
+    def install(self, *sets: str, command: str = "install") -> None:
+        flags = [flag for value in sets for flag in ("--set", value)]
+        done = self.run(command, RELEASE, str(CHART), "--wait", *flags)
+        assert done.returncode == 0, done.stderr
+
+    def uninstall(self) -> None:
+        done = self.run("uninstall", RELEASE, "--wait")
+        assert done.returncode == 0, done.stderr
+
+
+def objects(cluster: LocalCluster) -> set[str]:
+    return set(cluster.kubectl("get", OBJECTS, "--all-namespaces", OURS, "--output=name").split())
+
+
+def may(cluster: LocalCluster, user: str, verb: str, *, namespace: str, subresource: str = "") -> bool:
+    asked = ["auth", "can-i", verb, RESOURCE, f"--as={user}", f"--namespace={namespace}"]
+    try:
+        return cluster.kubectl(*asked, *([f"--subresource={subresource}"] if subresource else [])) == "yes\n"
+    except ClusterError:  # kubectl's status for "no" is 1
+        return False
+
+
+def eventually_may(cluster: LocalCluster, user: str, verb: str, *, namespace: str) -> None:
+    """The API server learns of a new role within moments, and aggregated roles are put together by a controller."""
+    eventually(
+        lambda: may(cluster, user, verb, namespace=namespace),
+        seconds=10,
+        what=lambda: f"{user} may {verb} in {namespace}",
+    )
+
+
+def test_the_operator_is_ready_where_pods_must_be_restricted(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    ready = cluster.kubectl(
+        "--namespace", NAMESPACE, "get", "deployment", RELEASE, "--output=jsonpath={.status.readyReplicas}"
+    )
+    assert ready == "1"
+
+
+def test_every_sample_is_accepted(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    cluster.kubectl("apply", "--dry-run=server", "--validate=strict", f"--filename={SAMPLES}")
+
+
+def test_uninstalling_keeps_the_crd_and_installing_again_takes_it_over(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
+    before = objects(cluster)
+    release.uninstall()
+    assert objects(cluster) == set()
+    assert cluster.kubectl("get", RESOURCE, "--output=name").split() == [f"{RESOURCE.replace('s.', '.', 1)}/qwen"]
+    release.install()
+    assert objects(cluster) == before
+
+
+def test_an_upgrade_may_change_the_scope(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    eventually_may(cluster, ACCOUNT, "list", namespace="default")
+    release.install("scope.namespaces={team-a,team-b}", command="upgrade")
+    eventually_may(cluster, ACCOUNT, "list", namespace="team-a")
+    eventually_may(cluster, ACCOUNT, "list", namespace="team-b")
+    assert not may(cluster, ACCOUNT, "list", namespace="default")
+
+
+def test_the_built_in_roles_say_who_may_do_what(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    for role in ("view", "edit", "admin"):
+        cluster.kubectl("-n", "team-a", "create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")
+        eventually_may(cluster, role, "get", namespace="team-a")
+    for user in ("edit", "admin"):
+        for verb in ("get", "create", "patch", "delete"):
+            assert may(cluster, user, verb, namespace="team-a")
+        assert may(cluster, user, "patch", namespace="team-a", subresource="scale")
+        assert not may(cluster, user, "patch", namespace="team-a", subresource="status")
+        assert not may(cluster, user, "get", namespace="team-b")
+    assert may(cluster, "view", "get", namespace="team-a")
+    assert may(cluster, "view", "get", namespace="team-a", subresource="scale")
+    assert not may(cluster, "view", "create", namespace="team-a")
+    assert not may(cluster, "view", "patch", namespace="team-a", subresource="scale")
