@@ -1,0 +1,260 @@
+"""A cluster in memory, with the API server's own rules for what the operator relies on, and nothing else.
+
+Nothing is validated, defaulted or controlled: what is applied is what is there. `tests/cluster_contract.py` holds the
+rules, and the same suite runs against a real API server.
+"""
+
+import itertools
+import uuid
+from collections import deque
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, Kind, Manifest, Ref
+from inference_operator.reconcile.cluster import FIELD_MANAGER, ConflictError, Listing, NotFoundError
+from tests.fields import Fields, Path, fields_of, manifest_of, overlaps
+
+SYSTEM_METADATA = frozenset(
+    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"}
+)
+"""What the API server writes into metadata by itself."""
+
+WITH_GENERATION = frozenset({DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT})
+BIRTH, DEATH = "2026-01-02T03:04:05Z", "2026-01-02T03:14:05Z"
+PERSON = "kubectl-edit"
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the operator."""
+
+    verb: str
+    ref: Ref
+
+
+@dataclass(slots=True)
+class _Stored:
+    uid: str
+    version: int
+    fields: Fields
+    owners: dict[str, set[Path]] = field(default_factory=dict)
+    generation: int = 1
+    deleting: bool = False
+
+
+@dataclass(slots=True)
+class _Fault:
+    error: Exception
+    skip: int
+    took_effect: bool
+
+
+class MemoryCluster:
+    """The `Cluster` protocol, and what people, controllers and accidents do to a cluster.
+
+    `writes` and `reads` are the operator's requests, in order. `events` are what watches would tell, in order.
+    """
+
+    def __init__(self) -> None:
+        self.writes: list[Request] = []
+        self.reads: list[Request] = []
+        self.events: deque[tuple[str, Manifest]] = deque()
+        self._objects: dict[Ref, _Stored] = {}
+        self._versions = itertools.count(1)
+        self._version = next(self._versions)
+        self._faults: deque[_Fault] = deque()
+
+    # What the operator asks for.
+
+    async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
+        self.reads.append(Request("list", Ref(kind, "", "")))
+        wanted = dict(part.split("=", 1) for part in selector.split(",")) if selector else {}
+        found = [self._manifest(ref) for ref in sorted(self._objects) if ref.kind == kind]
+        items = [m for m in found if wanted.items() <= (m["metadata"].get("labels") or {}).items()]
+        return Listing(items, self._version)
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        self.reads.append(Request("get", ref))
+        return self.peek(ref)
+
+    async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
+        return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
+
+    async def delete(self, ref: Ref, *, uid: str) -> None:
+        self._write("delete", ref, lambda: self._delete(ref, uid))
+
+    async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
+        return self._write("status", ref, lambda: self._apply_status(ref, manifest))
+
+    # What others do, and what tests ask. None of it counts as a request of the operator.
+
+    def peek(self, ref: Ref) -> Manifest | None:
+        return self._manifest(ref) if ref in self._objects else None
+
+    def live(self) -> dict[Ref, Manifest]:
+        return {ref: self._manifest(ref) for ref in self._objects}
+
+    def apply_as(self, manager: str, manifest: Manifest) -> Manifest:
+        """Server-side apply of somebody else, by force."""
+        return self._apply(Ref.of(manifest), manifest, manager, force=True)
+
+    def edit(self, ref: Ref, change: Callable[[Manifest], None], *, manager: str = PERSON) -> Manifest:
+        """Change an object as `kubectl edit` does; who changes a field owns it from then on."""
+        stored = self._stored(ref)
+        edited = self._manifest(ref)
+        change(edited)
+        wanted = fields_of(_without_system_metadata(edited))
+        touched = {p for p in wanted if stored.fields.get(p, _ABSENT) != wanted[p]}
+        gone = {p for p in stored.fields if p not in wanted}
+        for owned in stored.owners.values():
+            owned.difference_update(touched | gone)
+        stored.owners.setdefault(manager, set()).update(touched)
+        return self._store(ref, stored, wanted)
+
+    def set_status(self, ref: Ref, status: Manifest) -> Manifest:
+        """Write the status as an object's controller does."""
+
+        def change(manifest: Manifest) -> None:
+            manifest["status"] = status
+
+        return self.edit(ref, change, manager="controller")
+
+    def remove(self, ref: Ref) -> None:
+        """Delete as `kubectl delete` does: an object with finalizers stays until they are gone."""
+        self._delete(ref, self._stored(ref).uid)
+
+    def collect_garbage(self) -> None:
+        """Delete every object whose owners are all gone, until there is none."""
+        while orphans := [ref for ref in self._objects if self._is_orphan(ref)]:
+            for ref in orphans:
+                self.remove(ref)
+
+    def fail_next(self, error: Exception, *, skip: int = 0, took_effect: bool = False) -> None:
+        """Let a write of the operator fail, after `skip` that do not; it may have taken effect all the same."""
+        self._faults.append(_Fault(error, skip, took_effect))
+
+    # How it works.
+
+    def _write(self, verb: str, ref: Ref, act: Callable[[], Result]) -> Result:
+        self.writes.append(Request(verb, ref))
+        fault = self._faults[0] if self._faults else None
+        if fault is None or fault.skip > 0:
+            if fault is not None:
+                fault.skip -= 1
+            return act()
+        self._faults.popleft()
+        if fault.took_effect:
+            act()
+        raise fault.error
+
+    def _apply(self, ref: Ref, manifest: Manifest, manager: str, *, force: bool) -> Manifest:
+        stored = self._objects.get(ref)
+        uid = manifest["metadata"].get("uid")
+        if uid is not None and (stored is None or stored.uid != uid):
+            raise ConflictError(f"{ref}: uid mismatch: {uid}")
+        body = {name: value for name, value in _without_system_metadata(manifest).items() if name != "status"}
+        new = stored is None
+        if stored is None:
+            stored = _Stored(str(uuid.uuid4()), 0, {})
+        fields = self._merged(ref, stored, fields_of(body), manager, force=force)
+        return self._store(ref, stored, fields, new=new)
+
+    def _apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
+        stored = self._objects.get(ref)
+        if stored is None or stored.uid != manifest["metadata"].get("uid", stored.uid):
+            return None
+        wanted = fields_of({"status": manifest.get("status", {})})
+        return self._store(ref, stored, self._merged(ref, stored, wanted, f"{FIELD_MANAGER}/status", force=True))
+
+    def _merged(self, ref: Ref, stored: _Stored, wanted: Fields, manager: str, *, force: bool) -> Fields:
+        """Server-side apply: what this manager owned and no longer wants goes, what it wants comes."""
+        others = {path: name for name, owned in stored.owners.items() if name != manager for path in owned}
+        contested = {p for p in others if p in wanted and stored.fields[p] != wanted[p]}
+        if contested and not force:
+            names = sorted({others[path] for path in contested})
+            raise ConflictError(f"{ref}: conflict with {', '.join(names)}")
+        for owned in stored.owners.values():
+            owned.difference_update(contested)
+        dropped = stored.owners.get(manager, set()) - wanted.keys() - (others.keys() - contested)
+        replaced = {p for p in stored.fields if p not in wanted and overlaps(p, wanted)}
+        stored.owners[manager] = set(wanted)
+        kept = {p: v for p, v in stored.fields.items() if p not in dropped | replaced}
+        return {**kept, **wanted}
+
+    def _store(self, ref: Ref, stored: _Stored, fields: Fields, *, new: bool = False) -> Manifest:
+        changed = {p for p in {*fields, *stored.fields} if fields.get(p, _ABSENT) != stored.fields.get(p, _ABSENT)}
+        if not changed and not new:
+            return self._manifest(ref)
+        if not new and any(path[0] not in ("metadata", "status") for path in changed):
+            stored.generation += 1
+        stored.fields = fields
+        stored.version = self._next_version()
+        self._objects[ref] = stored
+        result = self._manifest(ref)
+        if stored.deleting and not result["metadata"].get("finalizers"):
+            self._vanish(ref)
+        else:
+            self.events.append(("ADDED" if new else "MODIFIED", result))
+        return result
+
+    def _delete(self, ref: Ref, uid: str) -> None:
+        stored = self._objects.get(ref)
+        if stored is None:
+            raise NotFoundError(f"{ref} not found")
+        if stored.uid != uid:
+            raise ConflictError(f"{ref}: uid mismatch: {uid}")
+        if not self._manifest(ref)["metadata"].get("finalizers"):
+            self._vanish(ref)
+        elif not stored.deleting:
+            stored.deleting = True
+            stored.version = self._next_version()
+            self.events.append(("MODIFIED", self._manifest(ref)))
+
+    def _vanish(self, ref: Ref) -> None:
+        self._stored(ref).version = self._next_version()
+        self.events.append(("DELETED", self._manifest(ref)))
+        del self._objects[ref]
+
+    def _next_version(self) -> int:
+        self._version = next(self._versions)
+        return self._version
+
+    def _stored(self, ref: Ref) -> _Stored:
+        if ref not in self._objects:
+            raise NotFoundError(f"{ref} not found")
+        return self._objects[ref]
+
+    def _manifest(self, ref: Ref) -> Manifest:
+        stored = self._objects[ref]
+        result = deepcopy(manifest_of(stored.fields))
+        system: Manifest = {
+            "uid": stored.uid,
+            "resourceVersion": str(stored.version),
+            "creationTimestamp": BIRTH,
+            "managedFields": [
+                {"manager": name.removesuffix("/status")} for name, owned in stored.owners.items() if owned
+            ],
+        }
+        if ref.kind in WITH_GENERATION:
+            system["generation"] = stored.generation
+        if stored.deleting:
+            system["deletionTimestamp"] = DEATH
+        result["metadata"] = {**result["metadata"], **system}
+        return result
+
+    def _is_orphan(self, ref: Ref) -> bool:
+        owners = self._manifest(ref)["metadata"].get("ownerReferences") or ()
+        living = {stored.uid for stored in self._objects.values()}
+        return bool(owners) and not any(owner["uid"] in living for owner in owners) and not self._stored(ref).deleting
+
+
+_ABSENT = object()
+
+
+def _without_system_metadata(manifest: Manifest) -> Manifest:
+    kept = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
+    return deepcopy({**manifest, "metadata": kept})
