@@ -1,8 +1,12 @@
+import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 import yaml
+
+from inference_operator.reconcile.recipe import Reconciler
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
@@ -34,6 +38,12 @@ def test_the_seven_lines_are_the_sample(page: str) -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
     assert shown == QUICKSTART.read_text()
     assert len(shown.splitlines()) == 7
+
+
+def test_the_recipe_on_the_page_is_the_code() -> None:
+    page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
+    (shown,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert shown == textwrap.dedent(inspect.getsource(Reconciler.reconcile))
 
 
 def test_every_decision_is_numbered_in_order_and_fits_a_page() -> None:
