@@ -123,11 +123,11 @@ def _load_image(options: argparse.Namespace) -> None:
         raise _unknown(options.name)
     for archive in options.archive:
         if archive == "-":
-            say(provider(record).load_image(sys.stdin.buffer))
+            print("\n".join(provider(record).load_image(sys.stdin.buffer)))
             continue
         try:
             with Path(archive).open("rb") as stream:
-                say(provider(record).load_image(stream))
+                print("\n".join(provider(record).load_image(stream)))
         except OSError as error:
             raise ClusterError(f"the archive {archive} cannot be read: {error.strerror}") from error
 

@@ -3,9 +3,12 @@
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from e2e.cluster.binaries import Level, ensure_command
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.images import images, import_archive
+from e2e.cluster.state import layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +44,12 @@ class LocalCluster(Cluster):
     level: Level
     audit_log: Path
     volumes: Path
+    """A folder that has the same path inside the node: `local` volumes may point below it."""
+
+    def load_image(self, archive: BinaryIO) -> list[str]:
+        """Stream an archive (OCI or Docker) from an open file into the node; returns its images' names."""
+        return import_archive(layout(self.name), self.binary("ctr").parent, archive)
+
+    def images(self) -> dict[str, str]:
+        """The images that the node has: name and digest."""
+        return images(layout(self.name), self.binary("ctr").parent)

@@ -1,5 +1,6 @@
 """The node's image store: what the cluster itself needs in it, and what its user loads."""
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -43,15 +44,18 @@ def import_node_images(layout: Layout, binaries: Path) -> None:
             import_archive(layout, binaries, archive)
 
 
-def import_archive(layout: Layout, binaries: Path, archive: BinaryIO) -> str:
+def import_archive(layout: Layout, binaries: Path, archive: BinaryIO) -> list[str]:
     """Stream an OCI or Docker archive into the store and return the names of its images."""
-    return _ctr(layout, binaries, "images", "import", "--digests=false", "-", stdin=archive)
+    report = _ctr(layout, binaries, "images", "import", "-", stdin=archive)
+    digests = set(re.findall(r"sha256:[0-9a-f]{64}", report))
+    return [name for name, digest in images(layout, binaries).items() if digest in digests]
 
 
 def images(layout: Layout, binaries: Path) -> dict[str, str]:
-    """Every image in the store: name and digest."""
-    listing = _ctr(layout, binaries, "images", "list").splitlines()[1:]
-    return {columns[0]: columns[2] for line in listing if (columns := line.split())}
+    """Every image in the store that has a name, and its digest."""
+    listing = (line.split() for line in _ctr(layout, binaries, "images", "list").splitlines()[1:])
+    # The container runtime adds an entry under each bare digest.
+    return {name: digest for name, _, digest, *_ in listing if not name.startswith("sha256:")}
 
 
 def _ctr(layout: Layout, binaries: Path, *arguments: str, stdin: BinaryIO | None = None) -> str:

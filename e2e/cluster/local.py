@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from e2e.cluster import cgroups, control_plane, images, kwok, network, node, preflight
 from e2e.cluster.binaries import Level, ensure_binaries
@@ -50,11 +49,12 @@ def up(
 
     An `owned` cluster ends with the calling process, however that ends: for tests.
     """
-    preflight.check(level)
     with exclusive(name):
         found = read_record(name)
-        if found is not None and is_running(name):
-            return _found(found, level, gpu_nodes)
+        if found is not None and _answers(found):
+            _check_same(found, level, gpu_nodes)
+            return handle(found)
+        preflight.check(level)
         _remove(name, purge=False)
         nodes = DEFAULT_GPU_NODES[level] if gpu_nodes is None else gpu_nodes
         record = _reserve(Record(name, PROVIDER, level=level, gpu_nodes=nodes, binaries=str(ensure_binaries(level))))
@@ -90,20 +90,13 @@ def handle(record: Record) -> LocalCluster:
     )
 
 
-def load_image(record: Record, archive: BinaryIO) -> str:
-    """Stream an archive into the node; returns the names of its images."""
-    return images.import_archive(layout(record.name), Path(record.binaries), archive)
-
-
-def _found(record: Record, level: Level, gpu_nodes: int | None) -> LocalCluster:
-    if record.level is not level or gpu_nodes not in {None, record.gpu_nodes}:
-        raise ClusterError(
-            f"cluster {record.name} runs at level {record.level} with {record.gpu_nodes} GPU nodes, which is not "
-            f"what was asked for: end it with `python -m e2e.cluster down --name {record.name}`, or choose another name"
-        )
+def _answers(record: Record) -> bool:
+    """Whether the cluster works; not, if it ends while we wait, since the kernel may be ending it right now."""
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
     authority = plane(record).certificate("ca.crt")
-    while not is_ready(f"{record.server}/readyz", authority):
+    while is_running(record.name):
+        if is_ready(f"{record.server}/readyz", authority):
+            return True
         if time.monotonic() > deadline:
             log = layout(record.name).log("kube-apiserver")
             raise ClusterError(
@@ -111,7 +104,15 @@ def _found(record: Record, level: Level, gpu_nodes: int | None) -> LocalCluster:
                 f"run `down` and `up` again. Last lines of {log}:\n{last_lines(log)}"
             )
         time.sleep(_POLL_S)
-    return handle(record)
+    return False
+
+
+def _check_same(record: Record, level: Level, gpu_nodes: int | None) -> None:
+    if record.level is not level or gpu_nodes not in {None, record.gpu_nodes}:
+        raise ClusterError(
+            f"cluster {record.name} runs at level {record.level} with {record.gpu_nodes} GPU nodes, which is not "
+            f"what was asked for: end it with `python -m e2e.cluster down --name {record.name}`, or choose another name"
+        )
 
 
 def _reserve(record: Record) -> Record:

@@ -25,8 +25,8 @@ class Provider(Protocol):
     def is_running(self) -> bool:
         """Whether it is there, as far as this machine can tell without asking it."""
 
-    def load_image(self, archive: BinaryIO) -> str:
-        """Make the images of a streamed archive (OCI or Docker) available to pods; returns what was loaded."""
+    def load_image(self, archive: BinaryIO) -> list[str]:
+        """Make the images of a streamed archive (OCI or Docker) available to pods; returns their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Local:
         """Whether its processes live."""
         return local.is_running(self.record.name)
 
-    def load_image(self, archive: BinaryIO) -> str:
+    def load_image(self, archive: BinaryIO) -> list[str]:
         """Stream it into the node."""
         if self.record.level is not Level.NODE:
             raise ClusterError(f"cluster {self.record.name} has no node that runs images: use `up --level node`")
-        return local.load_image(self.record, archive)
+        return local.handle(self.record).load_image(archive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Existing:
         """It is there until its owner says otherwise."""
         return True
 
-    def load_image(self, archive: BinaryIO) -> str:  # noqa: ARG002 (refused)
+    def load_image(self, archive: BinaryIO) -> list[str]:  # noqa: ARG002 (refused)
         """Refuse: its nodes are reached through a registry only."""
         raise ClusterError(
             f"{self.record.name} is somebody else's cluster ({self.record.context}): "
