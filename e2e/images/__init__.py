@@ -1,0 +1,54 @@
+"""The project's images without a registry: built when their inputs change, streamed into a cluster's node.
+
+`build` makes what is missing or out of date; `stream` writes one image as an uncompressed archive that
+`ctr images import` and `docker load` read, so that no copy stays on disk:
+
+    from e2e import images
+    images.build(["operator", "router"])
+    images.stream("router", into=process.stdin)
+"""
+
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from e2e.images.catalogue import Dockerfile
+from e2e.images.detect import found_builder
+from e2e.images.errors import ImageError
+from e2e.images.image import Image
+from e2e.model.tiny_llama import TinyLlama
+
+__all__ = ["IMAGES", "ImageError", "build", "reference", "stream"]
+
+_ENGINE = Dockerfile("engine-cpu", inputs=("images/engine-cpu",))
+_OPERATOR_INPUTS = ("images/operator", "operator", "pyproject.toml", "uv.lock", "README.md", "LICENSE")
+
+IMAGES: dict[str, Image] = {
+    "operator": Dockerfile("operator", inputs=_OPERATOR_INPUTS),
+    "router": Dockerfile("router", inputs=("images/router",)),
+    "engine-cpu": _ENGINE,
+    "tiny-llama": TinyLlama(engine=_ENGINE),
+}
+
+
+def build(names: Iterable[str]) -> None:
+    """Make these images where their inputs changed since they were last made."""
+    chosen = [_image(name) for name in names]
+    builder = found_builder()
+    for image in chosen:
+        image.ensure(builder)
+
+
+def stream(name: str, into: BinaryIO) -> None:
+    """Write an image that was built to a pipe or file, uncompressed."""
+    _image(name).write(found_builder(), into)
+
+
+def reference(name: str) -> str:
+    """The full name, with tag, under which an image appears in a node that imported it."""
+    return _image(name).reference
+
+
+def _image(name: str) -> Image:
+    if name not in IMAGES:
+        raise ImageError(f"there is no image {name!r}: choose from {', '.join(IMAGES)}")
+    return IMAGES[name]

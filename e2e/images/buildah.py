@@ -1,0 +1,124 @@
+"""Images built and kept by buildah: no daemon, in a store of the project's own."""
+
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from e2e.cache import cache_root
+from e2e.images import debian, trust
+from e2e.images.builder import KEY_LABEL
+from e2e.images.errors import ImageError
+from e2e.images.process import log_path, output, run_logged, succeeds
+from e2e.images.progress import timed
+
+_CERTIFICATES = "/run/build-certificates.crt"
+"""Where a build sees the host's certificate authorities; mounted, so the image never holds them."""
+_STEP = "STEP "
+_SHOWN_COLUMNS = 100
+
+
+class Buildah:
+    """The `buildah` command with its store in the user's cache folder."""
+
+    def __init__(self) -> None:
+        if os.geteuid() != 0:
+            raise ImageError("building images without Docker needs root: use sudo, or start Docker")
+        self._home = cache_root() / "images"
+        self._home.mkdir(parents=True, exist_ok=True)
+
+    def ensure_base(self, reference: str) -> str:
+        """Have the base image, pulled or else made from Debian's packages; its identity."""
+        with self._alone():
+            if not self._exists(reference) and not succeeds(self._buildah("pull", reference)):
+                log_path("base").unlink(missing_ok=True)
+                with timed("base", f"no registry has {reference} for us, so it is made from Debian's packages"):
+                    self._make_base(reference)
+            return output(self._buildah("images", "--quiet", "--no-trunc", reference)).strip()
+
+    def key(self, reference: str) -> str | None:
+        """The key that an image was built with, if it exists."""
+        if not self._exists(reference):
+            return None
+        image = json.loads(output(self._buildah("inspect", "--type", "image", reference)))
+        label: str | None = (image["OCIv1"]["config"].get("Labels") or {}).get(KEY_LABEL)
+        return label
+
+    def build(self, name: str, reference: str, dockerfile: Path, *, context: Path, key: str) -> None:
+        """Build an image, with the key as a label."""
+        log_path(name).unlink(missing_ok=True)
+        options = ["--isolation", "chroot", "--pull-never", "--layers", "--label", f"{KEY_LABEL}={key}"]
+        for argument, value in trust.indexes().items():
+            options += ["--build-arg", f"{argument}={value}"]
+        if bundle := trust.certificates():
+            options += ["--volume", f"{bundle}:{_CERTIFICATES}:ro"]
+            options += ["--build-arg", f"SSL_CERT_FILE={_CERTIFICATES}", "--build-arg", f"PIP_CERT={_CERTIFICATES}"]
+        with self._alone(), timed(name, "building with buildah") as line:
+            self._remove_leftovers()
+            before = self._identity(reference)
+            run_logged(
+                name,
+                self._buildah("bud", *options, "--tag", reference, "--file", str(dockerfile), str(context)),
+                lambda text: line(text[:_SHOWN_COLUMNS]) if text.startswith(_STEP) else None,
+            )
+            if before and before != self._identity(reference):
+                succeeds(self._buildah("rmi", before))
+
+    def run(self, name: str, reference: str, command: Sequence[str], volumes: Mapping[Path, str]) -> None:
+        """Run a command as root in a new container of an image, with folders of the host mounted."""
+        mounts = [f"--volume={folder}:{target}" for folder, target in volumes.items()]
+        with self._alone(), self._container(reference) as container:
+            options = ("--isolation", "chroot", "--user", "0:0", *mounts)
+            run_logged(name, self._buildah("run", *options, container, "--", *command))
+
+    def write(self, reference: str, into: BinaryIO) -> None:
+        """Write an image as an uncompressed archive."""
+        command = self._buildah("push", "--quiet", reference, "docker-archive:/dev/stdout")
+        # A layer passes through a temporary file on its way: beside the store, which was chosen for its space.
+        environment = os.environ | {"TMPDIR": str(self._home)}
+        with subprocess.Popen(command, stdout=into, stderr=subprocess.PIPE, env=environment) as process:
+            _, errors = process.communicate()
+        if process.returncode:
+            raise ImageError(f"{reference} could not be written: {errors.decode().strip()}")
+
+    def _make_base(self, reference: str) -> None:
+        with self._container("scratch") as container:
+            root = Path(output(self._buildah("mount", container)).strip())
+            debian.install(debian.suite(reference), root)
+            output(self._buildah("umount", container))
+            output(self._buildah("commit", "--quiet", "--disable-compression", container, reference))
+
+    @contextmanager
+    def _container(self, reference: str) -> Iterator[str]:
+        container = output(self._buildah("from", "--pull-never", reference)).strip()
+        try:
+            yield container
+        finally:
+            output(self._buildah("rm", container))
+
+    def _remove_leftovers(self) -> None:
+        """Remove containers of builds that were killed; the store is ours and this process has its lock."""
+        output(self._buildah("rm", "--all"))
+
+    def _exists(self, reference: str) -> bool:
+        return self._identity(reference) is not None
+
+    def _identity(self, reference: str) -> str | None:
+        answer = subprocess.run(
+            self._buildah("images", "--quiet", "--no-trunc", reference), capture_output=True, text=True, check=False
+        )
+        return answer.stdout.strip() or None
+
+    def _buildah(self, *arguments: str) -> list[str]:
+        return ["buildah", f"--root={self._home}/storage", f"--runroot={self._home}/run", *arguments]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One build at a time: a second one waits and then finds the work done."""
+        with (self._home / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

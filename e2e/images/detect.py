@@ -1,0 +1,32 @@
+"""Which builder works here: Docker where its daemon answers, else buildah."""
+
+import shutil
+import subprocess
+
+from e2e.images.buildah import Buildah
+from e2e.images.builder import Builder
+from e2e.images.docker import Docker
+from e2e.images.errors import ImageError
+
+_DAEMON_ANSWER_SECONDS = 10
+"""`docker info` answers at once, or waits for a daemon that is not there."""
+
+
+def found_builder() -> Builder:
+    """The builder to use on this machine."""
+    if _docker_answers():
+        return Docker()
+    if shutil.which("buildah"):
+        return Buildah()
+    raise ImageError(
+        "nothing here can build images: no Docker daemon answers and there is no buildah; "
+        "start Docker, or `apt-get install buildah debootstrap` and run as root"
+    )
+
+
+def _docker_answers() -> bool:
+    try:
+        answer = subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=_DAEMON_ANSWER_SECONDS)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
+    return answer.returncode == 0

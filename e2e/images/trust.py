@@ -1,0 +1,18 @@
+"""What a build needs to know of this host to reach package indexes, and an image must not remember."""
+
+import os
+from pathlib import Path
+
+_SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+_INDEXES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
+
+
+def certificates() -> Path | None:
+    """The certificate authorities that this host trusts, among them that of a proxy which inspects TLS."""
+    bundle = Path(os.environ.get("SSL_CERT_FILE") or _SYSTEM_BUNDLE)
+    return bundle if bundle.is_file() else None
+
+
+def indexes() -> dict[str, str]:
+    """Package indexes that this host uses instead of PyPI."""
+    return {name: os.environ[name] for name in _INDEXES if os.environ.get(name)}
