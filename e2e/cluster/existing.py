@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from contextlib import suppress
 
 from e2e.cluster.binaries import ensure_command
 from e2e.cluster.errors import ClusterError
@@ -44,7 +45,8 @@ def down(name: str) -> None:
         where = layout(name)
         for path in (where.kubeconfig, where.record):
             path.unlink(missing_ok=True)
-        where.directory.rmdir()
+        with suppress(OSError):  # a local cluster of this name may have left its image store there
+            where.directory.rmdir()
 
 
 def handle(record: Record) -> Cluster:

@@ -203,11 +203,13 @@ def _furnish(record: Record) -> None:
     if record.level is Level.NODE:
         images.import_node_images(layout(record.name), Path(record.binaries))
         cluster.kubectl("apply", "--server-side", "--filename=-", input=node.dns(plane(record), Subnets(record.slot)))
+        cluster.kubectl("wait", "--for=create", f"node/{node.NAME}", "--timeout=60s")
     if record.gpu_nodes:
         nodes = kwok.gpu_nodes(record.gpu_nodes, tainted=record.level is Level.NODE)
         cluster.kubectl("apply", "--server-side", "--filename=-", input=nodes)
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
-    cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+    if record.level is Level.NODE or record.gpu_nodes:
+        cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
     if record.level is Level.NODE:
         cluster.kubectl("rollout", "status", "--namespace=kube-system", "deployment/coredns", "--timeout=60s")
 

@@ -1,0 +1,59 @@
+"""What decides where built commands lie, and which toolchain builds them."""
+
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.binaries import COMMANDS, MODULE, Level, build_key, ensure_command, module_version
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.toolchain import required_version
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    (tmp_path / "go.mod").write_text("module example\n\ngo 1.26.6\n")
+    (tmp_path / "go.sum").write_text("")
+    (tmp_path / "pause").mkdir()
+    (tmp_path / "pause" / "main.go").write_text("package main")
+    return tmp_path
+
+
+def test_the_same_inputs_give_the_same_key(module: Path) -> None:
+    before = build_key(module, ("-trimpath",))
+    (module / "go.mod").touch()
+    assert build_key(module, ("-trimpath",)) == before
+
+
+@pytest.mark.parametrize("file", ["go.mod", "go.sum", "pause/main.go"])
+def test_every_file_of_the_module_changes_the_key(module: Path, file: str) -> None:
+    before = build_key(module, ())
+    (module / file).write_text("changed")
+    assert build_key(module, ()) != before
+
+
+def test_flags_change_the_key(module: Path) -> None:
+    assert build_key(module, ("-trimpath",)) != build_key(module, ())
+
+
+def test_every_package_stands_in_the_module_that_pins_it() -> None:
+    go_mod = (MODULE / "go.mod").read_text()
+    for command in COMMANDS[Level.NODE]:
+        if command.package.startswith("./"):
+            assert (MODULE / command.package / "main.go").is_file()
+        else:
+            assert f"\t{command.package}\n" in go_mod
+
+
+def test_a_module_that_is_not_required_is_named() -> None:
+    with pytest.raises(ClusterError, match=r"does not require example\.com/absent"):
+        module_version("module example\n", "example.com/absent")
+
+
+def test_a_go_mod_without_a_version_is_refused() -> None:
+    with pytest.raises(ClusterError, match="no `go` line"):
+        required_version("module example\n")
+
+
+def test_an_unknown_command_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ClusterError, match=r"no command kubctl; there are: etcd, .*kubectl"):
+        ensure_command("kubctl")

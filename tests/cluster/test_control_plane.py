@@ -1,0 +1,201 @@
+"""The control plane level, for real: it is found again, schedules, stops by itself when broken, and leaves nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import existing
+from e2e.cluster.binaries import Level
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import LocalCluster
+from e2e.cluster.local import down, is_running, up
+from e2e.cluster.processes import processes
+from e2e.cluster.state import layout, read_record
+
+NAME = f"tool-{os.getpid()}"
+DEADLINE_S = 30.0
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: engine}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: engine}}
+  template:
+    metadata: {labels: {app: engine}}
+    spec:
+      containers:
+        - name: engine
+          image: example.com/engine:1
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    yield up(NAME, owned=True)
+    down(NAME)
+    assert processes(layout(NAME).directory) == []
+    assert not layout(NAME).directory.exists()
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 (words of this module)
+
+
+def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run(sys.executable, "-m", "e2e.cluster", *arguments)
+
+
+def await_end(name: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while is_running(name):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def executable(number: int) -> str:
+    return Path(f"/proc/{number}/exe").resolve().name
+
+
+def test_up_finds_the_running_cluster(cluster: LocalCluster) -> None:
+    before = processes(layout(NAME).directory)
+    assert up(NAME, owned=True) == cluster
+    assert processes(layout(NAME).directory) == before
+
+
+def test_another_level_under_the_same_name_is_refused_with_the_cure(cluster: LocalCluster) -> None:
+    answer = command("up", f"--name={cluster.name}", "--level=node")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"error: cluster {NAME} runs at level control-plane")
+    assert f"down --name {NAME}" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_pods_with_gpus_land_on_separate_nodes_and_become_ready(cluster: LocalCluster) -> None:
+    cluster.kubectl("apply", "--filename=-", input=DEPLOYMENT)
+    cluster.kubectl("rollout", "status", "deployment/engine", "--timeout=30s")
+    nodes = cluster.kubectl("get", "pods", "--output=jsonpath={.items[*].spec.nodeName}").split()
+    assert len(set(nodes)) == 2
+
+
+def test_writes_are_in_the_audit_log_and_reads_of_others_are_not(cluster: LocalCluster) -> None:
+    cluster.kubectl("create", "configmap", "seen")
+    cluster.kubectl("get", "configmaps")
+    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    ours = [event for event in events if event["user"]["username"] == "cluster-admin"]
+    assert "seen" in {event["objectRef"].get("name") for event in ours if event["verb"] == "create"}
+    assert not {event["verb"] for event in ours} & {"get", "list", "watch"}
+
+
+def test_every_request_of_the_operator_is_in_the_audit_log(cluster: LocalCluster) -> None:
+    operator = "system:serviceaccount:inference-operator-system:inference-operator"
+    with pytest.raises(ClusterError, match="forbidden"):
+        cluster.kubectl("get", "secrets", f"--as={operator}")
+    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    assert not [event for event in events if event["user"]["username"] == operator]
+    token = cluster_token(cluster)
+    with pytest.raises(ClusterError, match="forbidden"):
+        cluster.kubectl("get", "secrets", f"--token={token}", "--kubeconfig=/dev/null", *server(cluster))
+    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    assert ("list", "secrets") in {
+        (event["verb"], event["objectRef"]["resource"]) for event in events if event["user"]["username"] == operator
+    }
+
+
+def cluster_token(cluster: LocalCluster) -> str:
+    namespace = "inference-operator-system"
+    cluster.kubectl("create", "namespace", namespace)
+    cluster.kubectl("create", "serviceaccount", "inference-operator", f"--namespace={namespace}")
+    return cluster.kubectl("create", "token", "inference-operator", f"--namespace={namespace}").strip()
+
+
+def server(cluster: LocalCluster) -> tuple[str, str]:
+    authority = layout(cluster.name).certificates / "ca.crt"
+    return f"--server={cluster.server}", f"--certificate-authority={authority}"
+
+
+def test_the_environment_is_ready_for_a_shell(cluster: LocalCluster) -> None:
+    lines = command("env", f"--name={cluster.name}").stdout
+    answer = run("bash", "-c", f"{lines} kubectl get nodes --output=name && helm list --short")
+    assert answer.stdout.split() == [f"node/gpu-{number}" for number in range(4)]
+
+
+def test_an_existing_cluster_is_used_through_the_named_context_only(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    name = f"bound-{os.getpid()}"
+    with pytest.raises(ClusterError, match="named explicitly"):
+        existing.up(name, "")
+    with pytest.raises(ClusterError, match=f"no context production; it has: {NAME}"):
+        existing.up(name, "production")
+    assert read_record(name) is None
+    try:
+        bound = existing.up(name, NAME)
+        assert bound.server == cluster.server
+        assert "gpu-0" in bound.kubectl("get", "nodes")
+        with pytest.raises(ClusterError, match=f"bound to context {NAME}, not to context production"):
+            existing.up(name, "production")
+        answer = command("load-image", f"--name={name}", "/dev/null")
+        assert "push the image to a registry" in answer.stderr
+    finally:
+        existing.down(name)
+    assert is_running(NAME), "an existing cluster is not ours to end"
+
+
+def test_a_cluster_that_loses_a_component_ends_whole_and_says_why() -> None:
+    name = f"broken-{os.getpid()}"
+    try:
+        up(name, owned=True, gpu_nodes=0)
+        (scheduler,) = (one for one in processes(layout(name).directory) if executable(one) == "kube-scheduler")
+        os.kill(scheduler, signal.SIGKILL)
+        await_end(name)
+        described = command("status").stdout
+        assert f"{name}: stopped" in described
+        assert "kube-scheduler was ended by signal 9; last lines of" in described
+        start_and_die(name)
+        await_end(name)
+    finally:
+        down(name)
+
+
+def start_and_die(name: str) -> None:
+    """A broken cluster starts again, and an owned one ends even with an owner that is killed."""
+    script = f"""
+import os
+from e2e.cluster.local import up
+assert up({name!r}, owned=True, gpu_nodes=0).kubectl("get", "--raw=/readyz") == "ok"
+os.kill(os.getpid(), 9)
+"""
+    owner = run(sys.executable, "-c", script)
+    assert owner.returncode == -signal.SIGKILL, owner.stderr
+
+
+def test_a_component_that_cannot_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"unable-{os.getpid()}"
+    monkeypatch.setenv("ETCD_NAME", "no-member")  # etcd reads its flags from the environment too
+    try:
+        with pytest.raises(ClusterError) as caught:
+            up(name, Level.CONTROL_PLANE, owned=True)
+        assert not is_running(name)
+        message = str(caught.value)
+        assert "etcd ended with status" in message
+        assert str(layout(name).log("etcd")) in message
+    finally:
+        down(name)
+
+
+def test_commands_on_a_cluster_that_is_not_there_say_how_to_start_it() -> None:
+    for arguments in (["kubeconfig"], ["env"], ["load-image", "/dev/null"]):
+        answer = command(*arguments, "--name=absent")
+        assert answer.returncode == 1
+        assert "up --name absent" in answer.stderr
+    assert command("down", "--name=absent").returncode == 0

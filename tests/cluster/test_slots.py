@@ -1,0 +1,52 @@
+"""Clusters side by side: each has ports and ranges of its own."""
+
+import socket
+from itertools import combinations
+
+import pytest
+
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.network import NODE_SLOTS, Subnets
+from e2e.cluster.ports import PORTS_PER_SLOT, SLOTS, free_slot, ports
+from e2e.cluster.state import layout
+
+LAST = SLOTS - 1
+"""Clusters take the lowest free slots, so nobody but this test uses the last one."""
+
+
+def test_a_taken_slot_and_one_with_a_busy_port_are_passed_over() -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", ports(LAST - 1).scheduler))
+        busy.listen()
+        assert free_slot(candidates=[LAST - 2, LAST - 1, LAST], taken={LAST - 2}) == LAST
+
+
+def test_when_none_is_left_the_cure_is_named() -> None:
+    with pytest.raises(ClusterError, match="end one with `python -m"):
+        free_slot(candidates=[LAST], taken={LAST})
+
+
+def test_slots_share_no_port() -> None:
+    assert ports(1).api_server - ports(0).api_server == PORTS_PER_SLOT
+    assert max(ports(0).etcd_peer, ports(0).scheduler) < ports(1).api_server
+
+
+def test_no_two_ranges_overlap() -> None:
+    every = [
+        range_
+        for slot in range(NODE_SLOTS)
+        for range_ in (Subnets(slot).services, Subnets(slot).pods, Subnets(slot).link)
+    ]
+    assert not any(one.overlaps(other) for one, other in combinations(every, 2))
+
+
+@pytest.mark.parametrize("name", ["", "Demo", "a/b", "..", "-a", "a" * 33])
+def test_a_name_that_is_no_folder_and_no_host_name_is_refused(name: str) -> None:
+    with pytest.raises(ClusterError, match="such as demo"):
+        layout(name)
+
+
+def test_a_cache_folder_too_deep_for_a_socket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/" + "x" * 100)
+    with pytest.raises(ClusterError, match="set XDG_CACHE_HOME to a shorter folder"):
+        layout("demo")
