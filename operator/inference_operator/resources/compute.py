@@ -36,10 +36,11 @@ def refusal_of_resources(asked: ResourcesSpec) -> Refusal | None:
 def requirements(asked: ResourcesSpec, plan: Plan) -> Manifest:
     """Requests and limits of the engine's container.
 
-    A limit without a request is the request too, as Kubernetes has it.
+    A limit without a request is the request too, as Kubernetes has it; the API server leaves empty limits out.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
     gpus = {GPU_RESOURCE: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
-    limits = {name: canonical(amount) for name, amount in asked.limits.items()}
-    requests = {name: canonical(amount) for name, amount in asked.requests.items()}
-    return {"requests": {**sized, **limits, **requests, **gpus}, "limits": {**limits, **gpus}}
+    asked_limits = {name: canonical(amount) for name, amount in asked.limits.items()}
+    asked_requests = {name: canonical(amount) for name, amount in asked.requests.items()}
+    requests, limits = {**sized, **asked_limits, **asked_requests, **gpus}, {**asked_limits, **gpus}
+    return {"requests": requests, "limits": limits} if limits else {"requests": requests}

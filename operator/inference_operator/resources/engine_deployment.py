@@ -128,7 +128,12 @@ def _volume_name(path: str) -> str:
 
 
 def _environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
-    return [v.model_dump(mode="json", by_alias=True, exclude_none=True) for v in variables]
+    """As the API server writes them back: it leaves an empty value out."""
+    return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
+
+
+def _empty(variable: EnvironmentVariable) -> set[str]:
+    return {"value"} if variable.value == "" else set()
 
 
 def _tolerations(gpus: int) -> Manifest:

@@ -1,7 +1,8 @@
 """Kubernetes quantities in the one form in which the API server writes them back.
 
 Rules: apimachinery 0.36, pkg/api/resource/quantity.go (CanonicalizeBytes): no fractions, the largest suffix that
-needs none, and the family of suffixes (decimal or binary) that was written.
+needs none, and the family of suffixes (decimal or binary) that was written where it can say the amount exactly.
+Pods' quantities are rounded up to thousandths before (Kubernetes 1.36, pkg/apis/core/v1/defaults.go).
 """
 
 from decimal import ROUND_CEILING, Decimal
@@ -31,11 +32,13 @@ def canonical(quantity: str) -> str:
     Examples:
         >>> canonical("1000m"), canonical("0.5"), canonical("1536Mi"), canonical("1024Mi"), canonical("12000")
         ('1', '500m', '1536Mi', '1Gi', '12k')
+        >>> canonical("1.5Ki"), canonical("1.0001Ki"), canonical("0.5Ki")
+        ('1536', '1024103m', '512')
     """
-    amount = value(quantity)
-    if quantity.endswith("i") and amount >= _SMALLEST_BINARY:
-        return _binary(int(amount.to_integral_value(ROUND_CEILING)))
-    thousandths = int((amount * 1000).to_integral_value(ROUND_CEILING))
+    thousandths = int((value(quantity) * 1000).to_integral_value(ROUND_CEILING))
+    whole, rest = divmod(thousandths, 1000)
+    if quantity.endswith("i") and whole >= _SMALLEST_BINARY and not rest:
+        return _binary(whole)
     return _decimal(thousandths)
 
 
