@@ -4,7 +4,7 @@ from collections import defaultdict
 from datetime import datetime
 
 from inference_operator.api.resource import resource
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Kind, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Kind, Manifest, Ref
 from inference_operator.observed.answer import Answer, Applied, Deleted
 from inference_operator.observed.pod import pod_view
 from inference_operator.pipeline import Inputs
@@ -37,7 +37,7 @@ class Cache:
         asked = resource(raw)
         if asked.deleting:
             return None
-        family = [self._objects[ref] for ref in sorted(self._families[key])]
+        family = [self._objects[ref] for ref in sorted(self._families.get(key, ()))]
         return Inputs(
             resource=asked,
             children={Ref.of(m): m for m in family if m["kind"] != POD.name and asked.owner.owns(m)},
@@ -64,10 +64,16 @@ class Cache:
         known = self._objects.get(ref)
         if known is not None and _version(known) >= _version(manifest):
             return None
+        if known is not None:
+            self._leave(ref, key_of(known))
         self._objects[ref] = _slim(manifest)
         if ref.kind != INFERENCE_DEPLOYMENT:
             self._families[key].add(ref)
         return key
+
+    def forget(self, manifest: Manifest) -> Key | None:
+        """Forget an object that was deleted in this state, unless another of its name is known by now."""
+        return self.remove(Ref.of(manifest), version=_version(manifest))
 
     def remove(self, ref: Ref, *, version: int | None = None) -> Key | None:
         """Forget an object (if it is not newer than the version); returns the key that it concerned."""
@@ -76,11 +82,7 @@ class Cache:
             return None
         del self._objects[ref]
         key = key_of(known)
-        family = self._families.get(key)
-        if family is not None:
-            family.discard(ref)
-            if not family:
-                del self._families[key]
+        self._leave(ref, key)
         return key
 
     def replace(self, kind: Kind, listing: Listing) -> set[Key]:
@@ -91,13 +93,21 @@ class Cache:
         concerned.extend(self.put(m) for m in listed.values())
         return {key for key in concerned if key is not None}
 
+    def _leave(self, ref: Ref, key: Key) -> None:
+        family = self._families.get(key)
+        if family is not None:
+            family.discard(ref)
+            if not family:
+                del self._families[key]
+
 
 def key_of(manifest: Manifest) -> Key:
-    """The key that an object concerns: itself, or whose label it carries."""
+    """The key that an object concerns: itself, who owns it (a label can be edited), or whose label it carries."""
     meta = manifest["metadata"]
-    is_resource = manifest["kind"] == INFERENCE_DEPLOYMENT.name
-    name = meta["name"] if is_resource else (meta.get("labels") or {}).get(NAME_LABEL, "")
-    return Key(meta.get("namespace", ""), name)
+    if manifest["kind"] == INFERENCE_DEPLOYMENT.name:
+        return Key(meta["namespace"], meta["name"])
+    owners = (r["name"] for r in meta.get("ownerReferences") or () if r.get("kind") == KIND and r.get("controller"))
+    return Key(meta["namespace"], next(owners, (meta.get("labels") or {}).get(NAME_LABEL, "")))
 
 
 def _version(manifest: Manifest) -> int:
