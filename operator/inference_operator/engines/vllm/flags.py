@@ -30,7 +30,7 @@ MANAGED_FLAGS: dict[str, str] = {
 }
 """Long flags and their cure."""
 
-FLAG_ALIASES: dict[str, str] = {"-tp": "--tensor-parallel-size"}
+FLAG_ALIASES: dict[str, str] = {"-tp": "--tensor-parallel-size", "-asc": "--api-server-count"}
 """Short spellings of managed flags."""
 
 MANAGED_VARIABLES: dict[str, str] = {
@@ -51,19 +51,18 @@ def managed_flag(argument: str) -> str | None:
         '--served-model-name'
         >>> managed_flag("--tensor-par")
         '--tensor-parallel-size'
-        >>> managed_flag("-tp") == managed_flag("-tp=2") == "--tensor-parallel-size"
+        >>> managed_flag("-tp") == managed_flag("-tp=2") == managed_flag("-t") == "--tensor-parallel-size"
         True
         >>> managed_flag("--max-num-seqs=8") is None
         True
     """
-    if not argument.startswith("-"):
-        return None
     flag = argument.partition("=")[0].replace("_", "-")
-    if flag in FLAG_ALIASES:
-        return FLAG_ALIASES[flag]
+    if not flag.startswith("-") or not flag.strip("-"):
+        return None
     if flag in MANAGED_FLAGS:
         return flag
-    return next((full for full in MANAGED_FLAGS if full.startswith(flag) and len(flag) > len("--")), None)
+    spelling = next((full for full in (*MANAGED_FLAGS, *FLAG_ALIASES) if full.startswith(flag)), None)
+    return FLAG_ALIASES.get(spelling, spelling) if spelling else None
 
 
 def refusal_of_args(args: Sequence[str]) -> Refusal | None:
