@@ -50,7 +50,7 @@ MAX_CAUSE_LENGTH = 1024
 
 def pod_view(pod: Manifest, *, component: str) -> PodView:
     """Read a pod."""
-    meta, status = pod.get("metadata", {}), pod.get("status") or {}
+    meta, status = _mapping(pod, "metadata"), _mapping(pod, "status")
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in _list(status, "conditions"))
     return PodView(
         name=str(meta.get("name", "")),
@@ -75,6 +75,11 @@ def timestamp(text: object) -> datetime | None:
         return None
 
 
+def _mapping(parent: Manifest, name: str) -> Manifest:
+    part = parent.get(name)
+    return part if isinstance(part, dict) else {}
+
+
 def _list(parent: Manifest, name: str) -> Iterable[Manifest]:
     items = parent.get(name)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
@@ -91,8 +96,8 @@ def _problem(status: Manifest) -> PodProblem | None:
 
 
 def _container_problem(container: Manifest) -> PodProblem | None:
-    waiting = (container.get("state") or {}).get("waiting") or {}
-    ended = (container.get("lastState") or {}).get("terminated") or {}
+    waiting = _mapping(_mapping(container, "state"), "waiting")
+    ended = _mapping(_mapping(container, "lastState"), "terminated")
     if ended.get("reason") == "OOMKilled":
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{container.get('name')}` used more memory than its limit")
     reason = _WAITING.get(str(waiting.get("reason")))

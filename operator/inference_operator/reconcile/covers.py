@@ -61,6 +61,6 @@ def _merge_key(items: Sequence[object]) -> str | None:
         return None
     for key in _MERGE_KEYS:
         values = [item.get(key) for item in mappings]
-        if None not in values and len(set(values)) == len(values):
+        if all(isinstance(v, str | int) for v in values) and len(set(values)) == len(values):
             return key
     return None
