@@ -1,13 +1,13 @@
 """The status of an InferenceDeployment, and when it should be looked at again although nothing happened."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, timedelta
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, PlanStatus, Status
-from inference_operator.observed.answer import Answer
+from inference_operator.observed.answer import Answer, Waiting
 from inference_operator.pipeline import Inputs, Outcome, Planned, decisions
 from inference_operator.resources.names import ENGINE, selector_text
 from inference_operator.resources.router_service import url
@@ -88,10 +88,11 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
 def _again(known: Facts, status: Status) -> After | None:
     """Look again when a deadline passes; at a foreign object after as long as it has already been in the way."""
     if known.blocked is not None:
-        blocking = status.condition(ConditionType.STALLED)
-        since = datetime.fromisoformat(blocking.last_transition_time) if blocking else known.now
+        telling = ConditionType.RECONCILING if isinstance(known.blocked, Waiting) else ConditionType.STALLED
+        blocking = status.condition(telling)
+        since = blocking.since if blocking else known.now
         return After(min(max(known.now - since, SOONEST_LOOK), LATEST_LOOK).total_seconds())
-    deadline = progress_deadline(known)
+    deadline = progress_deadline(replace(known, previous=status))  # it may begin with this very status
     if deadline is None or deadline <= known.now:
         return None
     return After((deadline - known.now).total_seconds())

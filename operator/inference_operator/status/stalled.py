@@ -55,4 +55,4 @@ def progress_deadline(facts: Facts) -> datetime | None:
     ready = facts.previous.condition(ConditionType.READY)
     if ready is None or ready.reason != Reason.ENGINES_UNAVAILABLE or facts.serving:
         return None
-    return datetime.fromisoformat(ready.last_transition_time) + PROGRESS_DEADLINE
+    return ready.since + PROGRESS_DEADLINE
