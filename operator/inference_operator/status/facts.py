@@ -7,12 +7,19 @@ from datetime import datetime
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
-from inference_operator.manifest import DEPLOYMENT, Key, Ref
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Ref
 from inference_operator.observed.answer import Answer, Conflict, Rejected, Waiting
 from inference_operator.observed.deployment import DeploymentView, deployment_view
 from inference_operator.observed.pod import PodView
 from inference_operator.pipeline import Inputs, Outcome, Planned, Refused
-from inference_operator.resources.names import ENGINE, ROUTER, engine_name, router_name
+from inference_operator.resources.names import (
+    ENGINE,
+    ROUTER,
+    engine_name,
+    engines_service_name,
+    router_name,
+    service_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,8 @@ class Facts:
     wanted: int
     engines: DeploymentView
     routers: DeploymentView
+    connected: bool
+    """Whether the Services and the configuration are there by which requests find their way."""
     refusal: Refusal | None
     blocked: Conflict | Waiting | Rejected | None
     stuck: PodView | None
@@ -34,7 +43,7 @@ class Facts:
     @property
     def serving(self) -> bool:
         """Whether a request gets an answer now."""
-        return self.engines.ready > 0 and self.routers.ready > 0
+        return self.connected and self.engines.ready > 0 and self.routers.ready > 0
 
     @property
     def rolling(self) -> bool:
@@ -58,12 +67,21 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         wanted=spec.replicas if isinstance(spec, Spec) else engines.replicas,
         engines=engines,
         routers=deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))),
+        connected=all(ref in inputs.children for ref in _way(key)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         blocked=next((a for a in answers if isinstance(a, Conflict | Waiting | Rejected)), None),
         stuck=_stuck(inputs.pods),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         previous=inputs.resource.status,
         now=inputs.now,
+    )
+
+
+def _way(key: Key) -> Sequence[Ref]:
+    return (
+        Ref(SERVICE, key.namespace, service_name(key.name)),
+        Ref(CONFIG_MAP, key.namespace, router_name(key.name)),
+        Ref(SERVICE, key.namespace, engines_service_name(key.name)),
     )
 
 

@@ -1,30 +1,36 @@
 """Ready: whether a request gets an answer."""
 
+from collections.abc import Mapping
+
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.observed.answer import Conflict, Rejected, Waiting
 from inference_operator.status.facts import Facts
 from inference_operator.status.verdict import Verdict
+
+_OBSTACLES: Mapping[type[Conflict | Waiting | Rejected], Reason] = {
+    Conflict: Reason.NAME_CONFLICT,
+    Waiting: Reason.WAITING_FOR_DELETION,
+    Rejected: Reason.CHILD_REJECTED,
+}
 
 
 def ready(facts: Facts) -> Verdict:
     """Decide whether a request gets an answer, and say what is missing where not."""
-    if facts.wanted == 0 and facts.refusal is None:
-        return _scaled_to_zero(facts)
+    at_zero = facts.wanted == 0 and facts.refusal is None
+    if at_zero and facts.connected and facts.routers.ready:
+        return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted; raise `spec.replicas` to serve.")
     if facts.serving:
         message = f"{facts.engines.ready} of {facts.wanted} engines serve."
         return Verdict("True", Reason.SERVING, f"{message} {facts.notice}".strip())
     if facts.refusal:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
-    if facts.engines.ready:
-        return Verdict("False", Reason.ROUTER_UNAVAILABLE, "Engines are ready, but no router is.")
+    if facts.blocked:
+        return Verdict("False", _OBSTACLES[type(facts.blocked)], f"{facts.blocked.ref} cannot be made yet.")
+    if at_zero or facts.engines.ready:
+        return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
     if _has_served(facts):
         return Verdict("False", Reason.ENGINES_UNAVAILABLE, "Engines have served before; none is ready now.")
     return Verdict("False", Reason.STARTING, f"Waiting for the first of {facts.wanted} engines.")
-
-
-def _scaled_to_zero(facts: Facts) -> Verdict:
-    if facts.routers.ready:
-        return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted; raise `spec.replicas` to serve.")
-    return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No engine is wanted, and no router is ready.")
 
 
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
