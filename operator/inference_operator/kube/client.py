@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from aiohttp import ClientError
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
@@ -131,7 +132,7 @@ class KubeCluster:
             )
             response = await self._client.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
             content = await response.read()
-        except (OSError, TimeoutError) as error:  # aiohttp's connection errors are OSErrors
+        except (ClientError, OSError, TimeoutError) as error:
             self._tell(method, kind.name, "error")
             raise ClusterError(f"{method} {path}: {error or type(error).__name__}") from error
         self._tell(method, kind.name, str(response.status))
