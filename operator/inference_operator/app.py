@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from inference_operator import __version__
 from inference_operator.kube.client import KubeCluster, connect
 from inference_operator.kube.watch import WATCHED_CHILDREN, watch
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError
 from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
 from inference_operator.resources.names import MANAGED_SELECTOR
-from inference_operator.settings import Settings
+from inference_operator.settings import Settings, complaints
 from inference_operator.telemetry.http import serve_health
 from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import API_REQUESTS, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, RESOURCES
@@ -77,7 +77,7 @@ class Operator:
         return again.seconds if again else None
 
     def _seen(self, event: str, manifest: Manifest) -> None:
-        key = self._cache.remove(Ref.of(manifest)) if event == "DELETED" else self._cache.put(manifest)
+        key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
         if key is not None:
             self._queue.add(key)
 
@@ -143,9 +143,7 @@ def main() -> None:
     try:
         settings = Settings()
     except ValidationError as error:
-        for problem in error.errors():
-            name = "_".join(["INFERENCE_OPERATOR", *(str(part).upper() for part in problem["loc"])])
-            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201 - logs are not configured yet
+        print("\n".join(complaints(error)), file=sys.stderr)  # noqa: T201 - logs are not configured yet
         sys.exit(2)
     configure_logs(settings.log_format)
     with suppress(KeyboardInterrupt):

@@ -2,9 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+PREFIX = "INFERENCE_OPERATOR_"
 
 
 def _separated(value: object) -> object:
@@ -22,7 +25,7 @@ class Settings(BaseSettings):
         20
     """
 
-    model_config = SettingsConfigDict(env_prefix="INFERENCE_OPERATOR_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     gpu_engine_image: str = "docker.io/vllm/vllm-openai:v0.32.0"
     """Image of engines on GPUs, unless `spec.engine.image` names another."""
@@ -53,3 +56,9 @@ class Settings(BaseSettings):
 
     http_port: int = Field(8080, ge=0, le=65535)
     """Port of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+
+
+def complaints(error: ValidationError) -> list[str]:
+    """What is wrong with the environment, one line a variable."""
+    names = ("_".join(str(part) for part in problem["loc"]).upper() for problem in error.errors())
+    return [f"{PREFIX}{name}: {problem['msg']}" for name, problem in zip(names, error.errors(), strict=True)]

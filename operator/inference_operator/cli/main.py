@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
+from pydantic import ValidationError
 
 from inference_operator import __version__
 from inference_operator.api.crd import crd
 from inference_operator.api.resource import resource
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 from inference_operator.pipeline import Inputs, Refused, outcome
-from inference_operator.settings import Settings
+from inference_operator.settings import Settings, complaints
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid that the API server gives out on creation."""
@@ -22,7 +23,11 @@ UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
     options = _parser().parse_args(arguments)
-    sys.exit(options.run(options))
+    try:
+        sys.exit(options.run(options))
+    except ValidationError as error:
+        print("\n".join(complaints(error)), file=sys.stderr)
+        sys.exit(2)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,6 +54,8 @@ def _render(options: argparse.Namespace) -> int:
         documents = list(_inference_deployments(text))
     except OSError as error:
         return _complain(f"{options.filename}: {error.strerror}.")
+    except UnicodeDecodeError:
+        return _complain(f"{options.filename}: is no UTF-8 text.")
     except yaml.YAMLError as error:
         return _complain(f"{options.filename}: is no YAML: {' '.join(str(error).split())}")
     if not documents:
@@ -57,7 +64,7 @@ def _render(options: argparse.Namespace) -> int:
     for document in documents:
         result = outcome(offline_inputs(document))
         if isinstance(result, Refused):
-            failures += _complain(f"{document.get('metadata', {}).get('name', '?')}: {result.refusal.message}")
+            failures += _complain(f"{_metadata(document).get('name', '?')}: {result.refusal.message}")
         else:
             print(dump(list(result.desired.values())), end="")
     return min(failures, 1)
@@ -65,7 +72,7 @@ def _render(options: argparse.Namespace) -> int:
 
 def offline_inputs(document: Manifest) -> Inputs:
     """What the pipeline would see of a resource that was created a moment ago."""
-    meta = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1, **(document.get("metadata") or {})}
+    meta = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1, **_metadata(document)}
     return Inputs(
         resource=resource({**document, "metadata": meta}),
         children={},
@@ -73,6 +80,11 @@ def offline_inputs(document: Manifest) -> Inputs:
         settings=Settings(),
         now=datetime.now(UTC),
     )
+
+
+def _metadata(document: Manifest) -> Manifest:
+    meta = document.get("metadata")
+    return meta if isinstance(meta, dict) else {}
 
 
 class _Dumper(yaml.SafeDumper):
