@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from inference_operator.manifest import Manifest, Owner
+from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.observed.answer import Answer, Applied, Conflict, Deleted, Rejected, Waiting
 from inference_operator.reconcile.changes import Apply, Change, Delete
 from inference_operator.reconcile.cluster import Cluster, ConflictError, NotFoundError, RejectedError
@@ -12,13 +12,20 @@ async def execute(cluster: Cluster, change: Change) -> Answer:
     """Carry out a change; expected answers are returned, only faults are raised."""
     match change:
         case Delete(ref, uid):
-            with suppress(NotFoundError, ConflictError):  # gone, or another object by now: ours is not there
-                await cluster.delete(ref, uid=uid)
-            return Deleted(ref)
+            return await _delete(cluster, ref, uid)
         case Apply(uid=None):
             return await _apply_unknown(cluster, change)
         case Apply(uid=uid):
             return await _apply(cluster, change, uid)
+
+
+async def _delete(cluster: Cluster, ref: Ref, uid: str) -> Answer:
+    try:
+        with suppress(NotFoundError, ConflictError):  # gone, or another object by now: ours is not there
+            await cluster.delete(ref, uid=uid)
+    except RejectedError as error:
+        return Rejected(ref, str(error))
+    return Deleted(ref)
 
 
 async def _apply_unknown(cluster: Cluster, change: Apply) -> Answer:

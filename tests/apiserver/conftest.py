@@ -1,0 +1,83 @@
+"""A real API server with simulated GPU nodes, and the operator beside it with the rights that the chart gives it."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.cluster import local
+from e2e.cluster.binaries import Level
+from e2e.cluster.handle import LocalCluster
+from tests.apiserver.audit import AuditLog
+from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.workspace import Workspace
+
+CHART = Path(__file__).parents[2] / "charts" / "inference-operator"
+RELEASE = "inference-operator"
+SYSTEM = "inference-operator-system"
+ACCOUNT = f"system:serviceaccount:{SYSTEM}:{RELEASE}"
+RESYNC_SECONDS = 15
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """The cluster of this test run."""
+    name = f"test-{os.getpid()}"
+    yield local.up(name, Level.CONTROL_PLANE, owned=True)
+    local.down(name, purge=True)
+
+
+@pytest.fixture(scope="session")
+def account(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kubeconfig of the operator's ServiceAccount, after a real `helm install` of the chart."""
+    subprocess.run(
+        [
+            cluster.binary("helm"),
+            f"--kubeconfig={cluster.kubeconfig}",
+            "install",
+            RELEASE,
+            str(CHART),
+            f"--namespace={SYSTEM}",
+            "--create-namespace",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    token = cluster.kubectl("--namespace", SYSTEM, "create", "token", RELEASE, "--duration=2h").strip()
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
+    path = tmp_path_factory.mktemp("account") / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture(scope="session")
+def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The running operator."""
+    log = tmp_path_factory.mktemp("operator") / "log"
+    process = OperatorProcess(account, log, {"RESYNC_SECONDS": str(RESYNC_SECONDS), "LOG_FORMAT": "text"})
+    process.start()
+    yield process
+    process.kill()
+    assert "Traceback" not in process.log(), process.log()
+
+
+@pytest.fixture
+def audit(cluster: LocalCluster) -> AuditLog:
+    """What the operator's account did."""
+    return AuditLog(cluster.audit_log, ACCOUNT)
+
+
+@pytest.fixture
+def workspace(cluster: LocalCluster, operator: OperatorProcess) -> Iterator[Workspace]:
+    """A namespace of the test's own, watched by the operator."""
+    assert operator.is_running(), operator.log()
+    name = f"ws-{next(_numbers)}"
+    cluster.kubectl("create", "namespace", name)
+    yield Workspace(cluster, name)
+    cluster.kubectl("delete", "namespace", name, "--wait=false")

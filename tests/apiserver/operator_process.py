@@ -1,0 +1,86 @@
+"""The operator as its users run it: its console script, with the rights of its ServiceAccount and nothing else."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.apiserver.waiting import eventually
+
+STOP_SECONDS = 20
+
+
+class OperatorProcess:
+    """One process of the operator; start and stop it as often as a test likes."""
+
+    def __init__(self, kubeconfig: Path, log: Path, settings: Mapping[str, str]) -> None:
+        self._kubeconfig = kubeconfig
+        self._log = log
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        """Start it, and wait until it has listed the cluster."""
+        self.port = _free_port()
+        settings = {f"INFERENCE_OPERATOR_{name}": value for name, value in self._settings.items()}
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig), **settings}
+        environment["INFERENCE_OPERATOR_HTTP_PORT"] = str(self.port)
+        with self._log.open("ab") as log:
+            script = Path(sys.executable).with_name("inference-operator")
+            self._process = subprocess.Popen([script], env=environment, stdout=log, stderr=log)
+        eventually(self._is_ready, seconds=30, what=lambda: f"the operator is ready; its log:\n{self.log()}")
+
+    def stop(self) -> int:
+        """Stop it as the kubelet does; returns its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it in the middle of whatever it does."""
+        self._end(signal.SIGKILL)
+
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """What it has told so far."""
+        return self._log.read_text()
+
+    def metrics(self) -> str:
+        """Its metrics, as Prometheus reads them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            text: bytes = answer.read()
+        return text.decode()
+
+    def _end(self, signum: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        self._process.send_signal(signum)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _is_ready(self) -> bool:
+        if not self.is_running():
+            raise AssertionError(f"the operator ended:\n{self.log()}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=1):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

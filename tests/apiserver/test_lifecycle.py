@@ -1,0 +1,298 @@
+"""What becomes of an InferenceDeployment on a real API server, counted in writes of the operator's account."""
+
+import time
+
+import pytest
+
+from e2e.cluster.handle import LocalCluster
+from tests.apiserver.audit import AuditLog
+from tests.apiserver.conftest import RESYNC_SECONDS
+from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.waiting import eventually
+from tests.apiserver.workspace import Workspace
+
+QWEN = {"model": {"source": "hf://Qwen/Qwen3-8B"}}
+CHILDREN = {
+    "configmap/qwen-router",
+    "deployment.apps/qwen-engine",
+    "deployment.apps/qwen-router",
+    "poddisruptionbudget.policy/qwen-router",
+    "service/qwen",
+    "service/qwen-engines",
+}
+QUIET_SECONDS = 1.0
+"""Long enough for a watch event to reach the operator and for its write to reach the log."""
+
+
+@pytest.fixture
+def qwen(workspace: Workspace) -> Workspace:
+    """A workspace in which `qwen` serves and nothing is left to do."""
+    return _served(workspace)
+
+
+@pytest.fixture(scope="module")
+def steady(cluster: LocalCluster, operator: OperatorProcess) -> Workspace:
+    """The same, shared by tests that leave it as they found it."""
+    assert operator.is_running()
+    cluster.kubectl("create", "namespace", "steady")
+    return _served(Workspace(cluster, "steady"))
+
+
+def _served(workspace: Workspace) -> Workspace:
+    workspace.create("qwen", QWEN)
+    workspace.settled("qwen")
+    workspace.settled("qwen", "Reconciling", "False")
+    time.sleep(QUIET_SECONDS)
+    return workspace
+
+
+def test_seven_lines_become_exactly_these_children_with_one_write_each(qwen: Workspace, audit: AuditLog) -> None:
+    assert qwen.children("qwen") == CHILDREN
+    writes = audit.writes(0, namespace=qwen.namespace)
+    assert len([w for w in writes if w.resource != "inferencedeployments/status"]) == len(CHILDREN)
+    # The first status, and one for each step of the pods that changes what users read.
+    assert 2 <= len([w for w in writes if w.resource == "inferencedeployments/status"]) <= 5
+
+
+def test_columns_answer_whether_it_works(steady: Workspace) -> None:
+    head, row = steady.kubectl("get", "infd", "qwen").splitlines()
+    assert head.split() == ["NAME", "MODEL", "READY", "REASON", "REPLICAS", "GPUS", "URL", "AGE"]
+    url = f"http://qwen.{steady.namespace}.svc.cluster.local/v1"
+    assert row.split()[:-1] == ["qwen", "hf://Qwen/Qwen3-8B", "True", "Serving", "1/1", "1", url]
+    assert "qwen" in steady.kubectl("get", "inference", "--output=name")
+
+
+def test_engines_get_their_gpus_on_a_gpu_node(workspace: Workspace) -> None:
+    workspace.create("large", {**QWEN, "parallelism": {"tensor": 4}})
+    workspace.settled("large")
+    pod = workspace.kubectl(
+        "get", "pods", "-l", "app.kubernetes.io/component=engine", "-o", "jsonpath={.items[0].spec.nodeName}"
+    )
+    assert pod.startswith("gpu-")
+    limits = workspace.get("deployment", "large-engine")["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert limits["limits"] == {"nvidia.com/gpu": "4"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        ({"replicas": 3}, {"Deployment/qwen-engine", "PodDisruptionBudget/qwen-engine"}),
+        ({"model": {"servedName": "chat"}}, {"Deployment/qwen-engine"}),
+        ({"router": {"replicas": 3}}, {"Deployment/qwen-router"}),
+        ({"engine": {"args": ["--max-num-seqs=8"]}}, {"Deployment/qwen-engine"}),
+    ],
+)
+def test_an_edit_changes_only_the_child_that_it_is_about(
+    qwen: Workspace, audit: AuditLog, edit: dict[str, object], changed: set[str]
+) -> None:
+    before, mark = qwen.versions("qwen"), audit.mark()
+    qwen.patch("qwen", edit)
+    qwen.settled("qwen")
+    qwen.settled("qwen", "Reconciling", "False")
+    after = qwen.versions("qwen")
+    assert {name for name in before | after if before.get(name) != after.get(name)} == changed
+    writes = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource != "inferencedeployments/status"]
+    assert len(writes) == len(changed), writes
+
+
+def test_fewer_replicas_take_the_budget_away(qwen: Workspace) -> None:
+    qwen.kubectl("scale", "infd/qwen", "--replicas=2")
+    eventually(lambda: qwen.exists("pdb", "qwen-engine"), seconds=10, what="a budget for two engines")
+    qwen.kubectl("scale", "infd/qwen", "--replicas=1")
+    eventually(lambda: not qwen.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
+
+
+def test_scale_selects_the_engine_pods(steady: Workspace) -> None:
+    path = f"/apis/inference-operator.dev/v1alpha1/namespaces/{steady.namespace}/inferencedeployments/qwen/scale"
+    scale = steady.kubectl("get", "--raw", path)
+    assert '"selector":"app.kubernetes.io/component=engine,inference-operator.dev/name=qwen"' in scale
+    assert '"spec":{"replicas":1}' in scale
+    assert '"replicas":1' in scale.partition('"status"')[2]
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        ("deployment", "qwen-engine"),
+        ("deployment", "qwen-router"),
+        ("service", "qwen"),
+        ("service", "qwen-engines"),
+        ("configmap", "qwen-router"),
+        ("pdb", "qwen-router"),
+    ],
+)
+def test_a_deleted_child_is_back_with_one_write(steady: Workspace, audit: AuditLog, what: str, name: str) -> None:
+    uid, mark = steady.get(what, name)["metadata"]["uid"], audit.mark()
+    steady.kubectl("delete", what, name, "--wait=false", "--cascade=background")
+
+    def back() -> bool:
+        return steady.exists(what, name) and steady.get(what, name)["metadata"]["uid"] != uid
+
+    eventually(back, seconds=15, what=f"{what} {name} is back")
+    steady.settled("qwen")
+    _one_write(steady, audit, mark)
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "patch"),
+    [
+        ("deployment", "qwen-engine", '{"spec":{"replicas":5}}'),
+        ("deployment", "qwen-engine", '{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}'),
+        ("deployment", "qwen-router", '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":3}}}}'),
+        ("service", "qwen", '{"spec":{"selector":{"app.kubernetes.io/component":"engine"}}}'),
+        ("service", "qwen-engines", '{"metadata":{"labels":{"app.kubernetes.io/component":"x"}}}'),
+        ("configmap", "qwen-router", '{"data":{"haproxy.cfg":"nothing"}}'),
+        ("pdb", "qwen-router", '{"spec":{"maxUnavailable":2}}'),
+    ],
+)
+def test_a_child_edited_by_hand_is_mended_with_one_write(
+    steady: Workspace, audit: AuditLog, what: str, name: str, patch: str
+) -> None:
+    before, mark = _content(steady, what, name), audit.mark()
+    steady.kubectl("patch", what, name, "--type=merge", f"--patch={patch}")
+    eventually(lambda: _content(steady, what, name) == before, seconds=10, what=f"{what} {name} is as before")
+    _one_write(steady, audit, mark)
+
+
+def test_what_others_add_to_a_child_is_left_alone(steady: Workspace, audit: AuditLog) -> None:
+    mark = audit.mark()
+    steady.kubectl("annotate", "deployment", "qwen-engine", "somebody.example/note=kept")
+    steady.kubectl("label", "service", "qwen", "somebody.example/team=kept")
+    time.sleep(QUIET_SECONDS)
+    # A Deployment's generation counts its annotations too, which status follows for a moment.
+    writes = [w for w in audit.writes(mark, namespace=steady.namespace) if w.resource != "inferencedeployments/status"]
+    assert writes == []
+    assert steady.get("service", "qwen")["metadata"]["labels"]["somebody.example/team"] == "kept"
+
+
+def test_a_foreign_object_of_a_childs_name_is_neither_adopted_nor_overwritten(
+    workspace: Workspace, audit: AuditLog
+) -> None:
+    workspace.kubectl("create", "configmap", "qwen-router", "--from-literal=mine=1")
+    mark = audit.mark()
+    workspace.create("qwen", QWEN)
+    stalled = workspace.settled("qwen", "Stalled", "True", "NameConflict")
+    assert f"ConfigMap {workspace.namespace}/qwen-router exists and belongs to somebody else" in stalled["message"]
+    foreign = workspace.get("configmap", "qwen-router")
+    assert foreign["data"] == {"mine": "1"}
+    assert "ownerReferences" not in foreign["metadata"]
+    assert not [w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource == "configmaps"]
+
+    workspace.kubectl("delete", "configmap", "qwen-router")
+    workspace.settled("qwen", "Stalled", "False")
+    workspace.settled("qwen")
+    assert workspace.children("qwen") == CHILDREN
+
+
+def test_a_deleted_resource_leaves_nothing_behind(qwen: Workspace) -> None:
+    assert "finalizers" not in qwen.get("infd", "qwen")["metadata"]
+    qwen.kubectl("delete", "infd", "qwen")
+    eventually(lambda: not qwen.children("qwen"), seconds=30, what=lambda: f"no children: {qwen.children('qwen')}")
+
+
+def test_a_resource_that_comes_back_at_once_gets_children_of_its_own(qwen: Workspace) -> None:
+    qwen.kubectl("delete", "infd", "qwen", "--wait=false")
+    qwen.create("qwen", QWEN)
+    uid = qwen.get("infd", "qwen")["metadata"]["uid"]
+
+    def renewed() -> bool:
+        names = [c.split("/") for c in qwen.children("qwen")]
+        owners = {qwen.get(k, n)["metadata"]["ownerReferences"][0]["uid"] for k, n in names if qwen.exists(k, n)}
+        return qwen.children("qwen") == CHILDREN and owners == {uid}
+
+    eventually(renewed, seconds=40, what="children of the new owner")
+    qwen.settled("qwen")
+
+
+def test_amounts_in_any_spelling_settle(workspace: Workspace, audit: AuditLog) -> None:
+    amounts = {"cpu": "1000m", "memory": "1024Mi", "ephemeral-storage": "0.5Gi"}
+    limits = {"memory": "3000000000", "cpu": 2, "hugepages-2Mi": "0"}
+    workspace.create("qwen", {**QWEN, "engine": {"resources": {"requests": amounts, "limits": limits}}})
+    workspace.settled("qwen")
+    time.sleep(QUIET_SECONDS)
+    mark = audit.mark()
+    workspace.kubectl("annotate", "infd", "qwen", "look=again")
+    time.sleep(QUIET_SECONDS)
+    assert audit.writes(mark, namespace=workspace.namespace) == []
+
+
+def test_an_operator_with_nothing_to_do_writes_nothing(
+    qwen: Workspace, audit: AuditLog, operator: OperatorProcess
+) -> None:
+    qwen.kubectl("apply", "--filename=-", input=_every_field())
+    qwen.settled("every", "Reconciling", "True", "VolumeUnavailable")  # of its claim, which does not exist
+    time.sleep(QUIET_SECONDS)
+
+    seen = audit.mark()
+    qwen.kubectl("delete", "service", "qwen", "--wait=false")
+    eventually(lambda: audit.writes(seen, namespace=qwen.namespace), seconds=10, what="the log shows a write")
+    time.sleep(QUIET_SECONDS)
+
+    mark = audit.mark()
+    qwen.kubectl("annotate", "infd", "qwen", "every", "look=again")
+    time.sleep(60 - QUIET_SECONDS)
+    listings = [r for r in audit.requests(mark) if r.verb == "list" and r.resource == "deployments"]
+    assert len(listings) >= 60 // RESYNC_SECONDS - 1
+    operator.stop()
+    operator.start()
+    time.sleep(QUIET_SECONDS)
+    assert audit.writes(mark) == []
+
+
+def test_a_killed_operator_loses_nothing(workspace: Workspace, operator: OperatorProcess) -> None:
+    operator.kill()
+    workspace.create("qwen", QWEN)
+    assert workspace.children("qwen") == set()
+    operator.start()
+    workspace.settled("qwen")
+    operator.kill()
+    workspace.kubectl("delete", "service", "qwen")
+    workspace.patch("qwen", {"replicas": 2})
+    operator.start()
+    eventually(lambda: workspace.exists("service", "qwen"), seconds=15, what="the Service is back")
+    eventually(lambda: workspace.get("infd", "qwen")["status"].get("ready") == "2/2", seconds=20, what="two engines")
+
+
+def test_it_stops_when_told_to(operator: OperatorProcess) -> None:
+    assert operator.stop() == 0
+    operator.start()
+    assert "infd_reconcile_total" in operator.metrics()
+
+
+def _content(workspace: Workspace, what: str, name: str) -> object:
+    """What the operator decides of an object: everything but bookkeeping."""
+    found = workspace.get(what, name)
+    meta = found["metadata"]
+    own = {k: v for k, v in meta["annotations"].items() if k.startswith("inference-operator.dev/")}
+    return found.get("spec"), found.get("data"), meta["labels"], own
+
+
+def _one_write(workspace: Workspace, audit: AuditLog, mark: int) -> None:
+    time.sleep(QUIET_SECONDS)
+    writes = [
+        w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource != "inferencedeployments/status"
+    ]
+    assert len(writes) == 1, [str(w) for w in writes]
+
+
+def _every_field() -> str:
+    """A resource that sets all there is."""
+    return """
+apiVersion: inference-operator.dev/v1alpha1
+kind: InferenceDeployment
+metadata: {name: every}
+spec:
+  model: {source: "pvc://models/llama/8b", servedName: llama}
+  engine:
+    image: registry.example/vllm:1
+    args: [--max-num-seqs=8, --max-model-len, "2048"]
+    env:
+    - {name: A, value: "1"}
+    - {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}
+    - {name: C, valueFrom: {configMapKeyRef: {name: c, key: k}}}
+    resources: {requests: {cpu: "0.5", memory: 1.5Gi}, limits: {memory: 4096Mi}}
+  hardware: {device: GPU}
+  parallelism: {tensor: 2}
+  replicas: 2
+  router: {replicas: 3}
+"""

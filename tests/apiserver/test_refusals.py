@@ -1,0 +1,182 @@
+"""What the API server refuses, in which words; and what the operator answers where the schema cannot."""
+
+from typing import Any
+
+import pytest
+
+from e2e.cluster.errors import ClusterError
+from tests.apiserver.waiting import eventually
+from tests.apiserver.workspace import Workspace
+
+SOURCE = "hf://Qwen/Qwen3-8B"
+
+
+def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """A valid spec with some fields replaced."""
+    return {"model": {"source": SOURCE}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "words"),
+    [
+        ({}, "spec.model", "Required value"),
+        ({"model": {}}, "spec.model.source", "Required value"),
+        (spec(model={"source": "s3://bucket/model"}), "spec.model.source", "for example `hf://Qwen/Qwen3-8B`"),
+        (spec(model={"source": "Qwen/Qwen3-8B"}), "spec.model.source", "must begin with `hf://`"),
+        (spec(model={"source": SOURCE, "servedName": "a b"}), "spec.model.servedName", "for example `qwen3-8b`"),
+        (spec(parallelism={"tensor": 0}), "spec.parallelism.tensor", "greater than or equal to 1"),
+        (spec(parallelism={"tensor": "two"}), "spec.parallelism.tensor", "must be of type integer"),
+        (spec(replicas=-1), "spec.replicas", "greater than or equal to 0"),
+        (spec(router={"replicas": 0}), "spec.router.replicas", "greater than or equal to 1"),
+        (spec(hardware={"device": "TPU"}), "spec.hardware.device", '"GPU", "CPU"'),
+        (spec(engine={"image": "a b"}), "spec.engine.image", "without spaces"),
+        (spec(engine={"env": [{"name": "A"}]}), "spec.engine.env[0]", "exactly one of `value` and `valueFrom`"),
+        (spec(engine={"env": [{"name": "1A", "value": ""}]}), "spec.engine.env[0].name", "should match"),
+        (
+            spec(engine={"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}),
+            "spec.engine.env[1]",
+            "Duplicate value",
+        ),
+        (
+            spec(engine={"env": [{"name": "A", "valueFrom": {}}]}),
+            "spec.engine.env[0].valueFrom",
+            "exactly one of `secretKeyRef` and `configMapKeyRef`",
+        ),
+        (spec(engine={"resources": {"limits": {"cpu": "lots"}}}), "spec.engine.resources.limits.cpu", "should match"),
+        (spec(engine={"args": [""]}), "spec.engine.args[0]", "at least 1 chars"),
+        (spec(unknown=1), "spec.unknown", "unknown field"),
+    ],
+)
+def test_the_api_server_names_the_field(workspace: Workspace, asked: dict[str, Any], field: str, words: str) -> None:
+    said = workspace.refusal("qwen", asked)
+    assert field in said
+    assert words in said
+
+
+@pytest.mark.parametrize("name", ["vllm", "1st", "has.dot", "x" * 56])
+def test_a_name_that_children_cannot_have_is_refused_with_one_that_they_can(workspace: Workspace, name: str) -> None:
+    said = workspace.refusal(name, spec())
+    assert "metadata.name" in said
+    assert "for example `qwen3-8b`" in said
+
+
+def test_the_longest_name_is_accepted_and_served(workspace: Workspace) -> None:
+    name = "x" * 55
+    workspace.create(name, spec())
+    workspace.settled(name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "field", "cure"),
+    [
+        (
+            spec(engine={"args": ["--max-num-seqs", "8", "--tensor_parallel=2"]}),
+            "ManagedArgument",
+            "spec.engine.args[2]",
+            "Use `spec.parallelism.tensor`.",
+        ),
+        (
+            spec(engine={"env": [{"name": "HOME", "value": "/"}]}),
+            "ManagedArgument",
+            "spec.engine.env[HOME]",
+            "Remove it",
+        ),
+        (
+            spec(engine={"resources": {"limits": {"nvidia.com/gpu": 4}}}),
+            "ManagedArgument",
+            "spec.engine.resources.limits[nvidia.com/gpu]",
+            "Use `spec.parallelism.tensor`.",
+        ),
+        (
+            spec(engine={"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1G"}}}),
+            "InvalidSpec",
+            "spec.engine.resources.requests[memory]",
+            "Lower the request or raise the limit.",
+        ),
+        (spec(model={"source": "hf://nobody"}), "InvalidModelSource", "spec.model.source", "hf://Qwen/Qwen3-8B"),
+        (spec(model={"source": "pvc://a/../b"}), "InvalidModelSource", "spec.model.source", "pvc://models/qwen3-8b"),
+    ],
+)
+def test_the_operator_says_what_the_schema_cannot(
+    workspace: Workspace, asked: dict[str, Any], reason: str, field: str, cure: str
+) -> None:
+    workspace.create("qwen", asked)
+    stalled = workspace.settled("qwen", "Stalled", "True", reason)
+    assert field in stalled["message"]
+    assert cure in stalled["message"]
+    assert workspace.condition("qwen", "Ready")["status"] == "False"
+    assert workspace.children("qwen") == set()
+
+
+def test_a_refused_edit_leaves_what_serves_alone(workspace: Workspace) -> None:
+    workspace.create("qwen", spec())
+    workspace.settled("qwen")
+    before = workspace.versions("qwen")
+    workspace.patch("qwen", {"engine": {"args": ["--port=1"]}})
+    workspace.settled("qwen", "Stalled", "True", "ManagedArgument")
+    assert workspace.condition("qwen", "Ready")["status"] == "True"
+    assert workspace.versions("qwen") == before
+    workspace.patch("qwen", {"engine": {"args": []}})
+    workspace.settled("qwen", "Stalled", "False")
+
+
+def test_what_the_api_server_refuses_of_a_child_is_said_in_its_words(workspace: Workspace) -> None:
+    workspace.create("qwen", spec(engine={"resources": {"requests": {"nosuch": "1"}}}))
+    stalled = workspace.settled("qwen", "Stalled", "True", "ChildRejected")
+    assert f"Deployment {workspace.namespace}/qwen-engine was refused" in stalled["message"]
+    assert "nosuch" in stalled["message"]
+
+
+def test_a_pod_that_a_quota_refuses_is_said(workspace: Workspace) -> None:
+    workspace.kubectl("create", "quota", "none", "--hard=requests.nvidia.com/gpu=0")
+    workspace.create("qwen", spec())
+    engines = workspace.settled("qwen", "EnginesAvailable", "False", "PodRejected")
+    assert "exceeded quota" in engines["message"]
+
+
+def test_a_claim_that_is_missing_is_said_in_one_sentence(workspace: Workspace) -> None:
+    workspace.create("qwen", spec(model={"source": "pvc://nosuch/llama"}))
+    working = workspace.settled("qwen", "Reconciling", "True", "VolumeUnavailable")
+    assert 'persistentvolumeclaim "nosuch" not found' in working["message"]
+
+
+def test_a_pod_without_a_node_is_said(workspace: Workspace) -> None:
+    workspace.create("qwen", spec(parallelism={"tensor": 64}))
+    working = workspace.settled("qwen", "Reconciling", "True", "Unschedulable")
+    assert "Insufficient nvidia.com/gpu" in working["message"]
+
+
+def test_stored_objects_that_no_rule_allows_do_not_stop_the_operator(workspace: Workspace) -> None:
+    """Objects from before a rule existed, as a loosened schema lets them in."""
+    crd = "inferencedeployments.inference-operator.dev"
+    original = workspace.kubectl("get", "crd", crd, "--output=yaml")
+    loose = (
+        '[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value":'
+        ' {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]'
+    )
+    workspace.kubectl("patch", "crd", crd, "--type=json", f"--patch={loose}")
+    try:
+        strange = [{"model": []}, {"model": {"source": 7}}, {}, {"model": {"source": "x"}, "engine": {"env": {}}}]
+        for number, value in enumerate(strange):
+            eventually(
+                lambda n=number, v=value: _accepted(workspace, f"strange-{n}", v), seconds=20, what=f"{value} is stored"
+            )
+        for number in range(len(strange)):
+            workspace.settled(f"strange-{number}", "Stalled", "True")
+        workspace.create("sound", spec())
+        workspace.settled("sound")
+    finally:
+        workspace.kubectl("delete", "infd", "--all", "--wait=true")
+        workspace.kubectl("replace", "--filename=-", input=_without_version(original))
+
+
+def _accepted(workspace: Workspace, name: str, value: Any) -> bool:  # noqa: ANN401 - any JSON
+    try:
+        workspace.create(name, value)
+    except ClusterError:
+        return False
+    return True
+
+
+def _without_version(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if "resourceVersion:" not in line)

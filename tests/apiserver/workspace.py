@@ -1,0 +1,103 @@
+"""A namespace of a real API server, as a test uses it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import LocalCluster
+from tests.apiserver.waiting import eventually
+
+CHILDREN = "deployments,services,configmaps,poddisruptionbudgets"
+SETTLE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One namespace of the cluster."""
+
+    cluster: LocalCluster
+    namespace: str
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's own name
+        """What kubectl prints, in this namespace."""
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, input=input)
+
+    def get(self, what: str, name: str) -> dict[str, Any]:
+        """One object."""
+        result: dict[str, Any] = json.loads(self.kubectl("get", what, name, "--output=json"))
+        return result
+
+    def exists(self, what: str, name: str) -> bool:
+        """Whether there is such an object."""
+        return bool(self.kubectl("get", what, name, "--ignore-not-found", "--output=name").strip())
+
+    def create(self, name: str, spec: dict[str, Any]) -> None:
+        """Apply an InferenceDeployment."""
+        self.kubectl("apply", "--filename=-", input=manifest(name, spec))
+
+    def refusal(self, name: str, spec: dict[str, Any]) -> str:
+        """Why the API server refuses an InferenceDeployment."""
+        try:
+            self.create(name, spec)
+        except ClusterError as error:
+            return str(error)
+        raise AssertionError(f"{name} with {spec} was accepted")
+
+    def patch(self, name: str, spec: dict[str, Any]) -> None:
+        """Change the spec of an InferenceDeployment."""
+        self.kubectl("patch", "infd", name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
+    def children(self, name: str) -> set[str]:
+        """The children of an InferenceDeployment, as `kind/name`."""
+        selector = f"inference-operator.dev/name={name}"
+        return set(self.kubectl("get", CHILDREN, f"--selector={selector}", "--output=name").split())
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        """One condition, empty while it has not been written."""
+        conditions = self.get("infd", name).get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == kind), {})
+
+    def settled(
+        self, name: str, kind: str = "Ready", status: str = "True", reason: str | None = None
+    ) -> dict[str, Any]:
+        """Wait for a condition about the latest spec; returns it."""
+
+        def look() -> dict[str, Any] | None:
+            resource = self.get("infd", name)
+            found = self.condition(name, kind)
+            current = found.get("observedGeneration") == resource["metadata"]["generation"]
+            right = found.get("status") == status and reason in {None, found.get("reason")}
+            return found if current and right else None
+
+        return (
+            eventually(
+                look, seconds=SETTLE_SECONDS, what=lambda: f"{kind}={status}: {self.get('infd', name).get('status')}"
+            )
+            or {}
+        )
+
+    def versions(self, name: str) -> dict[str, str]:
+        """The resourceVersion of every child's specification: its generation, or its version where it has none."""
+        selector = f"inference-operator.dev/name={name}"
+        found = json.loads(self.kubectl("get", CHILDREN, f"--selector={selector}", "--output=json"))["items"]
+        return {
+            f"{o['kind']}/{o['metadata']['name']}": str(
+                o["metadata"].get("generation", o["metadata"]["resourceVersion"])
+            )
+            for o in found
+        }
+
+
+def manifest(name: str, spec: dict[str, Any]) -> str:
+    """An InferenceDeployment as a user writes it."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "inference-operator.dev/v1alpha1",
+            "kind": "InferenceDeployment",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+    )
