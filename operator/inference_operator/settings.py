@@ -6,7 +6,6 @@ from pydantic import Field, ValidationError
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-
 PREFIX = "INFERENCE_OPERATOR_"
 
 
