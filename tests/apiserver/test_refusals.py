@@ -1,5 +1,6 @@
 """What the API server refuses, in which words; and what the operator answers where the schema cannot."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -158,9 +159,8 @@ def test_stored_objects_that_no_rule_allows_do_not_stop_the_operator(workspace: 
     try:
         strange = [{"model": []}, {"model": {"source": 7}}, {}, {"model": {"source": "x"}, "engine": {"env": {}}}]
         for number, value in enumerate(strange):
-            eventually(
-                lambda n=number, v=value: _accepted(workspace, f"strange-{n}", v), seconds=20, what=f"{value} is stored"
-            )
+            accepted = partial(_accepted, workspace, f"strange-{number}", value)
+            eventually(accepted, seconds=20, what=f"{value} is stored")
         for number in range(len(strange)):
             workspace.settled(f"strange-{number}", "Stalled", "True")
         workspace.create("sound", spec())
