@@ -23,7 +23,7 @@ class Helm:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One Helm command; the caller judges its exit status."""
-        return subprocess.run(  # noqa: S603 - a list built here, never a shell's text
+        return subprocess.run(
             [str(self.binary), *arguments],
             check=False,
             capture_output=True,
