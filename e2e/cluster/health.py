@@ -1,6 +1,7 @@
-"""Asks components whether they are ready, over their own HTTP endpoints."""
+"""Asks components whether they are ready."""
 
 import http.client
+import socket
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,3 +27,9 @@ def is_ready(url: str, authority: Path) -> bool:
             connection.close()
     except (OSError, http.client.HTTPException):
         return False
+
+
+def is_listening(path: Path) -> bool:
+    """Whether somebody accepts connections on this Unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0

@@ -19,7 +19,7 @@ from e2e.cluster.ports import SLOTS, free_slot
 from e2e.cluster.processes import end_processes, first_inside, last_lines, marked_environment, processes
 from e2e.cluster.progress import say
 from e2e.cluster.serve import plane
-from e2e.cluster.state import Record, exclusive, layout, read_record, records, write_record
+from e2e.cluster.state import Record, exclusive, exclusive_if_free, layout, read_record, records, write_record
 from e2e.cluster.supervisor import KEEP, READY, START
 
 PROVIDER = "local"
@@ -57,9 +57,10 @@ def up(
         preflight.check(level)
         _remove(name, purge=False)
         nodes = DEFAULT_GPU_NODES[level] if gpu_nodes is None else gpu_nodes
-        record = _reserve(Record(name, PROVIDER, level=level, gpu_nodes=nodes, binaries=str(ensure_binaries(level))))
+        binaries = str(ensure_binaries(level))
+        record = _reserve(Record(name, PROVIDER, level=level, gpu_nodes=nodes, binaries=binaries, owned=owned))
         try:
-            _start(record, owned=owned)
+            _start(record)
         except BaseException:
             _stop(name)  # its files stay: they say why
             raise
@@ -118,6 +119,7 @@ def _check_same(record: Record, level: Level, gpu_nodes: int | None) -> None:
 def _reserve(record: Record) -> Record:
     """Record the cluster with ports that no other one has."""
     with exclusive(".slots"):
+        _remove_orphans(record.name)
         taken = {other.slot for other in records() if other.name != record.name}
         candidates: Iterable[int] = range(NODE_SLOTS, SLOTS)
         if record.level is Level.NODE:
@@ -128,7 +130,16 @@ def _reserve(record: Record) -> Record:
     return reserved
 
 
-def _start(record: Record, *, owned: bool) -> None:
+def _remove_orphans(name: str) -> None:
+    """Remove owned clusters whose owner was killed, so that test runs that end badly pile up nothing."""
+    for other in records():
+        if other.owned and other.name != name:
+            with exclusive_if_free(other.name) as held:
+                if held and not is_running(other.name):
+                    _remove(other.name, purge=True)
+
+
+def _start(record: Record) -> None:
     cluster, subnets = plane(record), Subnets(record.slot)
     if record.level is Level.NODE:
         control_plane.write_files(cluster, *node.identities(subnets))
@@ -142,8 +153,11 @@ def _start(record: Record, *, owned: bool) -> None:
         network.attach(subnets, _await_namespaces(record))
     _tell(process, START)
     _follow(record, process)
-    _furnish(record)
-    if not owned:
+    try:
+        _furnish(record)
+    except ClusterError as error:
+        raise ClusterError(_reason(record, str(error))) from error
+    if not record.owned:
         _tell(process, KEEP)
 
 
@@ -191,10 +205,14 @@ def _follow(record: Record, process: "subprocess.Popen[str]") -> None:
         if line.strip() == READY:
             return
         say(f"  {line.rstrip()}")
-    where = layout(record.name)
-    log = where.log("supervisor")
-    reason = where.failure.read_text() if where.failure.exists() else f"see {log}:\n{last_lines(log)}"
-    raise ClusterError(f"cluster {record.name} did not start: {reason}")
+    log = layout(record.name).log("supervisor")
+    raise ClusterError(_reason(record, f"see {log}:\n{last_lines(log)}"))
+
+
+def _reason(record: Record, otherwise: str) -> str:
+    """Why a start failed: the component that ended, if one did."""
+    failure = layout(record.name).failure
+    return f"cluster {record.name} did not start: {failure.read_text() if failure.exists() else otherwise}"
 
 
 def _furnish(record: Record) -> None:
@@ -230,7 +248,7 @@ def _remove(name: str, *, purge: bool) -> None:
     """End what runs, then remove the files."""
     _stop(name)
     where = layout(name)
-    kept = () if purge else (where.containerd,)
+    kept = () if purge else (where.images,)
     for path in where.directory.glob("*"):
         if path not in kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -9,7 +9,7 @@ from e2e.cluster.certificates import Identity
 from e2e.cluster.cgroups import cgroup_name
 from e2e.cluster.control_plane import LOOPBACK, ControlPlane, filled_in, write_configuration
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.health import is_ready
+from e2e.cluster.health import is_listening, is_ready
 from e2e.cluster.images import NODE_IMAGES
 from e2e.cluster.network import Subnets
 from e2e.cluster.supervisor import Component
@@ -105,7 +105,7 @@ def containerd(plane: ControlPlane) -> Component:
     """The container runtime."""
     where = plane.layout
     command = (plane.binary("containerd"), f"--config={where.configuration / 'containerd.toml'}")
-    return Component("containerd", command, where.containerd_socket.is_socket, _path(plane))
+    return Component("containerd", command, partial(is_listening, where.containerd_socket), _path(plane))
 
 
 def kubelet(plane: ControlPlane, subnets: Subnets) -> Component:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
 from e2e.cache import cache_root
 from e2e.cluster.binaries import Level
@@ -59,19 +60,14 @@ class Layout:
         return self.directory / "volumes"
 
     @property
-    def containerd(self) -> Path:
-        """All of the container runtime's files."""
-        return self.directory / "containerd"
-
-    @property
     def images(self) -> Path:
         """The node's image store: the one thing that outlives `down`, since filling it takes minutes."""
-        return self.containerd / "root"
+        return self.directory / "images"
 
     @property
     def containerd_socket(self) -> Path:
         """Where the container runtime listens."""
-        return self.containerd / "socket"
+        return self.directory / "containerd.sock"
 
     @property
     def kubelet(self) -> Path:
@@ -94,6 +90,7 @@ class Record:
     binaries: str = ""
     gpu_nodes: int = 0
     slot: int = 0
+    owned: bool = False
     context: str = ""
 
 
@@ -144,8 +141,24 @@ def records() -> list[Record]:
 @contextmanager
 def exclusive(lock: str) -> Iterator[None]:
     """Hold one of this user's locks; the kernel releases it with the process, however that ends."""
-    path = clusters_directory() / ".locks" / lock
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with _lock_file(lock) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def exclusive_if_free(lock: str) -> Iterator[bool]:
+    """Hold a lock if nobody else does; says whether it is held."""
+    with _lock_file(lock) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _lock_file(lock: str) -> TextIO:
+    path = clusters_directory() / ".locks" / lock
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("w")

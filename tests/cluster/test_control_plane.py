@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import existing
-from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.local import down, is_running, up
+from e2e.cluster.ports import SLOTS
 from e2e.cluster.processes import processes
-from e2e.cluster.state import layout, read_record
+from e2e.cluster.state import Record, layout, read_record, write_record
 
 NAME = f"tool-{os.getpid()}"
 DEADLINE_S = 30.0
@@ -47,7 +47,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 (words of this module)
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -179,18 +179,33 @@ os.kill(os.getpid(), 9)
     assert owner.returncode == -signal.SIGKILL, owner.stderr
 
 
-def test_a_component_that_cannot_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unable(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a cluster whose etcd cannot start: it reads its flags from the environment too."""
+    monkeypatch.setenv("ETCD_NAME", "no-member")
     name = f"unable-{os.getpid()}"
-    monkeypatch.setenv("ETCD_NAME", "no-member")  # etcd reads its flags from the environment too
-    try:
-        with pytest.raises(ClusterError) as caught:
-            up(name, Level.CONTROL_PLANE, owned=True)
-        assert not is_running(name)
-        message = str(caught.value)
-        assert "etcd ended with status" in message
-        assert str(layout(name).log("etcd")) in message
-    finally:
-        down(name)
+    yield name
+    down(name)
+
+
+def test_a_component_that_cannot_start_is_quoted(unable: str) -> None:
+    with pytest.raises(ClusterError) as caught:
+        up(unable, owned=True)
+    assert not is_running(unable)
+    message = str(caught.value)
+    assert "etcd ended with status" in message
+    assert str(layout(unable).log("etcd")) in message
+
+
+def test_the_next_start_removes_a_cluster_whose_owner_was_killed_and_no_other(
+    cluster: LocalCluster, unable: str
+) -> None:
+    orphan = f"orphan-{os.getpid()}"
+    write_record(Record(orphan, "local", owned=True, slot=SLOTS - 1))
+    with pytest.raises(ClusterError):
+        up(unable, owned=True)
+    assert not layout(orphan).directory.exists()
+    assert is_running(cluster.name)
 
 
 def test_commands_on_a_cluster_that_is_not_there_say_how_to_start_it() -> None:
