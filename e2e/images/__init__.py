@@ -17,7 +17,7 @@ from e2e.images.errors import ImageError
 from e2e.images.image import Image
 from e2e.model.tiny_llama import TinyLlama
 
-__all__ = ["IMAGES", "ImageError", "build", "reference", "stream"]
+__all__ = ["IMAGES", "ImageError", "build", "identity", "reference", "stream"]
 
 _ENGINE = Dockerfile("engine-cpu", inputs=("images/engine-cpu",))
 _OPERATOR_INPUTS = ("images/operator", "operator", "pyproject.toml", "uv.lock", "README.md", "LICENSE")
@@ -41,6 +41,11 @@ def build(names: Iterable[str]) -> None:
 def stream(name: str, into: BinaryIO) -> None:
     """Write an image that was built to a pipe or file, uncompressed."""
     _image(name).write(found_builder(), into)
+
+
+def identity(name: str) -> str:
+    """What tells an image that was built from earlier and later builds of the same name."""
+    return _image(name).identity(found_builder())
 
 
 def reference(name: str) -> str:

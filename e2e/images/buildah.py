@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from e2e.images.progress import timed
 
 _CERTIFICATES = "/run/build-certificates.crt"
 """Where a build sees the host's certificate authorities; mounted, so the image never holds them."""
-_STEP = "STEP "
+_STEP = re.compile(r"(\[\d/\d] )?STEP \d+/\d+: (FROM|RUN|COPY) ")
+"""The steps that take time."""
 _SHOWN_COLUMNS = 100
 
 
@@ -63,7 +65,7 @@ class Buildah:
             run_logged(
                 name,
                 self._buildah("bud", *options, "--tag", reference, "--file", str(dockerfile), str(context)),
-                lambda text: line(text[:_SHOWN_COLUMNS]) if text.startswith(_STEP) else None,
+                lambda text: line(text[:_SHOWN_COLUMNS]) if _STEP.match(text) else None,
             )
             if before and before != self._identity(reference):
                 succeeds(self._buildah("rmi", before))

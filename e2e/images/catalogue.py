@@ -38,6 +38,10 @@ class Dockerfile:
         dockerfile = ROOT / "images" / self.name / "Dockerfile"
         builder.build(self.name, self.reference, dockerfile, context=ROOT, key=key)
 
+    def identity(self, builder: Builder) -> str:
+        """The key that it was built with."""
+        return builder.key(self.reference) or ""
+
     def write(self, builder: Builder, into: BinaryIO) -> None:
         """Write it as an uncompressed archive."""
         builder.write(self.reference, into)

@@ -18,5 +18,8 @@ class Image(Protocol):
     def ensure(self, builder: Builder) -> None:
         """Make it unless it is there and made from the same inputs."""
 
+    def identity(self, builder: Builder) -> str:
+        """What tells this build from others of the same name; empty if it is not built."""
+
     def write(self, builder: Builder, into: BinaryIO) -> None:
         """Write it as an uncompressed archive."""
