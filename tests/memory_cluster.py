@@ -182,8 +182,8 @@ class MemoryCluster:
         dropped = stored.owners.get(manager, set()) - wanted.keys() - (others.keys() - contested)
         replaced = {p for p in stored.fields if p not in wanted and overlaps(p, wanted)}
         stored.owners[manager] = set(wanted)
-        kept = {p: v for p, v in stored.fields.items() if p not in dropped | replaced}
-        return {**kept, **wanted}
+        kept = {p: v for p, v in stored.fields.items() if p not in {*wanted, *dropped, *replaced}}
+        return {**wanted, **kept}
 
     def _store(self, ref: Ref, stored: _Stored, fields: Fields, *, new: bool = False) -> Manifest:
         changed = {p for p in {*fields, *stored.fields} if fields.get(p, _ABSENT) != stored.fields.get(p, _ABSENT)}

@@ -1,0 +1,129 @@
+"""Objects as users, controllers and kubelets write them, for tests to start from."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from inference_operator.api.resource import resource
+from inference_operator.manifest import (
+    API_VERSION,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    KIND,
+    SERVICE,
+    Key,
+    Manifest,
+    Ref,
+)
+from inference_operator.observed.pod import PodView
+from inference_operator.pipeline import Inputs, Planned, outcome
+from inference_operator.resources.names import ENGINE, labels
+from inference_operator.settings import Settings
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+KEY = Key("default", "qwen")
+UID = "7a1c0f5e-0000-4000-8000-000000000001"
+SETTINGS = Settings()
+
+ENGINES = Ref(DEPLOYMENT, "default", "qwen-engine")
+ROUTERS = Ref(DEPLOYMENT, "default", "qwen-router")
+CONFIG = Ref(CONFIG_MAP, "default", "qwen-router")
+SERVICE_OF_ENGINES = Ref(SERVICE, "default", "qwen-engines")
+SERVICE_OF_ROUTERS = Ref(SERVICE, "default", "qwen")
+BUDGET_OF_ENGINES = Ref(DISRUPTION_BUDGET, "default", "qwen-engine")
+BUDGET_OF_ROUTERS = Ref(DISRUPTION_BUDGET, "default", "qwen-router")
+
+
+def inference_deployment(*, name: str = "qwen", source: str = "hf://Qwen/Qwen3-8B", **spec: object) -> Manifest:
+    """An InferenceDeployment as the API server shows it; `spec` has the API's own names."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "namespace": "default", "uid": UID, "generation": 1},
+        "spec": {"model": {"source": source}, "replicas": 1, **spec},
+    }
+
+
+def inputs(
+    raw: Manifest,
+    *,
+    children: Iterable[Manifest] = (),
+    pods: Iterable[PodView] = (),
+    settings: Settings = SETTINGS,
+    now: datetime = NOW,
+) -> Inputs:
+    return Inputs(
+        resource=resource(raw),
+        children={Ref.of(child): child for child in children},
+        pods=tuple(pods),
+        settings=settings,
+        now=now,
+    )
+
+
+def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Settings = SETTINGS) -> Planned:
+    result = outcome(inputs(raw, children=children, settings=settings))
+    assert isinstance(result, Planned), result
+    return result
+
+
+def deployment_status(
+    replicas: int, *, ready: int | None = None, updated: int | None = None, seen: int = 1
+) -> Manifest:
+    """What a Deployment's controller writes once it has looked at generation `seen`."""
+    return {
+        "observedGeneration": seen,
+        "replicas": replicas,
+        "updatedReplicas": replicas if updated is None else updated,
+        "readyReplicas": replicas if ready is None else ready,
+    }
+
+
+def pod(
+    *,
+    name: str = "qwen-engine-7c9f-abcde",
+    component: str = ENGINE,
+    status: object = None,
+    version: int = 1,
+    age: timedelta = timedelta(0),
+) -> Manifest:
+    """A pod as its ReplicaSet makes it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"pod-{name}",
+            "resourceVersion": str(version),
+            "labels": labels("qwen", component),
+            "creationTimestamp": (NOW - age).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        },
+        "status": status if status is not None else {},
+    }
+
+
+def waiting(reason: str, message: str, *, container: str = ENGINE, last: Manifest | None = None) -> Manifest:
+    """A pod's status whose container waits."""
+    return {
+        "phase": "Pending",
+        "conditions": [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [
+            {
+                "name": container,
+                "ready": False,
+                "state": {"waiting": {"reason": reason, "message": message}},
+                "lastState": last or {},
+            }
+        ],
+    }
+
+
+def unschedulable(message: str) -> Manifest:
+    """A pod's status that the scheduler could place on no node."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+def ready_pod() -> Manifest:
+    return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

@@ -1,0 +1,189 @@
+"""How many writes it takes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.resources.child import STAMP_ANNOTATION
+from inference_operator.resources.names import NAME_LABEL
+from tests.builders import (
+    BUDGET_OF_ENGINES,
+    BUDGET_OF_ROUTERS,
+    CONFIG,
+    ENGINES,
+    ROUTERS,
+    SERVICE_OF_ENGINES,
+    SERVICE_OF_ROUTERS,
+)
+from tests.memory_cluster import Request
+from tests.reconcile.world import RESOURCE, World
+
+CHILDREN = [CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS, BUDGET_OF_ROUTERS]
+STATUS = Request("status", RESOURCE)
+
+
+async def test_a_new_resource_takes_one_write_a_child_and_one_status(world: World) -> None:
+    world.ask()
+    assert await world.settle() == [*(Request("apply", ref) for ref in CHILDREN), STATUS]
+
+
+async def test_what_is_settled_takes_none(settled: World) -> None:
+    reads = len(settled.cluster.reads)
+    assert await settled.settle() == []
+    assert len(settled.cluster.reads) == reads
+
+
+async def test_pods_that_become_ready_take_a_status(settled: World) -> None:
+    settled.pods_are_ready()
+    assert await settled.settle() == [STATUS]
+
+
+async def test_a_restart_takes_none(serving: World) -> None:
+    await serving.restart()
+    assert await serving.settle() == []
+
+
+async def test_a_listing_of_what_is_known_concerns_nobody(serving: World) -> None:
+    assert await serving.list_all() == set()
+
+
+def _set_data(manifest: Manifest) -> None:
+    manifest["data"]["haproxy.cfg"] = "global\n"
+
+
+def _set_port(manifest: Manifest) -> None:
+    manifest["spec"]["ports"][0]["targetPort"] = 1234
+
+
+def _set_replicas(manifest: Manifest) -> None:
+    manifest["spec"]["replicas"] = 7
+
+
+def _set_image(manifest: Manifest) -> None:
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/other:1"
+
+
+def _drop_probe(manifest: Manifest) -> None:
+    del manifest["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
+
+
+def _drop_variable(manifest: Manifest) -> None:
+    del manifest["spec"]["template"]["spec"]["containers"][0]["env"][0]
+
+
+def _set_budget(manifest: Manifest) -> None:
+    manifest["spec"]["maxUnavailable"] = 0
+
+
+def _set_label(manifest: Manifest) -> None:
+    manifest["metadata"]["labels"][NAME_LABEL] = "other"
+
+
+def _drop_label(manifest: Manifest) -> None:
+    del manifest["metadata"]["labels"][NAME_LABEL]
+
+
+def _drop_stamp(manifest: Manifest) -> None:
+    del manifest["metadata"]["annotations"][STAMP_ANNOTATION]
+
+
+EDITS = [
+    *((ref, edit) for ref in CHILDREN for edit in (_set_label, _drop_label, _drop_stamp)),
+    (CONFIG, _set_data),
+    (SERVICE_OF_ENGINES, _set_port),
+    (SERVICE_OF_ROUTERS, _set_port),
+    (ENGINES, _set_replicas),
+    (ENGINES, _set_image),
+    (ENGINES, _drop_probe),
+    (ENGINES, _drop_variable),
+    (ROUTERS, _set_replicas),
+    (ROUTERS, _set_image),
+    (BUDGET_OF_ROUTERS, _set_budget),
+]
+
+
+@pytest.mark.parametrize(("ref", "edit"), EDITS, ids=lambda part: str(getattr(part, "__name__", part)))
+async def test_an_edit_by_hand_takes_one_write(settled: World, ref: Ref, edit: Callable[[Manifest], None]) -> None:
+    before = settled.children()
+    settled.edit(ref, edit)
+    assert await settled.settle() == [Request("apply", ref)]
+    assert settled.children() == before
+
+
+@pytest.mark.parametrize("ref", CHILDREN, ids=str)
+async def test_a_deleted_child_takes_one_write(settled: World, ref: Ref) -> None:
+    before = settled.children()
+    settled.cluster.remove(ref)
+    assert await settled.settle() == [Request("apply", ref)]
+    assert settled.children() == before
+
+
+async def test_what_others_add_takes_none(settled: World) -> None:
+    def add(manifest: Manifest) -> None:
+        manifest["metadata"]["labels"]["team"] = "a"
+        manifest["spec"]["template"]["spec"]["containers"].append({"name": "sidecar", "image": "example.com/mesh:1"})
+
+    settled.edit(ENGINES, add)
+    assert await settled.settle() == []
+
+
+async def test_scaling_up_takes_the_deployment_a_budget_and_a_status(serving: World) -> None:
+    serving.ask(replicas=2)
+    assert await serving.settle() == [Request("apply", ENGINES), Request("apply", BUDGET_OF_ENGINES), STATUS]
+    assert serving.live(ENGINES)["spec"]["replicas"] == 2
+    assert serving.status().ready == "1/2"
+
+
+async def test_scaling_down_takes_the_deployment_the_budget_and_a_status(serving: World) -> None:
+    serving.ask(replicas=2)
+    await serving.settle()
+    serving.pods_are_ready()
+    await serving.settle()
+    serving.ask(replicas=1)
+    assert await serving.settle() == [Request("apply", ENGINES), Request("delete", BUDGET_OF_ENGINES), STATUS]
+    assert serving.cluster.peek(BUDGET_OF_ENGINES) is None
+
+
+async def test_scaling_never_touches_the_routers(serving: World) -> None:
+    for replicas in (2, 16, 0, 1):
+        serving.ask(replicas=replicas)
+        assert not {w.ref for w in await serving.settle()} & {CONFIG, ROUTERS}
+
+
+async def test_more_engines_than_slots_roll_the_routers_once(serving: World) -> None:
+    serving.ask(replicas=17)
+    assert {CONFIG, ROUTERS} <= {w.ref for w in await serving.settle()}
+    serving.ask(replicas=1)
+    assert not {w.ref for w in await serving.settle()} & {CONFIG, ROUTERS}
+
+
+async def test_another_argument_changes_the_engines_only(serving: World) -> None:
+    serving.ask(engine={"args": ["--max-model-len=4096"]})
+    assert await serving.settle() == [Request("apply", ENGINES), STATUS]
+
+
+async def test_a_field_that_is_no_longer_asked_for_goes_with_one_write(settled: World) -> None:
+    settled.ask(engine={"env": [{"name": "A", "value": "1"}]})
+    await settled.settle()
+    settled.ask()
+    assert await settled.settle() == [Request("apply", ENGINES), STATUS]
+    (container,) = settled.live(ENGINES)["spec"]["template"]["spec"]["containers"]
+    assert "A" not in {variable["name"] for variable in container["env"]}
+
+
+async def test_a_resource_that_is_being_deleted_takes_none(settled: World) -> None:
+    def finalize(manifest: Manifest) -> None:
+        manifest["metadata"]["finalizers"] = ["example.com/slow"]
+
+    settled.edit(RESOURCE, finalize)
+    settled.cluster.remove(RESOURCE)
+    settled.cluster.remove(CONFIG)
+    assert await settled.settle() == []
+
+
+async def test_a_deleted_resource_leaves_nothing(serving: World) -> None:
+    serving.cluster.remove(RESOURCE)
+    serving.cluster.collect_garbage()
+    assert await serving.settle() == []
+    assert serving.cluster.live() == {}

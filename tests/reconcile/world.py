@@ -1,0 +1,106 @@
+"""A reconciler in a cluster in memory, fed by its events as the operator is by watches."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from inference_operator.api.resource import resource
+from inference_operator.api.status import Status
+from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
+from inference_operator.reconcile.cache import Cache
+from inference_operator.reconcile.recipe import Reconciler
+from inference_operator.resources.names import MANAGED_SELECTOR
+from inference_operator.status.report import After
+from tests.builders import ENGINES, KEY, NOW, ROUTERS, SETTINGS, deployment_status, inference_deployment
+from tests.memory_cluster import SYSTEM_METADATA, MemoryCluster, Request
+
+RESOURCE = Ref(INFERENCE_DEPLOYMENT, KEY.namespace, KEY.name)
+USER = "kubectl"
+MOST_ROUNDS = 5
+"""A world that has not come to rest by then never will."""
+
+
+class World:
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster()
+        self.now: datetime = NOW
+        self._begin()
+
+    def _begin(self) -> None:
+        self.cache = Cache(SETTINGS)
+        self.reconciler = Reconciler(self.cluster, self.cache, lambda: self.now)
+
+    # What users and controllers do.
+
+    def ask(self, *, source: str = "hf://Qwen/Qwen3-8B", **spec: object) -> None:
+        """Apply the InferenceDeployment, as a user does."""
+        manifest = inference_deployment(name=KEY.name, source=source, **spec)
+        meta = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
+        self.cluster.apply_as(USER, {**manifest, "metadata": meta})
+
+    def edit(self, ref: Ref, change: Callable[[Manifest], None]) -> None:
+        self.cluster.edit(ref, change)
+
+    def pods_are_ready(self) -> None:
+        """Let the Deployments' controller have done its work."""
+        for ref in (ENGINES, ROUTERS):
+            live = self.live(ref)
+            status = deployment_status(live["spec"]["replicas"], seen=live["metadata"]["generation"])
+            self.cluster.set_status(ref, status)
+
+    # What the operator does.
+
+    def deliver(self) -> set[Key]:
+        """Hand all pending events to the cache; returns the keys to look at."""
+        keys = set()
+        while self.cluster.events:
+            event, manifest = self.cluster.events.popleft()
+            keys.add(self.cache.forget(manifest) if event == "DELETED" else self.cache.put(manifest))
+        return {key for key in keys if key is not None}
+
+    async def reconcile(self) -> After | None:
+        self.deliver()
+        return await self.reconciler.reconcile(KEY)
+
+    async def settle(self) -> list[Request]:
+        """Reconcile until events bring nothing new; returns the writes that it took."""
+        before = len(self.cluster.writes)
+        for _ in range(MOST_ROUNDS):
+            await self.reconcile()
+            if not self.deliver():
+                return self.cluster.writes[before:]
+        raise AssertionError(f"no rest after {MOST_ROUNDS} rounds: {self.cluster.writes[before:]}")
+
+    async def restart(self) -> None:
+        """A new process: nothing is known but what is listed."""
+        self.cluster.events.clear()
+        self._begin()
+        await self.list_all()
+
+    async def list_all(self) -> set[Key]:
+        keys = self.cache.replace(INFERENCE_DEPLOYMENT, await self.cluster.list_objects(INFERENCE_DEPLOYMENT))
+        for kind in (*CHILD_KINDS, POD):
+            keys |= self.cache.replace(kind, await self.cluster.list_objects(kind, selector=MANAGED_SELECTOR))
+        return keys
+
+    # What is there.
+
+    def live(self, ref: Ref) -> Manifest:
+        found = self.cluster.peek(ref)
+        assert found is not None, f"{ref} is not there"
+        return found
+
+    def children(self) -> Mapping[Ref, Manifest]:
+        """All children, without what differs between any two clusters."""
+        return {ref: _timeless(m) for ref, m in self.cluster.live().items() if ref.kind in CHILD_KINDS}
+
+    def status(self) -> Status:
+        return resource(self.live(RESOURCE)).status
+
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        return {c.type: (c.status, c.reason) for c in self.status().conditions}
+
+
+def _timeless(manifest: Manifest) -> Manifest:
+    meta = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
+    owners = [{**owner, "uid": "any"} for owner in meta.get("ownerReferences", ())]
+    return {**manifest, "metadata": {**meta, "ownerReferences": owners}}
