@@ -1,0 +1,144 @@
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
+from inference_operator.observed.answer import Applied, Deleted, Waiting
+from inference_operator.reconcile.cache import Cache
+from inference_operator.reconcile.cluster import Listing
+from inference_operator.resources.names import NAME_LABEL
+from tests.builders import CONFIG, KEY, NOW, SETTINGS, inference_deployment, planned, pod
+
+RAW = inference_deployment()
+CHILD = planned(RAW).desired[CONFIG]
+POD_REF = Ref.of(pod())
+
+
+def at(version: int, manifest: Manifest, **metadata: object) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": str(version), **metadata}}
+
+
+def cache_of(*manifests: Manifest) -> Cache:
+    cache = Cache(SETTINGS)
+    for manifest in manifests:
+        cache.put(manifest)
+    return cache
+
+
+def children(cache: Cache, key: Key = KEY) -> dict[str, str]:
+    inputs = cache.inputs(key, now=NOW)
+    assert inputs is not None
+    return {str(ref): m["metadata"]["resourceVersion"] for ref, m in inputs.children.items()}
+
+
+def pods(cache: Cache) -> list[str]:
+    inputs = cache.inputs(KEY, now=NOW)
+    assert inputs is not None
+    return [view.name for view in inputs.pods]
+
+
+def test_what_is_new_concerns_its_key() -> None:
+    cache = Cache(SETTINGS)
+    assert cache.put(at(1, RAW)) == KEY
+    assert cache.put(at(2, CHILD)) == KEY
+    assert cache.put(pod(version=3)) == KEY
+    assert cache.known() == [KEY]
+    assert children(cache) == {str(CONFIG): "2"}
+    assert pods(cache) == ["qwen-engine-7c9f-abcde"]
+
+
+def test_what_is_known_or_older_concerns_nobody() -> None:
+    cache = cache_of(at(1, RAW), at(10, CHILD))
+    assert cache.put(at(10, CHILD)) is None
+    assert cache.put(at(9, CHILD)) is None
+    assert children(cache) == {str(CONFIG): "10"}
+    assert cache.put(at(11, CHILD)) == KEY
+
+
+def test_versions_are_numbers() -> None:
+    cache = cache_of(at(1, RAW), at(9, CHILD))
+    assert cache.put(at(10, CHILD)) == KEY
+
+
+def test_our_own_writes_are_known_at_once() -> None:
+    cache = cache_of(at(1, RAW))
+    cache.note(Applied(at(5, CHILD)))
+    assert children(cache) == {str(CONFIG): "5"}
+    assert cache.put(at(5, CHILD)) is None
+    cache.note(Waiting(CONFIG))
+    assert children(cache) == {str(CONFIG): "5"}
+    cache.note(Deleted(CONFIG))
+    assert children(cache) == {}
+
+
+def test_a_deletion_concerns_its_key_once() -> None:
+    cache = cache_of(at(1, RAW), at(5, CHILD))
+    assert cache.forget(at(6, CHILD)) == KEY
+    assert cache.forget(at(6, CHILD)) is None
+    assert children(cache) == {}
+
+
+def test_late_news_of_a_deletion_spares_the_successor() -> None:
+    cache = cache_of(at(1, RAW), at(5, CHILD))
+    cache.note(Applied(at(8, CHILD)))
+    assert cache.forget(at(6, CHILD)) is None
+    assert children(cache) == {str(CONFIG): "8"}
+
+
+def test_a_listing_is_the_truth() -> None:
+    cache = cache_of(at(1, RAW), pod(name="gone", version=2), pod(name="same", version=3), pod(name="old", version=4))
+    listed = [pod(name="same", version=3), pod(name="old", version=7), pod(name="new", version=8)]
+    assert cache.replace(POD, Listing(listed, 9)) == {KEY}
+    assert pods(cache) == ["new", "old", "same"]
+    assert cache.replace(POD, Listing(listed, 10)) == set()
+
+
+def test_a_listing_spares_what_is_younger() -> None:
+    cache = cache_of(at(1, RAW), pod(name="young", version=12))
+    assert cache.replace(POD, Listing([], 11)) == set()
+    assert pods(cache) == ["young"]
+
+
+def test_a_listing_is_about_its_kind() -> None:
+    cache = cache_of(at(1, RAW), at(2, CHILD))
+    assert cache.replace(POD, Listing([], 10)) == set()
+    assert children(cache) == {str(CONFIG): "2"}
+    assert cache.replace(INFERENCE_DEPLOYMENT, Listing([], 11)) == {KEY}
+    assert cache.known() == []
+
+
+def test_there_is_nothing_to_decide_about_what_is_unknown_or_going() -> None:
+    assert Cache(SETTINGS).inputs(KEY, now=NOW) is None
+    going = at(2, RAW, deletionTimestamp="2026-01-02T03:04:05Z")
+    assert cache_of(going).inputs(KEY, now=NOW) is None
+
+
+def test_what_somebody_else_owns_is_no_child() -> None:
+    cache = cache_of(at(1, RAW), at(2, CHILD, ownerReferences=[]))
+    assert children(cache) == {}
+
+
+def test_a_child_whose_label_was_edited_still_concerns_its_owner() -> None:
+    cache = cache_of(at(1, RAW), at(2, CHILD))
+    assert cache.put(at(3, CHILD, labels={NAME_LABEL: "other"})) == KEY
+    assert children(cache) == {str(CONFIG): "3"}
+    assert cache.put(at(4, CHILD, labels=None)) == KEY
+
+
+def test_a_pod_that_was_taken_out_by_its_label_is_forgotten_cleanly() -> None:
+    cache = cache_of(at(1, RAW), pod(version=2))
+    taken_out = at(3, pod(), labels={NAME_LABEL: "quarantine"})
+    assert cache.put(taken_out) == Key("default", "quarantine")
+    assert pods(cache) == []
+    cache.forget(at(4, taken_out))
+    assert pods(cache) == []
+
+
+def test_resources_of_one_name_in_two_namespaces_are_two() -> None:
+    elsewhere = at(3, RAW, namespace="elsewhere", uid="other")
+    cache = cache_of(at(1, RAW), at(2, CHILD), elsewhere)
+    assert sorted(cache.known()) == [KEY, Key("elsewhere", "qwen")]
+    assert children(cache, Key("elsewhere", "qwen")) == {}
+
+
+def test_managed_fields_are_not_kept() -> None:
+    cache = cache_of(at(1, RAW), at(2, CHILD, managedFields=[{"manager": "x"}]))
+    inputs = cache.inputs(KEY, now=NOW)
+    assert inputs is not None
+    assert "managedFields" not in inputs.children[CONFIG]["metadata"]

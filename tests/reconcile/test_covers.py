@@ -1,0 +1,105 @@
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.reconcile.covers import covers, difference
+from tests.builders import inference_deployment, planned
+
+LEAVES = st.booleans() | st.integers() | st.text(max_size=5)
+NAMED_LISTS = st.lists(
+    st.fixed_dictionaries({"name": st.text(max_size=3), "value": LEAVES}),
+    max_size=3,
+    unique_by=lambda item: item["name"],
+)
+DESIRED: st.SearchStrategy[Any] = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3) | NAMED_LISTS,
+    max_leaves=12,
+)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.floats() | LEAVES,
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["name", "port", "key", "a"]), inner),
+    max_leaves=12,
+)
+
+
+def places(value: object) -> list[tuple[object, object]]:
+    """Every (container, index) in a value."""
+    if isinstance(value, dict):
+        return [(value, k) for k in value] + [place for part in value.values() for place in places(part)]
+    if isinstance(value, list):
+        return [(value, i) for i in range(len(value))] + [place for part in value for place in places(part)]
+    return []
+
+
+@given(DESIRED)
+def test_everything_covers_itself(value: object) -> None:
+    assert covers(copy.deepcopy(value), value)
+
+
+@given(DESIRED, st.data())
+def test_nothing_covers_it_any_more_after_a_change(value: object, data: st.DataObject) -> None:
+    live = copy.deepcopy(value)
+    found: list[tuple[Any, Any]] = places(live)
+    if not found:
+        return
+    container, index = data.draw(st.sampled_from(found))
+    if data.draw(st.booleans()):
+        container[index] = object()
+    else:
+        del container[index]
+    assert not covers(live, value)
+
+
+@given(DESIRED, st.data())
+def test_what_others_add_does_not_matter(value: object, data: st.DataObject) -> None:
+    live = copy.deepcopy(value)
+    for container, _ in places(live):
+        if isinstance(container, dict) and data.draw(st.booleans()):
+            container["added by somebody"] = data.draw(LEAVES)
+    assert covers(live, value)
+
+
+@given(NAMED_LISTS, st.data())
+def test_items_of_others_and_their_order_do_not_matter(items: list[dict[str, object]], data: st.DataObject) -> None:
+    if items:
+        live = [{"name": "a sidecar", "value": 1}, *data.draw(st.permutations(items))]
+        assert covers(live, items)
+
+
+@given(JSON, JSON)
+def test_no_live_object_is_a_problem(live: object, desired: object) -> None:
+    covers(live, desired)
+
+
+@pytest.mark.parametrize(
+    ("live", "desired", "where"),
+    [
+        ({"a": 1}, {"a": True}, ".a"),
+        ({"a": "1"}, {"a": 1}, ".a"),
+        ({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}, ".a.c"),
+        ({"a": None}, {"a": {}}, ".a"),
+        ({}, {"a": []}, ".a"),
+        ({"a": ["x", "y"]}, {"a": ["y", "x"]}, ".a[0]"),
+        ({"a": ["x", "y"]}, {"a": ["x"]}, ".a"),
+        ({"ports": [{"name": "http", "port": 80}]}, {"ports": [{"name": "http", "port": 81}]}, ".ports[http].port"),
+        ({"env": [{"name": "A"}]}, {"env": [{"name": "A"}, {"name": "B"}]}, ".env[B]"),
+    ],
+)
+def test_the_first_difference_is_named(live: object, desired: object, where: str) -> None:
+    assert difference(live, desired) == where
+
+
+def test_every_leaf_of_every_child_counts() -> None:
+    for manifest in planned(inference_deployment(replicas=2)).desired.values():
+        live = copy.deepcopy(manifest)
+        found: list[tuple[Any, Any]] = places(live)
+        for container, index in found:
+            kept = container[index]
+            container[index] = object()
+            assert not covers(live, manifest), f"{manifest['kind']}: {index}"
+            container[index] = kept
+        assert covers(live, manifest)
