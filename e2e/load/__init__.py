@@ -1,0 +1,22 @@
+"""Load that counts: many completions in flight, and an account of every one that was lost.
+
+A request is *lost* if its connection fails, if its status is neither 2xx nor the documented 429, if its answer breaks
+off (a stream: without `data: [DONE]`), or if its text differs from what the same prompt got when it was asked alone.
+
+    load = Load("10.96.1.2:80", "tiny")
+    load.learn()
+    with load.phase("a pod is deleted", at_least=500, seconds=120) as phase:
+        delete_the_pod()
+        phase.mark()
+    print(phase.result)
+
+Half of the requests stream; half are sent over connections that are kept, the others over new ones. It goes only to
+addresses of this machine and of its clusters.
+"""
+
+from e2e.load.answer import Answer, Loss
+from e2e.load.errors import LoadError
+from e2e.load.load import Load, Phase
+from e2e.load.result import Result
+
+__all__ = ["Answer", "Load", "LoadError", "Loss", "Phase", "Result"]

@@ -1,0 +1,135 @@
+"""Keeps requests in flight from a thread of its own while a test does something to the cluster."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import aiohttp
+
+from e2e.load.answer import Answer
+from e2e.load.completion import Question, answer_text, ask
+from e2e.load.errors import LoadError
+from e2e.load.result import Result
+from e2e.load.target import base_url
+
+WORKERS = 64
+"""Requests in flight."""
+AT_MOST = 20_000
+"""Requests of a phase, whatever happens."""
+REQUEST_SECONDS = 120.0
+"""What takes longer is lost: far above any wait that the router or a busy engine causes here."""
+PAUSE_SECONDS = 0.1
+"""What a worker waits after a loss or a rejection, so that quick refusals do not become a flood."""
+_POLL_SECONDS = 0.02
+
+_WORDS = (
+    "amber anchor apple autumn badge basil beacon birch blossom boat bramble brook candle canyon cedar cinder "
+    "clover coast copper coral cotton creek crystal dawn delta dune eagle echo ember falcon feather fern"
+)
+PROMPTS = tuple(f"Tell me about {word}" for word in _WORDS.split())
+
+
+@dataclass(slots=True)
+class Phase:
+    """A phase that runs: its test waits for counts, and marks when it did what it does."""
+
+    name: str
+    in_flight: int
+    deadline: float
+    at_most: int
+    answers: list[Answer] = field(default_factory=list)
+    fault: float | None = None
+    stopped: bool = False
+    """Set by the test's thread: no more requests."""
+
+    def mark(self) -> None:
+        """The fault is done: later losses are told apart by it."""
+        self.fault = time.monotonic()
+
+    def await_answers(self, number: int) -> None:
+        """Wait until so many more requests have been answered."""
+        wanted = len(self.answers) + number
+        while len(self.answers) < wanted:
+            if self.over:
+                raise LoadError(f"phase {self.name!r} ran into its bounds with {len(self.answers)} answers")
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def over(self) -> bool:
+        """Whether a bound was reached."""
+        return time.monotonic() > self.deadline or len(self.answers) >= self.at_most
+
+    @property
+    def result(self) -> Result:
+        """What it has come to so far."""
+        return Result(self.name, self.in_flight, tuple(self.answers), self.fault)
+
+
+class Load:
+    """Completions of one model at one address of this machine's clusters."""
+
+    def __init__(self, address: str, model: str, *, workers: int = WORKERS) -> None:
+        self._url = f"{base_url(address)}/v1/completions"
+        self._model = model
+        self._workers = workers
+        self._expected: Mapping[str, str] = {}
+
+    def learn(self) -> None:
+        """Ask each prompt alone: that answer is the right one from now on."""
+        self._expected = asyncio.run(self._answers())
+        if len(set(self._expected.values())) < len(PROMPTS):
+            raise LoadError("prompts share answers, so a mixed-up answer would not show: use the test model")
+
+    @contextmanager
+    def phase(self, name: str, *, at_least: int, seconds: float, at_most: int = AT_MOST) -> Iterator[Phase]:
+        """Load while the block runs, and then until `at_least` requests were answered.
+
+        A phase that runs into one of its bounds before is an error, since it then did not cover the block.
+        """
+        if not self._expected:
+            raise LoadError("nothing is known to compare answers with: call `learn` first")
+        phase = Phase(name, self._workers, time.monotonic() + seconds, at_most)
+        thread = threading.Thread(target=lambda: asyncio.run(self._run(phase)), name=f"load: {name}")
+        thread.start()
+        try:
+            yield phase
+            phase.await_answers(max(0, at_least - len(phase.answers)))
+            covered = not phase.over
+        finally:
+            phase.stopped = True
+            thread.join()
+        if not covered:
+            raise LoadError(f"phase {name!r} ended before its test did: {phase.result}")
+
+    async def _answers(self) -> dict[str, str]:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)) as session:
+            questions = [Question(self._url, self._model, prompt, streamed=False) for prompt in PROMPTS]
+            return {question.prompt: await answer_text(session, question) for question in questions}
+
+    async def _run(self, phase: Phase) -> None:
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        kept = aiohttp.TCPConnector(limit=0)
+        new = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=kept, timeout=timeout) as keeping,
+            aiohttp.ClientSession(connector=new, timeout=timeout) as renewing,
+        ):
+            sessions = ((keeping, True), (renewing, False))
+            workers = (self._work(phase, *sessions[number % 2], number) for number in range(self._workers))
+            await asyncio.gather(*workers)
+
+    async def _work(self, phase: Phase, session: aiohttp.ClientSession, kept: bool, number: int) -> None:  # noqa: FBT001
+        for turn in count(number):
+            if phase.stopped or phase.over:
+                return
+            # Pairs of workers take turns in streaming, so that each kind of connection carries both.
+            streamed = bool((turn - number + number // 2) % 2)
+            question = Question(self._url, self._model, PROMPTS[turn % len(PROMPTS)], streamed)
+            answer = await ask(session, question, self._expected[question.prompt], kept=kept)
+            phase.answers.append(answer)
+            if not answer.ok:
+                await asyncio.sleep(PAUSE_SECONDS)

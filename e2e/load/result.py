@@ -1,0 +1,84 @@
+"""What a phase of load came to."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from e2e.load.answer import Answer, Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All answers of a phase; `fault` is when the test did what it does, if it marked that."""
+
+    name: str
+    in_flight: int
+    answers: tuple[Answer, ...]
+    fault: float | None = None
+
+    @property
+    def sent(self) -> int:
+        """Requests sent."""
+        return len(self.answers)
+
+    @property
+    def ok(self) -> int:
+        """Requests that were answered in full and right."""
+        return sum(answer.ok for answer in self.answers)
+
+    @property
+    def rejected(self) -> int:
+        """Requests that got the documented 429."""
+        return sum(answer.rejected for answer in self.answers)
+
+    @property
+    def lost(self) -> tuple[Answer, ...]:
+        """Requests that were lost."""
+        return tuple(answer for answer in self.answers if answer.loss is not None)
+
+    @property
+    def lost_later(self) -> tuple[Answer, ...]:
+        """Lost requests that were sent only after the fault."""
+        if self.fault is None:
+            raise ValueError(f"phase {self.name!r} marked no fault")
+        return tuple(answer for answer in self.lost if answer.started > self.fault)
+
+    @property
+    def slowest(self) -> float:
+        """Seconds that the slowest good answer took."""
+        return max((answer.seconds for answer in self.answers if answer.ok), default=0.0)
+
+    @property
+    def seconds(self) -> float:
+        """From the first request to the last answer."""
+        if not self.answers:
+            return 0.0
+        return max(a.ended for a in self.answers) - min(a.started for a in self.answers)
+
+    def losses(self) -> list[str]:
+        """Lost requests, first to last: when they were sent and lost, relative to the fault, and how."""
+        origin = self.fault if self.fault is not None else min((a.started for a in self.answers), default=0.0)
+        return [
+            f"{answer.started - origin:+.2f} s to {answer.ended - origin:+.2f} s: {answer.loss}"
+            f" ({'stream' if answer.streamed else 'plain'}, {'kept' if answer.kept else 'new'} connection)"
+            f" {answer.status or ''} {answer.detail}".rstrip()
+            for answer in sorted(self.lost, key=lambda a: a.ended)
+        ]
+
+    def __str__(self) -> str:
+        rate = self.sent / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.name}: {self.sent} sent, {self.ok} ok, {self.rejected} rejected, {len(self.lost)} lost"
+            f"{self._kinds()}, {self.in_flight} in flight, {rate:.0f}/s, slowest {self.slowest:.1f} s"
+        )
+
+    def _kinds(self) -> str:
+        if not self.lost:
+            return ""
+        counts = Counter(f"{a.loss} {a.status}" if a.loss is Loss.STATUS else f"{a.loss}" for a in self.lost)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        if self.fault is None:
+            return f" ({kinds})"
+        first, last = (f(a.ended for a in self.lost) - self.fault for f in (min, max))
+        return (
+            f" ({kinds}; {first:+.2f} to {last:+.2f} s after the fault; {len(self.lost_later)} of them sent after it)"
+        )

@@ -1,0 +1,127 @@
+"""Every way to lose a request is recognised, and nothing else counts as lost."""
+
+import asyncio
+import socket
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from e2e.load.answer import Answer, Loss
+from e2e.load.completion import Question, ask, chunk_times
+from tests.load.conftest import Handler, abort, echo, plain, serving, stream
+
+PROMPT = "one two three"
+
+
+async def answer(handler: Handler, *, streamed: bool, seconds: float = 5) -> Answer:
+    async with serving(handler) as address:
+        return await asked(address, streamed=streamed, seconds=seconds)
+
+
+async def asked(address: str, *, streamed: bool, seconds: float = 5) -> Answer:
+    question = Question(f"http://{address}/v1/completions", "m", PROMPT, streamed)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session:
+        return await ask(session, question, PROMPT, kept=True)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_whole_answer_is_ok(streamed: bool) -> None:  # noqa: FBT001
+    got = await answer(echo, streamed=streamed)
+    assert (got.ok, got.loss, got.status, got.streamed) == (True, None, 200, streamed)
+
+
+async def test_429_is_no_loss() -> None:
+    async def full(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=429, text="full")
+
+    got = await answer(full, streamed=False)
+    assert (got.ok, got.rejected, got.loss) == (False, True, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "clean"),
+    [
+        ('{"error": {"message": "gone", "type": "server_error", "code": 502}}', True),
+        ('{"error": {"message": "gone", "type": "server_error", "code": 500}}', False),
+        ("<html>", False),
+        ("[]", False),
+    ],
+)
+async def test_another_status_is_a_loss_with_or_without_a_clean_error(body: str, clean: bool) -> None:  # noqa: FBT001
+    async def fails(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=502, text=body)
+
+    got = await answer(fails, streamed=False)
+    assert (got.loss, got.status, got.clean_error) == (Loss.STATUS, 502, clean)
+
+
+async def test_nobody_listening_is_refused() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        got = await asked(f"127.0.0.1:{free.getsockname()[1]}", streamed=False)
+    assert got.loss is Loss.REFUSED
+
+
+async def test_a_connection_that_ends_before_the_answer_is_reset() -> None:
+    async def gone(request: web.Request) -> web.StreamResponse:
+        abort(request)
+        return web.Response()
+
+    assert (await answer(gone, streamed=False)).loss is Loss.RESET
+
+
+async def test_a_stream_without_its_end_marker_is_broken() -> None:
+    async def unfinished(request: web.Request) -> web.StreamResponse:
+        return await stream(request, PROMPT.split(), done=False)
+
+    assert (await answer(unfinished, streamed=True)).loss is Loss.BROKEN
+
+
+async def test_an_answer_that_breaks_off_is_broken() -> None:
+    async def half(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b'{"choi')
+        abort(request)
+        return response
+
+    got = await answer(half, streamed=False)
+    assert (got.loss, got.status) == (Loss.BROKEN, 200)
+
+
+@pytest.mark.parametrize("body", ["{}", '{"choices": []}', '{"choices": [{"text": null}]}', "no json"])
+async def test_what_is_no_completion_is_broken(body: str) -> None:
+    async def odd(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=body)
+
+    assert (await answer(odd, streamed=False)).loss is Loss.BROKEN
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_another_text_is_a_loss(streamed: bool) -> None:  # noqa: FBT001
+    async def wrong(request: web.Request) -> web.StreamResponse:
+        return await (stream(request, ["one", "two"]) if streamed else plain("one two"))
+
+    got = await answer(wrong, streamed=streamed)
+    assert got.loss is Loss.DIFFERENT
+    assert "'one two' instead of 'one two three'" in got.detail
+
+
+async def test_no_answer_in_time_is_late() -> None:
+    async def slow(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    assert (await answer(slow, streamed=False, seconds=0.1)).loss is Loss.LATE
+
+
+async def test_chunks_have_times_of_their_own() -> None:
+    async def steady(request: web.Request) -> web.StreamResponse:
+        return await stream(request, ["a"] * 5, pause=0.02)
+
+    async with serving(steady) as address, aiohttp.ClientSession() as session:
+        question = Question(f"http://{address}/v1/completions", "m", PROMPT, streamed=True)
+        times = await chunk_times(session, question)
+    assert len(times) == 5
+    assert times[-1] - times[0] >= 0.08

@@ -1,0 +1,117 @@
+"""A phase keeps its requests in flight, counts all of them, and ends within its bounds."""
+
+import asyncio
+from itertools import count
+
+import pytest
+from aiohttp import web
+
+from e2e.load import Load, LoadError, Loss
+from tests.load.conftest import Serve, abort, echo
+
+
+def test_all_are_equal_without_a_fault(serve: Serve) -> None:
+    at_once, most = 0, 0
+
+    async def counted(request: web.Request) -> web.StreamResponse:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return await echo(request)
+
+    load = Load(serve(counted), "m")
+    load.learn()
+    assert most == 1
+    with load.phase("no fault", at_least=300, seconds=20) as phase:
+        pass
+    result = phase.result
+    assert most == 64
+    assert result.sent == result.ok >= 300
+    assert "no fault: " in str(result)
+    assert ", 0 lost, 64 in flight" in str(result)
+    kinds = [(answer.streamed, answer.kept) for answer in result.answers]
+    assert all(kinds.count(kind) > result.sent / 8 for kind in [(a, b) for a in (False, True) for b in (False, True)])
+
+
+def test_kept_connections_are_used_again_and_new_ones_are_not(serve: Serve) -> None:
+    used: dict[object, int] = {}
+
+    async def counted(request: web.Request) -> web.StreamResponse:
+        used[request.transport] = used.get(request.transport, 0) + 1
+        return await echo(request)
+
+    load = Load(serve(counted), "m", workers=4)
+    load.learn()
+    used.clear()
+    with load.phase("connections", at_least=100, seconds=20) as phase:
+        pass
+    assert sum(number > 1 for number in used.values()) == 2
+    assert sum(number == 1 for number in used.values()) == sum(not answer.kept for answer in phase.result.answers)
+
+
+def test_losses_are_counted_by_kind_and_told_apart_by_the_fault(serve: Serve) -> None:
+    broken = False
+
+    async def fails_for_a_while(request: web.Request) -> web.StreamResponse:
+        if broken:
+            abort(request)
+            return web.Response()
+        return await echo(request)
+
+    load = Load(serve(fails_for_a_while), "m", workers=8)
+    load.learn()
+    with load.phase("a fault", at_least=50, seconds=20) as phase:
+        phase.await_answers(50)
+        broken = True
+        phase.await_answers(10)
+        phase.mark()
+        phase.await_answers(20)
+        broken = False
+    result = phase.result
+    assert {answer.loss for answer in result.lost} == {Loss.RESET}
+    assert 10 <= len(result.lost_later) < len(result.lost)
+    assert result.ok + len(result.lost) == result.sent
+    assert f"{len(result.lost)} lost ({len(result.lost)} reset; " in str(result)
+    assert len(result.losses()) == len(result.lost)
+
+
+def test_rejections_are_counted_apart(serve: Serve) -> None:
+    numbers = count()
+
+    async def full_at_times(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=429) if next(numbers) > 40 and next(numbers) % 3 == 0 else await echo(request)
+
+    load = Load(serve(full_at_times), "m", workers=8)
+    load.learn()
+    with load.phase("full", at_least=60, seconds=20) as phase:
+        pass
+    assert phase.result.rejected > 0
+    assert phase.result.lost == ()
+    assert phase.result.ok + phase.result.rejected == phase.result.sent
+
+
+@pytest.mark.parametrize(("at_most", "seconds"), [(20, 20.0), (100_000, 0.3)])
+def test_a_phase_that_meets_a_bound_before_its_end_is_an_error(serve: Serve, at_most: int, seconds: float) -> None:
+    load = Load(serve(echo), "m", workers=4)
+    load.learn()
+    with (
+        pytest.raises(LoadError, match=r"'bounded'"),
+        load.phase("bounded", at_least=50_000, seconds=seconds, at_most=at_most),
+    ):
+        pass
+
+
+def test_equal_answers_to_different_prompts_prove_nothing(serve: Serve) -> None:
+    async def same(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"choices": [{"text": "the same"}]})
+
+    with pytest.raises(LoadError, match="mixed-up"):
+        Load(serve(same), "m").learn()
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:80", "example.com:80", "10.0.0.1:80", "127.0.0.1", ""])
+def test_load_goes_nowhere_else(address: str) -> None:
+    with pytest.raises(LoadError, match="no address of this machine's clusters"):
+        Load(address, "m")
