@@ -1,0 +1,133 @@
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from inference_operator.api.crd import crd
+from inference_operator.api.spec import MAX_NAME_LENGTH
+from inference_operator.cli.main import dump
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = ROOT / "crds" / "inferencedeployments.yaml"
+IN_THE_CHART = ROOT / "charts" / "inference-operator" / "files" / "crd.yaml"
+LARGEST_BYTES = 60_000
+"""`kubectl apply` keeps a copy in an annotation, and annotations have 256 KiB together; far below that it stays."""
+
+(VERSION,) = crd()["spec"]["versions"]
+SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+
+
+def test_the_committed_crd_is_the_generated_one() -> None:
+    assert COMMITTED.read_text() == dump([crd()]), "stale: run `make crd`"
+
+
+def test_the_chart_has_the_same_bytes() -> None:
+    assert IN_THE_CHART.read_bytes() == COMMITTED.read_bytes(), "stale: run `make crd`"
+
+
+def test_it_is_small() -> None:
+    assert COMMITTED.stat().st_size < LARGEST_BYTES
+
+
+def test_it_is_valid() -> None:
+    kubernetes_validate.validate(crd(), kubernetes_validate.latest_version(), strict=True)
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path or ".", schema
+    for name, part in schema.get("properties", {}).items():
+        yield from nodes(part, f"{path}.{name}")
+    if "items" in schema:
+        yield from nodes(schema["items"], f"{path}[]")
+    if "additionalProperties" in schema:
+        yield from nodes(schema["additionalProperties"], f"{path}{{}}")
+
+
+NODES = dict(nodes(SCHEMA))
+SPEC = {path: node for path, node in NODES.items() if path.startswith(".spec")}
+
+
+@pytest.mark.parametrize("path", NODES)
+def test_it_is_structural(path: str) -> None:
+    node = NODES[path]
+    if node.get("x-kubernetes-int-or-string"):
+        assert "type" not in node
+        assert node["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+    else:
+        assert isinstance(node["type"], str)
+        assert "anyOf" not in node
+    assert not {"$ref", "$defs", "title", "allOf", "oneOf", "not", "const", "propertyNames"} & node.keys()
+    assert ("properties" in node) + ("additionalProperties" in node) < 2
+    assert None not in node.values()
+
+
+@pytest.mark.parametrize("path", SPEC)
+def test_everything_that_users_write_is_bounded(path: str) -> None:
+    node = SPEC[path]
+    match node.get("type"):
+        case "string":
+            assert "maxLength" in node or "enum" in node
+        case "array":
+            assert "maxItems" in node
+        case "integer":
+            assert {"minimum", "maximum"} <= node.keys()
+        case "object":
+            assert "properties" in node or "maxProperties" in node
+
+
+@pytest.mark.parametrize("path", [path for path in NODES if not re.search(r"[\]}]$", path)])
+def test_every_field_says_what_it_is(path: str) -> None:
+    if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions"):
+        assert NODES[path]["description"].endswith(".")
+
+
+def test_every_rule_has_a_message_that_names_its_field_or_gives_an_example() -> None:
+    rules = [rule for node in NODES.values() for rule in node.get("x-kubernetes-validations", ())]
+    assert len(rules) >= 8
+    for rule in rules:
+        assert rule["message"].strip()
+        assert len(rule["message"]) <= 2048
+        assert "\n" not in rule["rule"] + rule["message"]
+
+
+def test_lists_that_are_merged_by_key_have_their_key() -> None:
+    for node in NODES.values():
+        for key in node.get("x-kubernetes-list-map-keys", ()):
+            assert key in node["items"]["required"]
+
+
+def test_only_the_model_is_required() -> None:
+    assert NODES[".spec"]["required"] == ["model"]
+    assert NODES[".spec.model"]["required"] == ["source"]
+
+
+def test_defaults_are_stored_only_where_kubernetes_needs_them() -> None:
+    stored = {path: node["default"] for path, node in NODES.items() if "default" in node}
+    assert stored == {".spec.replicas": 1, ".status": {"observedGeneration": -1}}
+
+
+def test_scale_reads_fields_that_exist() -> None:
+    for path in VERSION["subresources"]["scale"].values():
+        assert path in NODES
+
+
+def test_columns_read_fields_that_exist() -> None:
+    for column in VERSION["additionalPrinterColumns"]:
+        path = re.sub(r"\[\?.*?\]", "[]", column["jsonPath"])
+        assert path in NODES or path == ".metadata.creationTimestamp"
+
+
+def test_the_names_rule_has_the_names_bound() -> None:
+    rules = " ".join(rule["rule"] for rule in SCHEMA["x-kubernetes-validations"])
+    assert f"<= {MAX_NAME_LENGTH}" in rules
+    assert "'vllm'" in rules
+
+
+def test_generating_changes_nothing() -> None:
+    first = crd()
+    first["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clear()
+    assert crd() != first
+    assert dump([crd()]) == dump([crd()])

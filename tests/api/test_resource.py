@@ -1,0 +1,162 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Device, Spec
+from inference_operator.api.status import NEVER_OBSERVED, Status
+from inference_operator.manifest import Key, Manifest
+from tests.builders import UID, inference_deployment
+
+
+def test_seven_lines_are_enough() -> None:
+    raw: Manifest = {
+        "apiVersion": "inference-operator.dev/v1alpha1",
+        "kind": "InferenceDeployment",
+        "metadata": {"name": "qwen", "namespace": "team", "uid": UID, "generation": 3},
+        "spec": {"model": {"source": "hf://Qwen/Qwen3-8B"}},
+    }
+    asked = resource(raw)
+    assert (asked.key, asked.uid, asked.generation, asked.deleting) == (Key("team", "qwen"), UID, 3, False)
+    spec = asked.spec
+    assert isinstance(spec, Spec)
+    assert spec.hardware.device is Device.GPU
+    assert (spec.parallelism.tensor, spec.replicas, spec.router.replicas) == (1, 1, 2)
+    assert (spec.engine.image, spec.engine.args, spec.engine.env, spec.model.served_name) == (None, (), (), None)
+    assert asked.status.observed_generation == NEVER_OBSERVED
+
+
+INVALID: list[tuple[dict[str, object], str]] = [
+    ({"model": None}, "spec.model: "),
+    ({"model": {}}, "spec.model.source: is required"),
+    ({"model": {"source": ""}}, "spec.model.source: "),
+    ({"model": {"source": 7}}, "spec.model.source: "),
+    ({"model": {"source": "hf://" + "x" * 2000}}, "spec.model.source: "),
+    ({"model": {"source": "hf://a/b", "revision": "main"}}, "spec.model.revision: "),
+    ({"parallelism": {"tensor": 0}}, "spec.parallelism.tensor: "),
+    ({"parallelism": {"tensor": 65}}, "spec.parallelism.tensor: "),
+    ({"parallelism": {"tensor": "two"}}, "spec.parallelism.tensor: "),
+    ({"replicas": -1}, "spec.replicas: "),
+    ({"replicas": 1025}, "spec.replicas: "),
+    ({"router": {"replicas": 0}}, "spec.router.replicas: "),
+    ({"router": {"replicas": 17}}, "spec.router.replicas: "),
+    ({"hardware": {"device": "TPU"}}, "spec.hardware.device: "),
+    ({"engine": {"image": ""}}, "spec.engine.image: "),
+    ({"engine": {"args": "--max-model-len=1"}}, "spec.engine.args: "),
+    ({"engine": {"args": [""]}}, "spec.engine.args.0: "),
+    ({"engine": {"args": ["x"] * 65}}, "spec.engine.args: "),
+    ({"engine": {"env": [{"name": "1A", "value": ""}]}}, "spec.engine.env.0.name: "),
+    ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env.0: must have exactly one of `value` and `valueFrom`"),
+    (
+        {"engine": {"env": [{"name": "A", "value": "", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}},
+        "spec.engine.env.0: must have exactly one of `value` and `valueFrom`",
+    ),
+    ({"engine": {"env": [{"name": "A", "valueFrom": {}}]}}, "spec.engine.env.0.valueFrom: must have exactly one"),
+    ({"engine": {"env": [{"name": "A", "value": ""}] * 2}}, "spec.engine.env: must not name a variable twice"),
+    ({"engine": {"resources": {"requests": {"cpu": "two"}}}}, "spec.engine.resources.requests.cpu: "),
+    ({"engine": {"resources": {"limits": {"cpu": -1}}}}, "spec.engine.resources.limits.cpu: "),
+    ({"engine": {"resources": {"limits": {"cpu": True}}}}, "spec.engine.resources.limits.cpu: "),
+    ({"engine": {"resources": {"limits": {"memory": 1.5}}}}, "spec.engine.resources.limits.memory: "),
+    ({"autoscaling": {}}, "spec.autoscaling: "),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), INVALID, ids=[message for _, message in INVALID])
+def test_a_field_that_is_wrong_is_named_in_one_line(spec: dict[str, object], message: str) -> None:
+    refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.INVALID_SPEC
+    assert refusal.message.startswith(message)
+    assert "\n" not in refusal.message
+    assert "Value error" not in refusal.message
+
+
+@pytest.mark.parametrize("name", ["qwen", "q", "qwen3-8b", "a" * 55])
+def test_names_that_children_can_be_derived_from(name: str) -> None:
+    assert isinstance(resource(inference_deployment(name=name)).spec, Spec)
+
+
+@pytest.mark.parametrize("name", ["", "vllm", "Qwen", "3-qwen", "qwen-", "qwen.8b", "qwen_8b", "qwen\n", "a" * 56])
+def test_names_that_they_cannot(name: str) -> None:
+    refusal = resource(inference_deployment(name=name)).spec
+    assert isinstance(refusal, Refusal)
+    assert refusal.field == "metadata.name"
+    assert "qwen3-8b" in refusal.cure
+
+
+def test_numbers_are_quantities_too() -> None:
+    spec = resource(inference_deployment(engine={"resources": {"requests": {"cpu": 2, "memory": "4Gi"}}})).spec
+    assert isinstance(spec, Spec)
+    assert spec.engine.resources.requests == {"cpu": "2", "memory": "4Gi"}
+
+
+def test_what_was_told_is_read_back() -> None:
+    raw = inference_deployment()
+    raw["status"] = {"observedGeneration": 4, "url": "u", "replicas": 2, "unknown": "to this version"}
+    asked = resource(raw)
+    assert asked.status == Status(observed_generation=4, url="u", replicas=2)
+    assert asked.stored_status == raw["status"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": "none"},
+        {"replicas": "many"},
+        {"conditions": [{"type": "Ready"}]},
+        {
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "Serving",
+                    "message": "",
+                    "observedGeneration": 1,
+                    "lastTransitionTime": "yesterday",
+                }
+            ]
+        },
+    ],
+)
+def test_a_status_that_cannot_be_read_counts_as_never_written(status: Manifest) -> None:
+    assert resource({**inference_deployment(), "status": status}).status == Status()
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    [
+        *("model", "source", "servedName", "engine", "image", "args", "env", "name", "value", "valueFrom"),
+        *("secretKeyRef", "key", "resources", "requests", "limits", "cpu", "hardware", "device", "parallelism"),
+        *("tensor", "replicas", "router", "conditions", "observedGeneration", "plan", "metadata", "uid"),
+        *("generation", "namespace", "lastTransitionTime", "type", "status"),
+    ]
+)
+LIKE_OURS: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["hf://a/b", "True", "GPU", "2026-01-02T03:04:05Z"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(FIELDS, inner, max_size=4),
+    max_leaves=16,
+)
+
+
+@given(meta=JSON | LIKE_OURS, spec=JSON | LIKE_OURS, status=JSON | LIKE_OURS)
+def test_nothing_that_is_shown_raises(meta: object, spec: object, status: object) -> None:
+    asked = resource({"metadata": meta, "spec": spec, "status": status})
+    assert isinstance(asked.spec, Spec | Refusal)
+    asked = resource({**inference_deployment(), "spec": spec, "status": status})
+    if isinstance(asked.spec, Refusal):
+        assert "\n" not in asked.spec.message
+    asked.status.dump()
+
+
+@given(status=LIKE_OURS)
+def test_a_status_that_can_be_read_is_written_back_as_it_was(status: object) -> None:
+    told = resource({**inference_deployment(), "status": status}).status
+    assert Status.model_validate(told.dump()) == told

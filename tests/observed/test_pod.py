@@ -1,0 +1,156 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import Manifest
+from inference_operator.observed.pod import MAX_CAUSE_LENGTH, PodProblem, pod_view
+from tests.builders import NOW, pod, ready_pod, unschedulable, waiting
+
+OOM_KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": ""}}
+FAILED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "ValueError: No supported config format found\n"}}
+BACK_OFF = "back-off 40s restarting failed container=engine pod=qwen-engine-7c9f-abcde_default(a1b2)"
+PULLING = (
+    'Back-off pulling image "example.com/vllm:nope": ErrImagePull: rpc error: code = NotFound desc = failed to pull'
+    ' and unpack image "example.com/vllm:nope": failed to resolve reference: not found'
+)
+NO_CLAIM = (
+    '0/3 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/3 nodes are available: 3'
+    " Preemption is not helpful for scheduling."
+)
+
+PROBLEMS: list[tuple[Manifest, Reason, str]] = [
+    (
+        waiting(
+            "ImagePullBackOff",
+            PULLING,
+        ),
+        Reason.IMAGE_PULL_FAILED,
+        PULLING,
+    ),
+    (waiting("ErrImageNeverPull", ""), Reason.IMAGE_PULL_FAILED, "ErrImageNeverPull"),
+    (
+        waiting("InvalidImageName", 'Failed to apply default image tag "A:B:C": invalid reference format'),
+        Reason.IMAGE_PULL_FAILED,
+        'Failed to apply default image tag "A:B:C": invalid reference format',
+    ),
+    (
+        waiting("CreateContainerConfigError", 'secret "hugging-face" not found'),
+        Reason.CONTAINER_CONFIG_ERROR,
+        'secret "hugging-face" not found',
+    ),
+    (
+        waiting("CreateContainerConfigError", "couldn't find key token in Secret default/hugging-face"),
+        Reason.CONTAINER_CONFIG_ERROR,
+        "couldn't find key token in Secret default/hugging-face",
+    ),
+    (
+        unschedulable(NO_CLAIM),
+        Reason.VOLUME_UNAVAILABLE,
+        NO_CLAIM,
+    ),
+    (
+        unschedulable("0/3 nodes are available: 3 node(s) had volume node affinity conflict."),
+        Reason.VOLUME_UNAVAILABLE,
+        "0/3 nodes are available: 3 node(s) had volume node affinity conflict.",
+    ),
+    (
+        unschedulable("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+        Reason.VOLUME_UNAVAILABLE,
+        "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+    ),
+    (
+        unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."),
+        Reason.UNSCHEDULABLE,
+        "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+    ),
+    (
+        waiting("CrashLoopBackOff", BACK_OFF, last=OOM_KILLED),
+        Reason.OUT_OF_MEMORY,
+        "container `engine` used more memory than its limit",
+    ),
+    (
+        waiting("CrashLoopBackOff", BACK_OFF, last=FAILED),
+        Reason.CRASH_LOOP,
+        "container `engine` ended with exit code 1: ValueError: No supported config format found",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "cause"), PROBLEMS)
+def test_the_kubelets_and_the_schedulers_words_are_kept(status: Manifest, reason: Reason, cause: str) -> None:
+    assert pod_view(pod(status=status), component="engine").problem == PodProblem(reason, cause)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        {"phase": "Pending"},
+        ready_pod(),
+        waiting("ContainerCreating", ""),
+        waiting("PodInitializing", ""),
+        {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+        {"containerStatuses": [{"name": "engine", "state": {"running": {}}, "lastState": FAILED}]},
+    ],
+)
+def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
+    assert pod_view(pod(status=status), component="engine").problem is None
+
+
+def test_a_ready_pod_has_no_problem_whatever_has_been() -> None:
+    recovered = {**ready_pod(), "containerStatuses": [{"name": "engine", "lastState": OOM_KILLED}]}
+    view = pod_view(pod(status=recovered), component="engine")
+    assert view.ready
+    assert view.problem is None
+
+
+def test_a_long_log_is_cut_at_its_beginning() -> None:
+    log = "\n".join(f"line {number}" for number in range(1000))
+    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
+    problem = pod_view(pod(status=waiting("CrashLoopBackOff", BACK_OFF, last=failed)), component="engine").problem
+    assert problem is not None
+    assert problem.cause.endswith("line 998 line 999")
+    assert "\n" not in problem.cause
+    assert len(problem.cause) < MAX_CAUSE_LENGTH + 100
+
+
+def test_what_a_pod_is() -> None:
+    view = pod_view(pod(name="a", status=ready_pod()), component="router")
+    assert (view.name, view.component, view.created, view.ready, view.terminating) == ("a", "router", NOW, True, False)
+    going = pod(name="a")
+    going["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert pod_view(going, component="router").terminating
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+STATUS_WORDS = st.sampled_from(
+    [
+        "conditions",
+        "containerStatuses",
+        "initContainerStatuses",
+        "state",
+        "waiting",
+        "lastState",
+        "terminated",
+        "reason",
+    ]
+)
+LIKE_A_STATUS: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["ImagePullBackOff", "CrashLoopBackOff", "OOMKilled", "Unschedulable"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STATUS_WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(status=JSON | LIKE_A_STATUS)
+def test_no_status_is_a_problem_for_the_reader(status: object) -> None:
+    pod_view(pod(status=status), component="engine")
+    pod_view({"metadata": status, "status": status}, component="engine")
+    pod_view({}, component="engine")
