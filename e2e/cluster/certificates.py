@@ -13,6 +13,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=365)
 """Long enough for any cluster on a developer's machine; a new `up` makes new certificates."""
+_SIGNS = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 _CLOCK_SKEW = dt.timedelta(minutes=5)
 
 
@@ -35,7 +46,11 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("inference-operator-cluster", "")
         constraints = x509.BasicConstraints(ca=True, path_length=0)
-        certificate = _builder(self._name, self._name, self._key.public_key()).add_extension(constraints, critical=True)
+        certificate = (
+            self._builder(self._name, self._key.public_key())
+            .add_extension(constraints, critical=True)
+            .add_extension(_SIGNS, critical=True)
+        )
         self._write("ca", self._key, certificate)
 
     def issue(self, identity: Identity) -> None:
@@ -43,7 +58,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(identity.user, identity.group)
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-        certificate = _builder(subject, self._name, key.public_key()).add_extension(usage, critical=False)
+        certificate = self._builder(subject, key.public_key()).add_extension(usage, critical=False)
         if identity.hosts:
             hosts = x509.SubjectAlternativeName(list(_general_names(identity.hosts)))
             certificate = certificate.add_extension(hosts, critical=False)
@@ -52,6 +67,22 @@ class Authority:
     def issue_key(self, file: str) -> None:
         """Write a bare key, such as the one that signs service account tokens."""
         self._write_key(file, ec.generate_private_key(ec.SECP256R1()))
+
+    def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        """Both key identifiers stand in every certificate: Python 3.13 checks by RFC 5280 to the letter."""
+        now = dt.datetime.now(dt.UTC)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _CLOCK_SKEW)
+            .not_valid_after(now + LIFETIME)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(issuer, critical=False)
+        )
 
     def _write(self, file: str, key: ec.EllipticCurvePrivateKey, certificate: x509.CertificateBuilder) -> None:
         signed = certificate.sign(self._key, hashes.SHA256())
@@ -68,19 +99,6 @@ class Authority:
                 serialization.NoEncryption(),
             )
         )
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public_key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + LIFETIME)
-    )
 
 
 def _name(user: str, group: str) -> x509.Name:

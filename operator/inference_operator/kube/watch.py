@@ -44,6 +44,8 @@ def watch(settings: Settings, seen: Seen, *, stop: asyncio.Event) -> Awaitable[N
         registry=_registry(seen),
         settings=_kopf_settings(),
         standalone=True,
+        # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
+        identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         stop_flag=stop,
