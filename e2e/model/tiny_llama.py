@@ -52,6 +52,10 @@ class TinyLlama:
                 shutil.rmtree(old)
             (Path(new) / "model").rename(folder)
 
+    def identity(self, builder: Builder) -> str:  # noqa: ARG002  # an Image like the others
+        """The script's key, which is part of the folder's name."""
+        return _folder().name
+
     def write(self, builder: Builder, into: BinaryIO) -> None:  # noqa: ARG002  # an Image like the others
         """Pack the files."""
         folder = _folder()
