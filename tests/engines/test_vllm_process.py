@@ -1,0 +1,50 @@
+from inference_operator.api.spec import Device, EngineSpec, EnvironmentVariable
+from inference_operator.engines.engine import EngineProcess, Served
+from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES, managed_flag
+from inference_operator.engines.vllm.vllm import DRAIN_SECONDS, ENVIRONMENT, HOME, WRITABLE, Vllm
+from inference_operator.sizing.plan import Wishes, plan
+from tests.engines.test_vllm_flags import OPTIONS
+
+
+def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
+    sizes = plan(Wishes(Device.GPU, tensor))
+    return Vllm().process(asked or EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), port=8000)
+
+
+def test_the_model_comes_first_and_what_was_asked_last() -> None:
+    args = process(EngineSpec(args=("--max-model-len=4096",)), tensor=8).args
+    assert list(args) == [
+        "Qwen/Qwen3-8B",
+        "--served-model-name=qwen",
+        "--host=0.0.0.0",
+        "--port=8000",
+        "--tensor-parallel-size=8",
+        f"--shutdown-timeout={DRAIN_SECONDS}",
+        "--max-model-len=4096",
+    ]
+
+
+def test_what_the_operator_sets_is_managed_and_known_to_vllm() -> None:
+    for argument in process().args[1:]:
+        assert managed_flag(argument) in MANAGED_FLAGS
+        assert argument.partition("=")[0] in OPTIONS
+
+
+def test_the_users_variables_replace_the_defaults() -> None:
+    asked = (EnvironmentVariable(name="HF_HOME", value="/tmp/hub"), EnvironmentVariable(name="A", value="1"))  # noqa: S108 - a path in a pod
+    env = process(EngineSpec(env=asked)).env
+    values = {variable.name: variable.value for variable in env}
+    assert len(values) == len(env)
+    assert values == {**ENVIRONMENT, "HF_HOME": "/tmp/hub", "A": "1"}  # noqa: S108 - a path in a pod
+
+
+def test_everything_is_written_where_it_may_be() -> None:
+    paths = [value for value in ENVIRONMENT.values() if value.startswith("/")]
+    assert paths
+    assert all(path.startswith(HOME) for path in paths)
+    assert HOME in WRITABLE
+
+
+def test_the_home_is_managed() -> None:
+    assert "HOME" in MANAGED_VARIABLES
+    assert ENVIRONMENT["HOME"] == HOME

@@ -1,0 +1,77 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
+
+from inference_operator.router.haproxy import (
+    DRAIN_SECONDS,
+    KEEP_ALIVE_SECONDS,
+    MAX_CONNECTIONS,
+    MAX_WAIT_SECONDS,
+    MIN_SLOTS,
+    QUEUE_SIZE,
+    haproxy_cfg,
+    slots,
+)
+from tests.golden import GoldenFile
+
+CONFIG = haproxy_cfg(
+    engines_host="qwen-engines.default.svc.cluster.local", engine_port=8000, engine_health_path="/health", slots=32
+)
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(GoldenFile.ending("cfg"))
+
+
+def test_the_configuration(golden: SnapshotAssertion) -> None:
+    assert golden(name="haproxy") == CONFIG
+
+
+def test_nothing_is_left_unrendered() -> None:
+    assert "{{" not in CONFIG
+    assert "{%" not in CONFIG
+    assert "None" not in CONFIG
+    assert not re.search(r"[ \t]$", CONFIG, re.MULTILINE)
+    assert CONFIG.endswith("\n")
+
+
+def test_the_same_is_rendered_twice() -> None:
+    again = haproxy_cfg(
+        engines_host="qwen-engines.default.svc.cluster.local", engine_port=8000, engine_health_path="/health", slots=32
+    )
+    assert again == CONFIG
+
+
+def test_idle_connections_end_before_the_router_does() -> None:
+    assert KEEP_ALIVE_SECONDS < DRAIN_SECONDS
+
+
+def test_a_held_request_is_tried_as_long_as_it_may_wait() -> None:
+    assert f"retries {MAX_WAIT_SECONDS}\n" in CONFIG
+    assert f"timeout queue {MAX_WAIT_SECONDS}s\n" in CONFIG
+    assert "retry-on conn-failure\n" in CONFIG
+
+
+def test_connections_fit_what_is_held() -> None:
+    assert QUEUE_SIZE < MAX_CONNECTIONS
+
+
+@given(replicas=st.integers(0, 1024), live=st.sampled_from([0, 1, 32, 64, 128, 2048]))
+def test_slots_leave_room_to_double_and_never_shrink(replicas: int, live: int) -> None:
+    number = slots(replicas, live)
+    assert number >= max(MIN_SLOTS, 2 * replicas, live)
+    assert number == live or number & (number - 1) == 0
+    assert slots(replicas, number) == number
+
+
+@given(replicas=st.integers(0, 1024))
+def test_slots_are_no_more_than_needed(replicas: int) -> None:
+    assert slots(replicas, 0) < 2 * max(MIN_SLOTS, 2 * replicas)
+
+
+def test_scaling_up_to_sixteen_changes_nothing() -> None:
+    assert {slots(replicas, MIN_SLOTS) for replicas in range(17)} == {MIN_SLOTS}
