@@ -10,7 +10,7 @@ RUN := $(UV) run --frozen
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(UV):
 	@echo "uv $(UV_VERSION): into $(CACHE)"
@@ -21,6 +21,10 @@ $(UV):
 .PHONY: demo
 demo: $(UV) ## A cluster, the operator, and a real vLLM that answers through its load balancer (root)
 	@$(RUN) python -m e2e.demo up
+
+.PHONY: demo-env
+demo-env: $(UV) ## Print what a shell needs to look into the demo's cluster
+	@$(RUN) python -m e2e.cluster env --name demo
 
 .PHONY: demo-down
 demo-down: $(UV) ## End the demo's cluster

@@ -1,0 +1,168 @@
+"""`make demo`: from nothing to a real vLLM that answers through its load balancer.
+
+python -m e2e.demo up | down
+"""
+
+import argparse
+import http.client
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from e2e import stack
+from e2e.cluster import local
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import LocalCluster
+from e2e.images import ImageError
+
+CLUSTER = "demo"
+NAME = stack.SAMPLE_NAME
+ANSWER_SECONDS = 120
+REQUESTS = 16
+"""Enough for two engines to get some each: the router sends a request to the engine that has fewest."""
+_SERVED = re.compile(r"^vllm:request_success_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; what is wrong is said in one message, and the status is 1."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.demo", description="Show the whole of inference-operator.")
+    parser.add_argument("command", choices=["up", "down"])
+    try:
+        if parser.parse_args(arguments).command == "up":
+            up()
+        else:
+            local.down(CLUSTER)
+            print(f"Cluster {CLUSTER} is gone; its images are kept for the next time.")
+    except (ClusterError, ImageError) as error:
+        print(f"\nerror: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted; `make demo-down` ends what runs", file=sys.stderr)
+        return 130
+    return 0
+
+
+def up() -> None:
+    """Everything from images to two engines, with what a user sees on the way."""
+    start = time.monotonic()
+    with _part("1. Images and a Kubernetes cluster on this machine"):
+        cluster = stack.bring_up(CLUSTER)
+        print(cluster.kubectl("get", "nodes", "--output=wide"), end="")
+    with _part("2. helm install inference-operator"):
+        stack.install_operator(cluster)
+        print(cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods"), end="")
+    with _part(f"3. kubectl apply -f {stack.SAMPLE.relative_to(stack.ROOT)}"):
+        print(_indented(stack.SAMPLE.read_text()))
+        print(cluster.kubectl("apply", "--filename", str(stack.SAMPLE)), end="")
+        stack.wait_ready(cluster, NAME, tell=lambda message: print(f"  {message}", flush=True))
+        print(cluster.kubectl("get", "infd"), end="")
+    address = stack.address(cluster, NAME)
+    with _part(f"4. Requests through the load balancer, http://{address}"):
+        print(f"  vLLM {_get(address, '/version')['version']} answers:")
+        _complete(address)
+        _stream(address)
+    with _part(f"5. kubectl scale infd/{NAME} --replicas=2"):
+        cluster.kubectl("scale", f"infd/{NAME}", "--replicas=2")
+        stack.wait_engines(cluster, NAME, 2)
+        print(cluster.kubectl("get", "infd"), end="")
+        _spread(cluster, address)
+    print(f"\nAll of this took {time.monotonic() - start:.0f} s. Look around:\n{_hints(address)}")
+
+
+@contextmanager
+def _part(title: str) -> Iterator[None]:
+    """A part of the demo under its title, with its time."""
+    print(f"\n== {title}", flush=True)
+    start = time.monotonic()
+    yield
+    print(f"-- {time.monotonic() - start:.0f} s", flush=True)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def _request(prompt: str, *, stream: bool) -> str:
+    return json.dumps({"model": NAME, "prompt": prompt, "max_tokens": 16, "temperature": 0, "stream": stream})
+
+
+@contextmanager
+def _answer(address: str, path: str, body: str | None = None) -> Iterator[http.client.HTTPResponse]:
+    """An answer of status 200; anything else ends the demo with what was said."""
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
+    try:
+        method = "GET" if body is None else "POST"
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            raise ClusterError(f"{method} {path}: {response.status} {response.read().decode(errors='replace')}")
+        yield response
+    except OSError as error:
+        raise ClusterError(f"http://{address}{path} does not answer: {error}") from error
+    finally:
+        connection.close()
+
+
+def _get(address: str, path: str) -> dict[str, Any]:
+    with _answer(address, path) as response:
+        result: dict[str, Any] = json.loads(response.read())
+        return result
+
+
+def _complete(address: str) -> None:
+    with _answer(address, "/v1/completions", _request("hello world", stream=False)) as response:
+        answer = json.loads(response.read())
+    print(f"  completion  {answer['choices'][0]['text']!r} ({answer['usage']['completion_tokens']} tokens)")
+
+
+def _stream(address: str) -> None:
+    """Print each token with the time at which it came."""
+    start = time.monotonic()
+    with _answer(address, "/v1/completions", _request("this is a", stream=True)) as response:
+        print("  stream      ", end="")
+        for line in response:
+            data = line.decode().removeprefix("data: ").strip()
+            if data == "[DONE]":
+                break
+            if data:
+                text = json.loads(data)["choices"][0]["text"]
+                print(f"{text!r}@{(time.monotonic() - start) * 1000:.0f}ms ", end="", flush=True)
+    print()
+
+
+def _spread(cluster: LocalCluster, address: str) -> None:
+    """Send requests, and ask every engine how many of them it answered."""
+    engines = stack.pods(cluster, NAME)
+    before = {pod: _served(ip) for pod, ip in engines.items()}
+    for number in range(REQUESTS):
+        with _answer(address, "/v1/completions", _request(f"hello {number}", stream=False)) as response:
+            response.read()
+    print(f"  {REQUESTS} requests, answered by:")
+    for pod, ip in engines.items():
+        print(f"    {pod}  {_served(ip) - before[pod]:.0f}")
+
+
+def _served(ip: str) -> float:
+    """Requests that an engine has answered, by its own count."""
+    with _answer(f"{ip}:8000", "/metrics") as response:
+        return sum(float(count) for count in _SERVED.findall(response.read().decode()))
+
+
+def _hints(address: str) -> str:
+    request = json.dumps({"model": NAME, "prompt": "hello", "max_tokens": 16})
+    return f"""
+    eval "$(make -s demo-env)"     # kubectl and helm for this cluster
+    kubectl get infd,pods
+    kubectl describe infd {NAME}
+    curl http://{address}/v1/completions --json '{request}'
+
+    make demo-down                 # ends it and leaves nothing running
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
