@@ -1,0 +1,211 @@
+"""What is decided, and how long a decision stands."""
+
+import copy
+import json
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from inference_operator.api.reasons import Reason
+from inference_operator.cli.main import dump
+from inference_operator.manifest import Manifest
+from inference_operator.observed.pod import PodProblem, PodView
+from inference_operator.pipeline import Planned, Refused, decisions, outcome
+from inference_operator.resources.pinned import PLAN_ANNOTATION, pinned
+from inference_operator.settings import Settings
+from inference_operator.status.report import report
+from tests.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
+from tests.golden import GoldenFile
+
+LATER = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v9.9.9", cpu_engine_image="example.com/cpu:9")
+RAW = inference_deployment()
+MADE = planned(RAW).desired
+TINY_ARGS = ["--max-model-len=512", "--dtype=float32", "--enforce-eager"]
+
+GOLDEN = {
+    "hub": RAW,
+    "cpu-oci": inference_deployment(
+        source="oci://localhost/inference-operator/tiny-llama:1",
+        hardware={"device": "CPU"},
+        engine={
+            "args": TINY_ARGS,
+            "env": [
+                {"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"},
+                {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "token"}}},
+            ],
+            "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "4Gi"}},
+        },
+        router={"replicas": 1},
+    ),
+    "claim": inference_deployment(model={"source": "pvc://models/qwen3-8b", "servedName": "qwen3-8b"}),
+    "tensor-8": inference_deployment(
+        source="hf://meta-llama/Llama-3.3-70B-Instruct", parallelism={"tensor": 8}, replicas=2
+    ),
+}
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(GoldenFile.ending("yaml"))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name: str, golden: SnapshotAssertion) -> None:
+    assert golden == dump(list(planned(GOLDEN[name]).desired.values()))
+
+
+def with_annotation(text: str) -> list[Manifest]:
+    children = copy.deepcopy(dict(MADE))
+    children[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION] = text
+    return list(children.values())
+
+
+def told(raw: Manifest) -> Manifest:
+    """The resource with the status that a first round writes."""
+    first = outcome(inputs(raw))
+    return {**raw, "status": report(inputs(raw), first, []).status.dump()}
+
+
+def test_the_decisions_are_written_down() -> None:
+    decided = planned(RAW).pinned
+    assert pinned(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
+    assert decided.image == SETTINGS.gpu_engine_image
+    assert decisions(inputs(RAW, children=MADE.values())) == decided
+    assert decisions(inputs(told(RAW))) == decided
+    assert decisions(inputs(RAW)) is None
+
+
+def test_a_new_operator_changes_no_engine() -> None:
+    result = planned(RAW, children=MADE.values(), settings=LATER)
+    assert result.desired == MADE
+    assert LATER.gpu_engine_image in result.notice
+    assert SETTINGS.gpu_engine_image in result.notice
+
+
+def test_not_even_one_whose_deployment_is_gone() -> None:
+    assert planned(told(RAW), settings=LATER).desired == MADE
+
+
+@pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"asked": 1}', MADE[ENGINES]["metadata"]["name"]])
+def test_a_broken_annotation_is_made_good_from_the_status(text: str) -> None:
+    assert planned(told(RAW), children=with_annotation(text), settings=LATER).desired == MADE
+
+
+def test_without_either_the_operators_defaults_count() -> None:
+    result = planned(RAW, children=with_annotation("broken"), settings=LATER)
+    assert result.pinned.image == LATER.gpu_engine_image
+    assert result.notice == ""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        inference_deployment(source="hf://Qwen/Qwen3-32B"),
+        inference_deployment(parallelism={"tensor": 2}),
+        inference_deployment(hardware={"device": "CPU"}),
+        inference_deployment(engine={"image": "example.com/vllm:1"}),
+    ],
+    ids=["model", "tensor", "device", "image"],
+)
+def test_what_it_answers_decides_anew(asked: Manifest) -> None:
+    result = planned(asked, children=MADE.values(), settings=LATER)
+    assert result == Planned(planned(asked, settings=LATER).pinned, planned(asked, settings=LATER).desired, notice="")
+    assert result.pinned.image in (LATER.gpu_engine_image, LATER.cpu_engine_image, "example.com/vllm:1")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        inference_deployment(replicas=3),
+        inference_deployment(router={"replicas": 4}),
+        inference_deployment(engine={"args": ["--max-model-len=4096"]}),
+        inference_deployment(model={"source": "hf://Qwen/Qwen3-8B", "servedName": "q"}),
+    ],
+    ids=["replicas", "routers", "arguments", "served name"],
+)
+def test_anything_else_does_not(asked: Manifest) -> None:
+    assert planned(asked, children=MADE.values(), settings=LATER).pinned == planned(RAW).pinned
+
+
+def pod_view(*, ready: bool = False, problem: PodProblem | None = None) -> PodView:
+    return PodView("qwen-engine-a", "engine", NOW, ready=ready, terminating=False, problem=problem)
+
+
+NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+
+
+@pytest.mark.parametrize(
+    ("pods", "stands"),
+    [
+        ([], True),
+        ([pod_view()], True),
+        ([pod_view(ready=True)], True),
+        ([pod_view(problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))], True),
+        ([pod_view(problem=NO_NODE)], False),
+        ([pod_view(problem=NO_NODE), pod_view(ready=True)], True),
+    ],
+)
+def test_only_engines_without_a_node_are_decided_anew(pods: list[PodView], *, stands: bool) -> None:
+    result = outcome(inputs(RAW, children=MADE.values(), pods=pods, settings=LATER))
+    assert isinstance(result, Planned)
+    assert (result.pinned.image == SETTINGS.gpu_engine_image) is stands
+
+
+def test_slots_of_the_live_configuration_stay() -> None:
+    wide = planned(inference_deployment(replicas=40)).desired
+    result = planned(inference_deployment(replicas=1), children=wide.values())
+    assert result.desired[CONFIG] == wide[CONFIG]
+    assert result.desired[ROUTERS] == wide[ROUTERS]
+
+
+@pytest.mark.parametrize("text", ["", "-1", "many", "1e9", "9" * 5000, "٣٢"])
+def test_slots_that_a_hand_has_broken_are_made_good(text: str) -> None:
+    children = copy.deepcopy(dict(MADE))
+    children[CONFIG]["metadata"]["annotations"]["inference-operator.dev/slots"] = text
+    assert planned(RAW, children=children.values()).desired == MADE
+
+
+REFUSED = {
+    "unreadable": (inference_deployment(replicas="many"), Reason.INVALID_SPEC),
+    "reserved name": (inference_deployment(name="vllm"), Reason.INVALID_SPEC),
+    "unknown scheme": (inference_deployment(source="s3://bucket/qwen"), Reason.INVALID_MODEL_SOURCE),
+    "managed argument": (inference_deployment(engine={"args": ["--port=1"]}), Reason.MANAGED_ARGUMENT),
+    "managed variable": (
+        inference_deployment(engine={"env": [{"name": "HOME", "value": "/"}]}),
+        Reason.MANAGED_ARGUMENT,
+    ),
+    "GPUs by hand": (
+        inference_deployment(engine={"resources": {"limits": {"nvidia.com/gpu": 2}}}),
+        Reason.MANAGED_ARGUMENT,
+    ),
+    "request above limit": (
+        inference_deployment(engine={"resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}),
+        Reason.INVALID_SPEC,
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_keeps_what_runs(raw: Manifest, reason: Reason) -> None:
+    result = outcome(inputs(raw, children=MADE.values()))
+    assert isinstance(result, Refused)
+    assert result.refusal.reason is reason
+    assert result.desired == MADE
+    nothing = outcome(inputs(raw))
+    assert isinstance(nothing, Refused)
+    assert nothing.desired == {}
+
+
+def test_the_annotation_is_plain_json() -> None:
+    text = json.loads(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])
+    assert text["plan"]["tensor_parallel_size"] == 1
+    assert text["image"] == SETTINGS.gpu_engine_image
+
+
+def test_the_clusters_domain_and_staleness_are_settings() -> None:
+    settings = Settings(cluster_domain="corp.example", dns_staleness_seconds=40)
+    desired = planned(RAW, settings=settings).desired
+    assert "qwen-engines.default.svc.corp.example:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
+    pod = desired[ENGINES]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] == 40
+    assert pod["terminationGracePeriodSeconds"] == 110
