@@ -1,0 +1,87 @@
+"""What is seen of an InferenceDeployment in its various situations, and what is told of it."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.status import Status
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.observed.answer import Answer
+from inference_operator.observed.pod import PodView, pod_view
+from inference_operator.pipeline import Inputs, outcome
+from inference_operator.resources.names import ENGINE
+from inference_operator.status.report import Report, report
+from inference_operator.status.stalled import PROGRESS_DEADLINE
+from tests.builders import (
+    ENGINES,
+    NOW,
+    ROUTERS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+    planned,
+    pod,
+    unschedulable,
+    waiting,
+)
+
+RAW = inference_deployment()
+NO_SECRET = waiting("CreateContainerConfigError", 'secret "hugging-face" not found')
+NO_IMAGE = waiting("ImagePullBackOff", 'Back-off pulling image "example.com/vllm:nope"')
+NO_CLAIM = unschedulable('0/1 nodes are available: persistentvolumeclaim "models" not found.')
+NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+MINUTES = PROGRESS_DEADLINE // timedelta(minutes=1)
+
+
+def view(status: Manifest, *, name: str = "qwen-engine-a", component: str = ENGINE, age: int = 0) -> PodView:
+    return pod_view(pod(name=name, component=component, status=status, age=timedelta(minutes=age)), component=component)
+
+
+def seen(
+    raw: Manifest = RAW,
+    *,
+    engines: Manifest | None = None,
+    routers: Manifest | None = None,
+    pods: Iterable[PodView] = (),
+    absent: Sequence[Ref] = (),
+    before: Status | None = None,
+    minutes: int = 0,
+) -> Inputs:
+    """What is seen of a resource whose children are there, with the status of its two Deployments."""
+    children = {ref: m for ref, m in planned(RAW).desired.items() if ref not in absent}
+    for ref, status in ((ENGINES, engines), (ROUTERS, routers)):
+        if ref in children:
+            meta = {**children[ref]["metadata"], "generation": 1}
+            children[ref] = {**children[ref], "metadata": meta, "status": status or {}}
+    told = {**raw, "status": before.dump()} if before else raw
+    return inputs(told, children=children.values(), pods=pods, now=NOW + timedelta(minutes=minutes))
+
+
+def loading(*, pods: Iterable[PodView] = (), before: Status | None = None, minutes: int = 0) -> Inputs:
+    """Routers are ready, the engine is not."""
+    return seen(
+        engines=deployment_status(1, ready=0),
+        routers=deployment_status(2),
+        pods=pods,
+        before=before,
+        minutes=minutes,
+    )
+
+
+def told(situation: Inputs, answers: Sequence[Answer] = ()) -> Report:
+    return report(situation, outcome(situation), answers)
+
+
+def three(told_: Report) -> tuple[str, str, str]:
+    """Ready, Reconciling and Stalled, each with its reason."""
+    ready, reconciling, stalled = (f"{c.status} {c.reason}" for c in told_.status.conditions[:3])
+    return ready, reconciling, stalled
+
+
+def message(told_: Report, kind: ConditionType) -> str:
+    condition = told_.status.condition(kind)
+    assert condition is not None
+    return condition.message
+
+
+SERVING = seen(engines=deployment_status(1), routers=deployment_status(2))

@@ -1,0 +1,146 @@
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.manifest import Manifest
+from inference_operator.resources.names import ROUTER
+from inference_operator.status.stalled import PROGRESS_DEADLINE
+from tests.builders import (
+    SETTINGS,
+    deployment_status,
+    inference_deployment,
+)
+from tests.status.situations import (
+    MINUTES,
+    NO_CLAIM,
+    NO_IMAGE,
+    NO_SECRET,
+    SERVING,
+    loading,
+    message,
+    seen,
+    three,
+    told,
+    view,
+)
+
+
+@pytest.mark.parametrize(
+    ("problem", "cause"),
+    [
+        (NO_SECRET, 'Pod qwen-engine-a does not run: secret "hugging-face" not found'),
+        (NO_IMAGE, 'Pod qwen-engine-a does not run: Back-off pulling image "example.com/vllm:nope"'),
+        (
+            NO_CLAIM,
+            ('Pod qwen-engine-a does not run: 0/1 nodes are available: persistentvolumeclaim "models" not found.'),
+        ),
+    ],
+)
+def test_the_kubelets_cause_is_in_the_message(problem: Manifest, cause: str) -> None:
+    young = told(loading(pods=[view(problem)]))
+    assert message(young, ConditionType.RECONCILING) == cause
+    assert message(young, ConditionType.ENGINES_AVAILABLE) == f"0 of 1 engines are ready. {cause}"
+    old = told(loading(pods=[view(problem, age=MINUTES)]))
+    assert message(old, ConditionType.STALLED) == f"For {MINUTES} minutes: {cause}"
+
+
+def test_the_engines_problem_comes_before_the_routers_and_the_oldest_first() -> None:
+    pods = [
+        view(NO_IMAGE, name="qwen-router-a", component=ROUTER, age=9),
+        view(NO_IMAGE, name="qwen-engine-young", age=1),
+        view(NO_SECRET, name="qwen-engine-old", age=2),
+    ]
+    result = told(seen(engines=deployment_status(2, ready=0), routers=deployment_status(2, ready=0), pods=pods))
+    assert message(result, ConditionType.RECONCILING).startswith("Pod qwen-engine-old ")
+
+
+def test_a_pod_that_is_going_is_nobodys_problem() -> None:
+    going = replace(view(NO_IMAGE), terminating=True)
+    result = told(loading(pods=[going]))
+    assert three(result) == ("False Starting", "True Starting", "False Unobstructed")
+
+
+def test_a_pod_that_kubernetes_refuses_is_told() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}
+    result = told(
+        seen(engines={**deployment_status(0), "conditions": [failure]}, routers={**deployment_status(0, ready=0)})
+    )
+    assert message(result, ConditionType.ENGINES_AVAILABLE) == (
+        "0 of 1 engines are ready. Kubernetes refuses a pod: exceeded quota: small"
+    )
+
+
+def test_who_had_served_is_stalled_after_the_deadline() -> None:
+    served = told(SERVING).status
+    first = told(loading(before=served, minutes=1))
+    assert three(first) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
+    assert first.again is not None
+    assert first.again.seconds == PROGRESS_DEADLINE.total_seconds()
+    almost = told(loading(before=first.status, minutes=MINUTES))
+    assert three(almost)[2] == "False Unobstructed"
+    assert almost.again is not None
+    assert almost.again.seconds == 60
+    late = told(loading(before=first.status, minutes=MINUTES + 1))
+    assert three(late) == ("False EnginesUnavailable", "False Settled", "True ProgressDeadlineExceeded")
+    assert late.again is None
+    back = told(replace(SERVING, resource=replace(SERVING.resource, status=late.status)))
+    assert three(back) == ("True Serving", "False Settled", "False Unobstructed")
+
+
+def test_the_deadline_of_a_pods_problem_is_looked_at_in_time() -> None:
+    result = told(loading(pods=[view(NO_IMAGE, age=10)]))
+    assert result.again is not None
+    assert result.again.seconds == (MINUTES - 10) * 60
+
+
+def test_what_is_settled_is_not_looked_at_again() -> None:
+    assert told(SERVING).again is None
+
+
+def test_transition_times_move_with_the_status_only() -> None:
+    first = told(seen(engines=deployment_status(1, ready=0), routers=deployment_status(2, ready=0))).status
+    second = told(
+        seen(engines=deployment_status(1, ready=0), routers=deployment_status(2), before=first, minutes=1)
+    ).status
+    third = told(seen(engines=deployment_status(1), routers=deployment_status(2), before=second, minutes=2)).status
+    times = {
+        kind: [c.last_transition_time for status in (first, second, third) for c in status.conditions if c.type == kind]
+        for kind in ConditionType
+    }
+    start, minute, two = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z", "2026-01-02T03:06:05Z"
+    assert times == {
+        ConditionType.READY: [start, start, two],
+        ConditionType.RECONCILING: [start, start, two],
+        ConditionType.STALLED: [start, start, start],
+        ConditionType.ENGINES_AVAILABLE: [start, start, two],
+        ConditionType.ROUTER_AVAILABLE: [start, minute, minute],
+    }
+
+
+def test_what_else_is_told() -> None:
+    status = told(SERVING).status
+    assert status.url == "http://qwen.default.svc.cluster.local/v1"
+    assert (status.replicas, status.ready_replicas, status.ready) == (1, 1, "1/1")
+    assert status.selector == "app.kubernetes.io/component=engine,inference-operator.dev/name=qwen"
+    assert status.observed_generation == 1
+    assert status.plan is not None
+    assert (status.plan.gpus_per_replica, status.plan.memory) == (1, "16Gi")
+    assert status.engine is not None
+    assert status.engine.image == SETTINGS.gpu_engine_image
+
+
+def test_a_refusal_tells_of_the_decisions_that_still_serve() -> None:
+    refused = told(
+        seen(inference_deployment(source="s3://b"), engines=deployment_status(1), routers=deployment_status(2))
+    ).status
+    assert refused.plan == told(SERVING).status.plan
+    assert refused.engine == told(SERVING).status.engine
+    assert refused.ready == "1/1"
+
+
+def test_a_newer_default_is_told() -> None:
+    newer = SETTINGS.model_copy(update={"gpu_engine_image": "docker.io/vllm/vllm-openai:v9.9.9"})
+    result = told(replace(SERVING, settings=newer))
+    assert message(result, ConditionType.READY).startswith("1 of 1 engines serve. The engine stays on `docker.io/vllm/")
+    assert "v9.9.9" in message(result, ConditionType.READY)

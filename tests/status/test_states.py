@@ -1,0 +1,197 @@
+"""Every state of architecture 6 that this version can reach."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.observed.answer import Answer, Conflict, Rejected, Waiting
+from inference_operator.pipeline import Inputs
+from tests.builders import (
+    BUDGET_OF_ROUTERS,
+    ENGINES,
+    SERVICE_OF_ROUTERS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+)
+from tests.status.situations import (
+    MINUTES,
+    NO_CLAIM,
+    NO_GPU,
+    NO_IMAGE,
+    NO_SECRET,
+    SERVING,
+    loading,
+    seen,
+    three,
+    told,
+    view,
+)
+
+STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
+    "first start, nothing there yet": (
+        inputs(RAW),
+        [],
+        ("False Starting", "True Starting", "False Unobstructed"),
+    ),
+    "first start, engines load": (
+        loading(),
+        [],
+        ("False Starting", "True Starting", "False Unobstructed"),
+    ),
+    "router down": (
+        seen(engines=deployment_status(1), routers=deployment_status(2, ready=0)),
+        [],
+        ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed"),
+    ),
+    "serving": (SERVING, [], ("True Serving", "False Settled", "False Unobstructed")),
+    "serving while scaling up": (
+        seen(inference_deployment(replicas=3), engines=deployment_status(3, ready=1), routers=deployment_status(2)),
+        [],
+        ("True Serving", "False Settled", "False Unobstructed"),
+    ),
+    "scaled to zero": (
+        seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2)),
+        [],
+        ("True ScaledToZero", "False Settled", "False Unobstructed"),
+    ),
+    "scaled to zero, router down": (
+        seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2, ready=0)),
+        [],
+        ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed"),
+    ),
+    "rolling, old pods serving": (
+        seen(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2)),
+        [],
+        ("True Serving", "True RollingOut", "False Unobstructed"),
+    ),
+    "rolling, the controller has not looked yet": (
+        seen(engines=deployment_status(1, seen=0), routers=deployment_status(2)),
+        [],
+        ("True Serving", "True RollingOut", "False Unobstructed"),
+    ),
+    "rolling, the new pod has a problem": (
+        seen(
+            engines=deployment_status(2, updated=1, ready=1),
+            routers=deployment_status(2),
+            pods=[view(NO_IMAGE)],
+        ),
+        [],
+        ("True Serving", "True ImagePullFailed", "False Unobstructed"),
+    ),
+    "rolling, the new pod has had it too long": (
+        seen(
+            engines=deployment_status(2, updated=1, ready=1),
+            routers=deployment_status(2),
+            pods=[view(NO_IMAGE, age=MINUTES)],
+        ),
+        [],
+        ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "waiting for a node": (
+        loading(pods=[view(NO_GPU, age=600)]),
+        [],
+        ("False Starting", "True Unschedulable", "False Unobstructed"),
+    ),
+    "image missing": (
+        loading(pods=[view(NO_IMAGE)]),
+        [],
+        ("False Starting", "True ImagePullFailed", "False Unobstructed"),
+    ),
+    "secret missing": (
+        loading(pods=[view(NO_SECRET)]),
+        [],
+        ("False Starting", "True ContainerConfigError", "False Unobstructed"),
+    ),
+    "claim missing": (
+        loading(pods=[view(NO_CLAIM)]),
+        [],
+        ("False Starting", "True VolumeUnavailable", "False Unobstructed"),
+    ),
+    "claim missing for too long": (
+        loading(pods=[view(NO_CLAIM, age=MINUTES)]),
+        [],
+        ("False Starting", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "refused at once": (
+        inputs(inference_deployment(source="s3://bucket")),
+        [],
+        ("False InvalidModelSource", "False Settled", "True InvalidModelSource"),
+    ),
+    "refused edit, old pods serving": (
+        seen(
+            inference_deployment(parallelism={"tensor": 0}),
+            engines=deployment_status(1),
+            routers=deployment_status(2),
+        ),
+        [],
+        ("True Serving", "False Settled", "True InvalidSpec"),
+    ),
+    "a foreign Service": (
+        seen(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
+        [Conflict(SERVICE_OF_ROUTERS, "Gateway edge")],
+        ("False NameConflict", "False Settled", "True NameConflict"),
+    ),
+    "a foreign Deployment": (
+        seen(routers=deployment_status(2), absent=[ENGINES]),
+        [Conflict(ENGINES, "somebody else")],
+        ("False NameConflict", "False Settled", "True NameConflict"),
+    ),
+    "a foreign budget stands in nobody's way": (
+        seen(engines=deployment_status(1), routers=deployment_status(2), absent=[BUDGET_OF_ROUTERS]),
+        [Conflict(BUDGET_OF_ROUTERS, "somebody else")],
+        ("True Serving", "False Settled", "True NameConflict"),
+    ),
+    "a rejected Service": (
+        seen(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
+        [Rejected(SERVICE_OF_ROUTERS, "exceeded quota")],
+        ("False ChildRejected", "False Settled", "True ChildRejected"),
+    ),
+    "a rejected change, old pods serving": (
+        SERVING,
+        [Rejected(ENGINES, "denied by policy")],
+        ("True Serving", "False Settled", "True ChildRejected"),
+    ),
+    "a child of the same name is being deleted": (
+        seen(routers=deployment_status(2), absent=[ENGINES]),
+        [Waiting(ENGINES)],
+        ("False WaitingForDeletion", "True WaitingForDeletion", "False Unobstructed"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
+def test_a_state(situation: Inputs, answers: Sequence[Answer], expected: tuple[str, str, str]) -> None:
+    assert three(told(situation, answers)) == expected
+
+
+@pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
+def test_in_every_state_the_conditions_are_whole(
+    situation: Inputs, answers: Sequence[Answer], expected: tuple[str, str, str]
+) -> None:
+    conditions = told(situation, answers).status.conditions
+    assert [c.type for c in conditions] == list(ConditionType)
+    for condition in conditions:
+        assert condition.reason in set(Reason)
+        assert condition.message
+        assert "\n" not in condition.message
+        assert condition.observed_generation == situation.resource.generation
+    ready, reconciling, stalled = (c.status for c in conditions[:3])
+    assert (reconciling, stalled) != ("True", "True")
+    assert ready == "True" or "True" in (reconciling, stalled), "nobody would know why"
+    assert expected
+
+
+@pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
+def test_the_same_facts_are_told_in_the_same_words_for_ever(
+    situation: Inputs, answers: Sequence[Answer], expected: tuple[str, str, str]
+) -> None:
+    first = told(situation, answers)
+    later = replace(
+        situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)
+    )
+    assert told(later, answers).status == first.status
+    assert expected
