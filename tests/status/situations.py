@@ -29,6 +29,12 @@ RAW = inference_deployment()
 NO_SECRET = waiting("CreateContainerConfigError", 'secret "hugging-face" not found')
 NO_IMAGE = waiting("ImagePullBackOff", 'Back-off pulling image "example.com/vllm:nope"')
 NO_CLAIM = unschedulable('0/1 nodes are available: persistentvolumeclaim "models" not found.')
+OUT_OF_MEMORY = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+CRASHING = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": "ValueError: no"}})
+REFUSED_POD = {
+    **deployment_status(0, ready=0),
+    "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}],
+}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 MINUTES = PROGRESS_DEADLINE // timedelta(minutes=1)
 

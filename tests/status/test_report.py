@@ -16,6 +16,7 @@ from tests.status.situations import (
     NO_CLAIM,
     NO_IMAGE,
     NO_SECRET,
+    REFUSED_POD,
     SERVING,
     loading,
     message,
@@ -62,10 +63,7 @@ def test_a_pod_that_is_going_is_nobodys_problem() -> None:
 
 
 def test_a_pod_that_kubernetes_refuses_is_told() -> None:
-    failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}
-    result = told(
-        seen(engines={**deployment_status(0), "conditions": [failure]}, routers={**deployment_status(0, ready=0)})
-    )
+    result = told(seen(engines=REFUSED_POD, routers=deployment_status(2)))
     assert message(result, ConditionType.ENGINES_AVAILABLE) == (
         "0 of 1 engines are ready. Kubernetes refuses a pod: exceeded quota: small"
     )

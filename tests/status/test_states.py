@@ -18,11 +18,14 @@ from tests.builders import (
     inputs,
 )
 from tests.status.situations import (
+    CRASHING,
     MINUTES,
     NO_CLAIM,
     NO_GPU,
     NO_IMAGE,
     NO_SECRET,
+    OUT_OF_MEMORY,
+    REFUSED_POD,
     SERVING,
     loading,
     seen,
@@ -111,6 +114,31 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         [],
         ("False Starting", "True VolumeUnavailable", "False Unobstructed"),
     ),
+    "out of memory": (
+        loading(pods=[view(OUT_OF_MEMORY)]),
+        [],
+        ("False Starting", "True OutOfMemory", "False Unobstructed"),
+    ),
+    "crashing": (
+        loading(pods=[view(CRASHING)]),
+        [],
+        ("False Starting", "True CrashLoop", "False Unobstructed"),
+    ),
+    "a pod is refused": (
+        seen(engines=REFUSED_POD, routers=deployment_status(2)),
+        [],
+        ("False Starting", "True PodRejected", "False Unobstructed"),
+    ),
+    "had served, none ready now": (
+        loading(before=told(SERVING).status, minutes=1),
+        [],
+        ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed"),
+    ),
+    "managed argument": (
+        inputs(inference_deployment(engine={"args": ["--port=1"]})),
+        [],
+        ("False ManagedArgument", "False Settled", "True ManagedArgument"),
+    ),
     "claim missing for too long": (
         loading(pods=[view(NO_CLAIM, age=MINUTES)]),
         [],
@@ -161,6 +189,13 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         ("False WaitingForDeletion", "True WaitingForDeletion", "False Unobstructed"),
     ),
 }
+
+
+def test_every_reason_is_reached() -> None:
+    reached = {
+        c.reason for situation, answers, _ in STATES.values() for c in told(situation, answers).status.conditions
+    }
+    assert reached == set(Reason)
 
 
 EVERY_STATE = pytest.mark.parametrize(("situation", "answers"), [state[:2] for state in STATES.values()], ids=STATES)

@@ -19,6 +19,8 @@ def reconciling(facts: Facts) -> Verdict:
     state = ready(facts)
     if state.status == "True" and not facts.rolling:
         return Verdict("False", Reason.SETTLED, "Everything is as the specification asks.")
+    if rejection := facts.engines.rejection or facts.routers.rejection:
+        return Verdict("True", Reason.POD_REJECTED, f"Kubernetes refuses a pod: {rejection}")
     if facts.stuck and facts.stuck.problem:
         return Verdict("True", facts.stuck.problem.reason, facts.trouble)
     if state.status == "False":
