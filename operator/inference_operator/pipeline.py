@@ -32,6 +32,16 @@ from inference_operator.sizing.plan import Plan, Wishes, plan
 
 
 @dataclass(frozen=True, slots=True)
+class Previous:
+    """What decisions need from the past; all of it is kept in children and status, so nothing is remembered here."""
+
+    pinned: Pinned | None
+    """The decisions that are in force."""
+    slots: int
+    """Server slots of the routers' live configuration; 0 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Everything a decision needs, as it was last seen."""
 
@@ -44,6 +54,16 @@ class Inputs:
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource."""
         return self.children.get(ref)
+
+    @property
+    def previous(self) -> Previous:
+        """What was decided before: from the engine Deployment, or from status where that is gone."""
+        key = self.resource.key
+        deployment = self.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
+        annotations = (deployment or {}).get("metadata", {}).get("annotations") or {}
+        config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
+        kept = pinned(annotations.get(PLAN_ANNOTATION)) or _mirrored(self.resource.status)
+        return Previous(kept, live_slots(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +103,7 @@ def outcome(inputs: Inputs) -> Outcome:
     decided = _standing(inputs, spec) or Pinned(_asked(spec), default, plan(_wishes(spec)))
     served = Served(model_argument(source), spec.model.served_name or owner.key.name)
     process = engine.process(spec.engine, decided.plan, served, port=ENGINE_PORT)
-    room = slots(
-        spec.replicas,
-        live_slots(inputs.child(Ref(CONFIG_MAP, owner.key.namespace, router_name(owner.key.name)))),
-    )
+    room = slots(spec.replicas, inputs.previous.slots)
     desired = children(spec, decided, source, process, slots=room, owner=owner, settings=settings)
     return Planned(decided, desired, _notice(decided, default))
 
@@ -105,14 +122,6 @@ def _asked(spec: Spec) -> str:
     return fingerprint([spec.model.source, spec.engine.image, wishes.device, wishes.tensor_parallel_size])
 
 
-def decisions(inputs: Inputs) -> Pinned | None:
-    """The decisions that are in force: from the engine Deployment, or from status where that is gone."""
-    key = inputs.resource.key
-    deployment = inputs.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
-    annotations = (deployment or {}).get("metadata", {}).get("annotations") or {}
-    return pinned(annotations.get(PLAN_ANNOTATION)) or _mirrored(inputs.resource.status)
-
-
 def _mirrored(status: Status) -> Pinned | None:
     if status.plan is None or status.engine is None:
         return None
@@ -122,7 +131,7 @@ def _mirrored(status: Status) -> Pinned | None:
 
 def _standing(inputs: Inputs, spec: Spec) -> Pinned | None:
     """The decisions in force, if they answer what is asked now and are not what keeps every engine from a node."""
-    previous = decisions(inputs)
+    previous = inputs.previous.pinned
     if previous is None or previous.asked != _asked(spec):
         return None
     engines = [pod for pod in inputs.pods if pod.component == ENGINE]

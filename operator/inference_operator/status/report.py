@@ -8,7 +8,7 @@ from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, PlanStatus, Status
 from inference_operator.observed.answer import Answer, Waiting
-from inference_operator.pipeline import Inputs, Outcome, Planned, decisions
+from inference_operator.pipeline import Inputs, Outcome, Planned
 from inference_operator.resources.names import ENGINE, selector_text
 from inference_operator.resources.router_service import url
 from inference_operator.status.engines_available import engines_available
@@ -56,7 +56,7 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
     """
     known = facts(inputs, outcome, answers)
     conditions = tuple(_condition(kind, rule(known), inputs) for kind, rule in RULES.items())
-    decided = outcome.pinned if isinstance(outcome, Planned) else decisions(inputs)
+    decided = outcome.pinned if isinstance(outcome, Planned) else inputs.previous.pinned
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,
