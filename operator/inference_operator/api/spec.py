@@ -198,8 +198,8 @@ class EngineSpec(_Part):
         (),
         max_length=64,
         description=(
-            "More arguments of `vllm serve`, for example `--max-num-seqs=64`. Arguments that the operator sets itself"
-            " are refused with the field to use instead. Change: rolling restart."
+            "More arguments of `vllm serve`, for example `--max-model-len=8192`. Arguments that the operator sets"
+            " itself are refused with the field to use instead. Change: rolling restart."
         ),
     )
     env: Annotated[tuple[EnvironmentVariable, ...], AfterValidator(_unique_names)] = Field(
