@@ -10,7 +10,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.cli.main import dump
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import PodProblem, PodView
-from inference_operator.pipeline import Planned, Refused, decisions, outcome
+from inference_operator.pipeline import Planned, Refused, outcome
 from inference_operator.resources.pinned import PLAN_ANNOTATION, pinned
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
@@ -70,9 +70,9 @@ def test_the_decisions_are_written_down() -> None:
     decided = planned(RAW).pinned
     assert pinned(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
     assert decided.image == SETTINGS.gpu_engine_image
-    assert decisions(inputs(RAW, children=MADE.values())) == decided
-    assert decisions(inputs(told(RAW))) == decided
-    assert decisions(inputs(RAW)) is None
+    assert inputs(RAW, children=MADE.values()).previous.pinned == decided
+    assert inputs(told(RAW)).previous.pinned == decided
+    assert inputs(RAW).previous.pinned is None
 
 
 def test_a_new_operator_changes_no_engine() -> None:

@@ -1,0 +1,45 @@
+import pytest
+from pydantic import ValidationError
+
+from inference_operator.settings import PREFIX, Settings, complaints
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "GPU_ENGINE_IMAGE": "example.com/gpu:1",
+        "NAMESPACES": "a, b,,c",
+        "RESYNC_SECONDS": "15",
+        "LOG_FORMAT": "text",
+        "SOMETHING_ELSE": "ignored",
+    }.items():
+        monkeypatch.setenv(PREFIX + name, value)
+    settings = Settings()
+    assert settings.gpu_engine_image == "example.com/gpu:1"
+    assert settings.namespaces == ("a", "b", "c")
+    assert (settings.resync_seconds, settings.log_format) == (15, "text")
+
+
+@pytest.mark.parametrize("value", ["", " ", ","])
+def test_no_namespaces_mean_the_whole_cluster(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(f"{PREFIX}NAMESPACES", value)
+    assert Settings().namespaces == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DNS_STALENESS_SECONDS", "0"),
+        ("RESYNC_SECONDS", "never"),
+        ("LOG_FORMAT", "xml"),
+        ("HTTP_PORT", "65536"),
+        ("IMAGE_PULL_POLICY", "Sometimes"),
+        ("CLUSTER_DOMAIN", "not a domain"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(PREFIX + name, value)
+    with pytest.raises(ValidationError) as error:
+        Settings()
+    (complaint,) = complaints(error.value)
+    assert complaint.startswith(f"{PREFIX}{name}: ")
+    assert "\n" not in complaint
