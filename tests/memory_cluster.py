@@ -165,7 +165,10 @@ class MemoryCluster:
 
     def _apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         stored = self._objects.get(ref)
-        if stored is None or stored.uid != manifest["metadata"].get("uid", stored.uid):
+        if (
+            stored is None
+            or self._manifest(ref)["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]
+        ):
             return None
         wanted = fields_of({"status": manifest.get("status", {})})
         return self._store(ref, stored, self._merged(ref, stored, wanted, f"{FIELD_MANAGER}/status", force=True))

@@ -25,7 +25,7 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
+def kubernetes() -> Iterator[LocalCluster]:
     """The cluster of this test run."""
     name = f"test-{os.getpid()}"
     yield local.up(name, Level.CONTROL_PLANE, owned=True)
@@ -33,12 +33,12 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def account(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def account(kubernetes: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kubeconfig of the operator's ServiceAccount, after a real `helm install` of the chart."""
     subprocess.run(
         [
-            cluster.binary("helm"),
-            f"--kubeconfig={cluster.kubeconfig}",
+            kubernetes.binary("helm"),
+            f"--kubeconfig={kubernetes.kubeconfig}",
             "install",
             RELEASE,
             str(CHART),
@@ -48,8 +48,8 @@ def account(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         check=True,
         capture_output=True,
     )
-    token = cluster.kubectl("--namespace", SYSTEM, "create", "token", RELEASE, "--duration=2h").strip()
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    token = kubernetes.kubectl("--namespace", SYSTEM, "create", "token", RELEASE, "--duration=2h").strip()
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
     config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
     path = tmp_path_factory.mktemp("account") / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
@@ -68,16 +68,16 @@ def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def audit(cluster: LocalCluster) -> AuditLog:
+def audit(kubernetes: LocalCluster) -> AuditLog:
     """What the operator's account did."""
-    return AuditLog(cluster.audit_log, ACCOUNT)
+    return AuditLog(kubernetes.audit_log, ACCOUNT)
 
 
 @pytest.fixture
-def workspace(cluster: LocalCluster, operator: OperatorProcess) -> Iterator[Workspace]:
+def workspace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[Workspace]:
     """A namespace of the test's own, watched by the operator."""
     assert operator.is_running(), operator.log()
     name = f"ws-{next(_numbers)}"
-    cluster.kubectl("create", "namespace", name)
-    yield Workspace(cluster, name)
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    kubernetes.kubectl("create", "namespace", name)
+    yield Workspace(kubernetes, name)
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")

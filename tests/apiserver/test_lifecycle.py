@@ -31,11 +31,11 @@ def qwen(workspace: Workspace) -> Workspace:
 
 
 @pytest.fixture(scope="module")
-def steady(cluster: LocalCluster, operator: OperatorProcess) -> Workspace:
+def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Workspace:
     """The same, shared by tests that leave it as they found it."""
     assert operator.is_running()
-    cluster.kubectl("create", "namespace", "steady")
-    return _served(Workspace(cluster, "steady"))
+    kubernetes.kubectl("create", "namespace", "steady")
+    return _served(Workspace(kubernetes, "steady"))
 
 
 def _served(workspace: Workspace) -> Workspace:

@@ -23,6 +23,8 @@ class Resource:
 
     key: Key
     uid: str
+    version: str
+    """Its resourceVersion: a status is written only to the very state that it is about."""
     generation: int
     deleting: bool
     spec: Spec | Refusal
@@ -53,6 +55,7 @@ def resource(raw: Manifest) -> Resource:
     return Resource(
         key=key,
         uid=str(meta.get("uid", "")),
+        version=str(meta.get("resourceVersion", "")),
         generation=generation if isinstance(generation, int) else 0,
         deleting="deletionTimestamp" in meta,
         spec=_name_problem(key.name) or _spec(raw.get("spec")),

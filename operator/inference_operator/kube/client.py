@@ -35,13 +35,14 @@ def in_cluster() -> bool:
     return SERVICE_ACCOUNT_TOKEN.exists()
 
 
-async def connect() -> ApiClient:
-    """A client with the pod's ServiceAccount, or with the user's kubeconfig outside of a cluster."""
+async def connect(kubeconfig: Path | None = None) -> ApiClient:
+    """A client with the pod's ServiceAccount; with a kubeconfig, or the user's own, outside of a cluster."""
     configuration = Configuration()
-    if in_cluster():
+    if kubeconfig is None and in_cluster():
         load_incluster_config(client_configuration=configuration)
     else:
-        await load_kube_config(client_configuration=configuration)
+        path = str(kubeconfig) if kubeconfig else None
+        await load_kube_config(config_file=path, client_configuration=configuration)
     return ApiClient(configuration)
 
 
@@ -94,7 +95,7 @@ class KubeCluster:
         await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
-        """Server-side apply of the status; None where the object is gone or another one."""
+        """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         try:
             return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
@@ -139,6 +140,12 @@ class KubeCluster:
         return _body(response.status, content, f"{method} {path}")
 
 
+def _is_of_another(answer: Manifest) -> bool:
+    """Whether the object's uid was what did not fit: the API server calls that a change of an immutable field."""
+    causes = (answer.get("details") or {}).get("causes") or ()
+    return any(cause.get("field") == "metadata.uid" for cause in causes)
+
+
 def _body(status: int, content: bytes, what: str) -> Manifest:
     """The object in an answer, or the error that it stands for."""
     answer: Any = json.loads(content) if content.startswith(b"{") else {}
@@ -148,7 +155,7 @@ def _body(status: int, content: bytes, what: str) -> Manifest:
     message = answer.get("message") or f"{what}: HTTP {status}"
     if status == HTTPStatus.NOT_FOUND:
         raise NotFoundError(message)
-    if status == HTTPStatus.CONFLICT:
+    if status == HTTPStatus.CONFLICT or _is_of_another(answer):
         raise ConflictError(message)
     if status in _REJECTIONS:
         raise RejectedError(message)

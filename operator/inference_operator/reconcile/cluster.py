@@ -51,4 +51,4 @@ class Cluster(Protocol):
         """Delete the object of that uid; raises `NotFoundError` and `ConflictError`."""
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
-        """Server-side apply of the status; None where the object is gone or another one."""
+        """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""

@@ -37,14 +37,14 @@ class Reconciler:
         return told.again
 
     async def _publish(self, inputs: Inputs, status: Status) -> None:
-        """Write the status if it says something new."""
+        """Write the status if it says something new; if the resource has changed meanwhile, its event asks again."""
         if status.dump() == inputs.resource.stored_status:
             return
-        key = inputs.resource.key
+        key, version = inputs.resource.key, inputs.resource.version
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": inputs.resource.uid},
+            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": version},
             "status": status.dump(),
         }
         written = await self._cluster.apply_status(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name), body)

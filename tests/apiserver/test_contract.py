@@ -1,0 +1,56 @@
+"""The suite that the cluster in memory passes, against a real API server: so that what is proved there holds here."""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+
+import pytest
+import yaml
+
+from e2e.cluster.handle import LocalCluster
+from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.manifest import Manifest
+from tests.apiserver.operator_process import OperatorProcess
+from tests.cluster_contract import ClusterContract
+
+_numbers = count(1)
+
+
+class Kubectl:
+    """Somebody else who writes to the cluster."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        forced = ["apply", "--server-side", "--force-conflicts", "--field-manager=somebody-else"]
+        text = self._cluster.kubectl(
+            *forced, "--filename=-", "--output=yaml", "--show-managed-fields", input=yaml.safe_dump(manifest)
+        )
+        result: Manifest = yaml.safe_load(text)
+        return result
+
+
+@pytest.fixture(scope="module")
+def quiet(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[LocalCluster]:
+    """The cluster while no operator runs."""
+    operator.stop()
+    yield kubernetes
+    operator.start()
+
+
+class TestKubeCluster(ClusterContract):
+    @pytest.fixture
+    async def cluster(self, quiet: LocalCluster, namespace: str) -> AsyncIterator[KubeCluster]:
+        client = await connect(quiet.kubeconfig)
+        yield KubeCluster(client, [namespace])
+        await client.close()  # type: ignore[no-untyped-call]  # the client's own
+
+    @pytest.fixture
+    async def namespace(self, quiet: LocalCluster) -> str:
+        name = f"contract-{next(_numbers)}"
+        quiet.kubectl("create", "namespace", name)
+        return name
+
+    @pytest.fixture
+    async def stranger(self, quiet: LocalCluster) -> Kubectl:
+        return Kubectl(quiet)
