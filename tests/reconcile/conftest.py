@@ -23,3 +23,12 @@ async def serving(settled: World) -> World:
     settled.pods_are_ready()
     await settled.settle()
     return settled
+
+
+@pytest.fixture
+async def reference() -> World:
+    """What a world without faults comes to."""
+    world = World()
+    world.ask()
+    await world.settle()
+    return world

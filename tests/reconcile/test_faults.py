@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
 from inference_operator.reconcile.cluster import ClusterError, ConflictError, RejectedError
-from tests.builders import CONFIG, ENGINES, KEY, SERVICE_OF_ROUTERS
+from tests.builders import CONFIG, ENGINES, KEY
 from tests.memory_cluster import Request
 from tests.reconcile.test_writes import CHILDREN, STATUS
 from tests.reconcile.world import RESOURCE, World
@@ -15,15 +14,6 @@ WRITES_OF_A_NEW_RESOURCE = len([*CHILDREN, STATUS])
 EVERY_WRITE = pytest.mark.parametrize("number", range(WRITES_OF_A_NEW_RESOURCE))
 EVERY_CHILD = pytest.mark.parametrize("number", range(len(CHILDREN)))
 LOST_OR_UNANSWERED = pytest.mark.parametrize("took_effect", [False, True], ids=["lost", "unanswered"])
-
-
-@pytest.fixture
-async def reference() -> World:
-    """What a world without faults comes to."""
-    world = World()
-    world.ask()
-    await world.settle()
-    return world
 
 
 class Killed(Exception):  # noqa: N818 - not an error but an end
@@ -88,123 +78,6 @@ async def test_a_rejected_child_is_named_and_the_others_are_made(world: World, r
     assert world.conditions() == reference.conditions()
 
 
-async def test_a_change_of_an_object_that_was_replaced_is_not_made(settled: World) -> None:
-    old = settled.live(CONFIG)["metadata"]["uid"]
-    settled.ask(replicas=17)
-    settled.deliver()
-    settled.cluster.remove(CONFIG)
-    foreign = settled.cluster.apply_as("somebody-else", _foreign(CONFIG))
-    assert foreign["metadata"]["uid"] != old
-    settled.cluster.events.clear()
-    await settled.reconcile()
-    assert settled.live(CONFIG) == foreign
-
-
-def _foreign(ref: Ref) -> Manifest:
-    return {
-        "apiVersion": ref.kind.api_version,
-        "kind": ref.kind.name,
-        "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": {"app": "theirs"}},
-    }
-
-
-@pytest.mark.parametrize("ref", CHILDREN, ids=str)
-async def test_a_foreign_object_is_named_and_left_alone(world: World, reference: World, ref: Ref) -> None:
-    foreign = world.cluster.apply_as("somebody-else", _foreign(ref))
-    world.ask()
-    again = await world.reconcile()
-    assert again is not None
-    assert world.live(ref) == foreign
-    assert set(world.cluster.live()) == {*CHILDREN, RESOURCE}
-    conditions = {c.type: c for c in world.status().conditions}
-    assert (conditions["Stalled"].status, conditions["Stalled"].reason) == ("True", "NameConflict")
-    assert conditions["Stalled"].message.startswith(f"{ref} exists and belongs to somebody else")
-    assert "somebody-else" in conditions["Stalled"].message
-    assert conditions["Reconciling"].status == "False"
-    assert await world.settle() == []
-
-    world.cluster.remove(ref)
-    assert await world.settle() == [Request("apply", ref), STATUS]
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
-
-
-async def test_without_its_service_nothing_is_ready(world: World) -> None:
-    world.cluster.apply_as("somebody-else", _foreign(SERVICE_OF_ROUTERS))
-    world.ask()
-    await world.settle()
-    world.pods_are_ready()
-    await world.settle()
-    assert world.conditions()["Ready"] == ("False", "NameConflict")
-
-
-async def test_a_foreign_object_that_belongs_to_another_owner_is_named_after_it(world: World) -> None:
-    foreign = _foreign(SERVICE_OF_ROUTERS)
-    owner = {"apiVersion": "v1", "kind": "Gateway", "name": "edge", "uid": "u", "controller": True}
-    foreign["metadata"]["ownerReferences"] = [owner]
-    world.cluster.apply_as("somebody-else", foreign)
-    world.ask()
-    await world.settle()
-    assert "belongs to Gateway edge" in world.status().conditions[2].message
-
-
-async def test_a_conflict_is_looked_at_less_and_less_often(world: World) -> None:
-    world.cluster.apply_as("somebody-else", _foreign(SERVICE_OF_ROUTERS))
-    world.ask()
-    waits = []
-    for _ in range(12):
-        again = await world.reconcile()
-        assert again is not None
-        waits.append(again.seconds)
-        world.now += timedelta(seconds=again.seconds)
-    assert waits == sorted(waits)
-    assert (waits[0], waits[-1]) == (2, 300)
-
-
-async def test_a_foreign_object_on_its_way_out_is_waited_for(world: World) -> None:
-    foreign = _foreign(SERVICE_OF_ROUTERS)
-    foreign["metadata"]["finalizers"] = ["example.com/slow"]
-    world.cluster.apply_as("somebody-else", foreign)
-    world.cluster.remove(SERVICE_OF_ROUTERS)
-    world.ask()
-    again = await world.reconcile()
-    assert again is not None
-    assert world.conditions()["Reconciling"] == ("True", "WaitingForDeletion")
-    assert world.conditions()["Stalled"][0] == "False"
-    world.edit(SERVICE_OF_ROUTERS, lambda manifest: manifest["metadata"].pop("finalizers"))
-    assert await world.settle() == [Request("apply", SERVICE_OF_ROUTERS), STATUS]
-
-
-async def test_a_child_on_its_way_out_is_made_anew_when_it_is_gone(settled: World) -> None:
-    def hold(manifest: Manifest) -> None:
-        manifest["metadata"]["finalizers"] = ["example.com/slow"]
-
-    settled.edit(CONFIG, hold)
-    settled.cluster.remove(CONFIG)
-    assert await settled.settle() == []
-    settled.edit(CONFIG, lambda manifest: manifest["metadata"].pop("finalizers"))
-    assert await settled.settle() == [Request("apply", CONFIG)]
-
-
-async def test_children_of_an_earlier_resource_of_that_name_are_waited_for(serving: World, reference: World) -> None:
-    serving.cluster.remove(RESOURCE)
-    serving.ask()
-    assert await serving.settle() == [STATUS]
-    assert serving.conditions()["Reconciling"] == ("True", "WaitingForDeletion")
-    serving.cluster.collect_garbage()
-    await serving.settle()
-    assert serving.children() == reference.children()
-    assert serving.conditions() == reference.conditions()
-
-
-async def test_a_child_without_its_owner_is_not_adopted(settled: World) -> None:
-    settled.edit(CONFIG, lambda manifest: manifest["metadata"].pop("ownerReferences"))
-    abandoned = settled.live(CONFIG)
-    assert await settled.settle() == [STATUS]
-    assert settled.conditions()["Stalled"] == ("True", "NameConflict")
-    assert settled.live(CONFIG) == abandoned
-
-
 async def test_a_refused_edit_leaves_what_serves_alone(serving: World) -> None:
     before = serving.cluster.live()
     del before[RESOURCE]
@@ -262,8 +135,34 @@ async def test_a_resource_that_vanishes_meanwhile_is_no_fault(world: World) -> N
     assert await world.settle() == []
 
 
-async def test_other_objects_with_our_label_are_none_of_ours(settled: World) -> None:
-    stranger = _foreign(Ref(CONFIG_MAP, "default", "theirs"))
-    stranger["metadata"]["labels"] = settled.live(CONFIG)["metadata"]["labels"]
-    settled.cluster.apply_as("somebody-else", stranger)
+async def test_a_deletion_that_no_watch_told_is_repaired_by_the_next_listing(settled: World) -> None:
+    settled.cluster.remove(CONFIG)
+    settled.cluster.events.clear()
     assert await settled.settle() == []
+    assert await settled.list_all() == {KEY}
+    assert await settled.settle() == [Request("apply", CONFIG)]
+
+
+async def test_old_news_changes_nothing(serving: World) -> None:
+    old = serving.live(ENGINES)
+    serving.ask(replicas=2)
+    await serving.settle()
+    for _ in range(2):
+        serving.cluster.events.append(("MODIFIED", old))
+    assert serving.deliver() == set()
+    assert await serving.settle() == []
+
+
+async def test_news_of_our_own_deletion_that_comes_after_the_next_creation_costs_nothing(serving: World) -> None:
+    serving.ask(replicas=2)
+    await serving.settle()
+    serving.ask(replicas=1)
+    serving.deliver()
+    await serving.reconciler.reconcile(KEY)
+    held_back = [event for event in serving.cluster.events if event[0] == "DELETED"]
+    serving.cluster.events.clear()
+    serving.ask(replicas=2)
+    await serving.settle()
+    assert len(held_back) == 1
+    serving.cluster.events.extend(held_back)
+    assert await serving.settle() == []

@@ -1,0 +1,179 @@
+"""What the client makes of an API server's answers, and of none."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+
+from inference_operator.kube.client import KubeCluster
+from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
+from inference_operator.reconcile.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
+
+REF = Ref(CONFIG_MAP, "default", "settings")
+BODY: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ApiServer:
+    """Answers every request with what a test wants, and remembers it."""
+
+    def __init__(self) -> None:
+        self.answer: Handler = self._nothing
+        self.requests: list[tuple[str, str, Manifest | None]] = []
+        self.told: list[tuple[str, str, str]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        self.requests.append((request.method, str(request.rel_url), json.loads(text) if text else None))
+        return await self.answer(request)
+
+    async def _nothing(self, _: web.Request) -> web.StreamResponse:
+        return web.json_response({})
+
+    def says(self, status: int, **body: object) -> None:
+        async def answer(_: web.Request) -> web.StreamResponse:
+            return web.json_response(body, status=status)
+
+        self.answer = answer
+
+
+@pytest.fixture
+def api() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+async def client(api: ApiServer) -> AsyncIterator[ApiClient]:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", api.handle)
+    async with TestServer(application) as server:
+        configuration = Configuration(host=f"http://{server.host}:{server.port}")
+        async with ApiClient(configuration) as opened:
+            yield opened
+
+
+@pytest.fixture
+def cluster(api: ApiServer, client: ApiClient) -> KubeCluster:
+    return KubeCluster(client, tell=lambda *request: api.told.append(request))
+
+
+async def test_apply_is_server_side(api: ApiServer, cluster: KubeCluster) -> None:
+    api.says(200, **BODY)
+    assert await cluster.apply(REF, BODY, force=True) == BODY
+    path = "/api/v1/namespaces/default/configmaps/settings"
+    assert api.requests == [("PATCH", f"{path}?fieldManager=inference-operator&force=true", BODY)]
+    assert api.told == [("PATCH", "ConfigMap", "200")]
+
+
+async def test_status_goes_to_its_own_path(api: ApiServer, cluster: KubeCluster) -> None:
+    api.says(200, **BODY)
+    await cluster.apply_status(REF, BODY)
+    assert api.requests[0][1].startswith("/api/v1/namespaces/default/configmaps/settings/status?")
+
+
+async def test_delete_names_the_uid(api: ApiServer, cluster: KubeCluster) -> None:
+    await cluster.delete(REF, uid="u")
+    assert api.requests[0][2] == {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "u"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, RejectedError),
+        (401, ClusterError),
+        (403, RejectedError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (422, RejectedError),
+        (429, ClusterError),
+        (500, ClusterError),
+        (503, ClusterError),
+    ],
+)
+async def test_an_error_becomes_its_kind_with_the_servers_words(
+    api: ApiServer, cluster: KubeCluster, status: int, error: type[ClusterError]
+) -> None:
+    api.says(status, kind="Status", message="these are the words")
+    with pytest.raises(ClusterError, match="these are the words") as raised:
+        await cluster.apply(REF, BODY, force=False)
+    assert type(raised.value) is error
+    assert api.told == [("PATCH", "ConfigMap", str(status))]
+
+
+async def test_what_is_absent_is_none(api: ApiServer, cluster: KubeCluster) -> None:
+    api.says(404, kind="Status", message="not found")
+    assert await cluster.get(REF) is None
+    assert await cluster.apply_status(REF, BODY) is None
+
+
+async def test_an_error_page_of_a_proxy_is_a_fault(api: ApiServer, cluster: KubeCluster) -> None:
+    async def page(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html")
+
+    api.answer = page
+    with pytest.raises(ClusterError, match="HTTP 502"):
+        await cluster.get(REF)
+
+
+async def test_a_connection_that_breaks_is_a_fault(api: ApiServer, cluster: KubeCluster) -> None:
+    async def hang_up(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    api.answer = hang_up
+    with pytest.raises(ClusterError, match="GET /api/v1/namespaces/default/configmaps/settings"):
+        await cluster.get(REF)
+    assert api.told == [("GET", "ConfigMap", "error")]
+
+
+async def test_an_answer_that_ends_too_early_is_a_fault(api: ApiServer, cluster: KubeCluster) -> None:
+    async def half(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"kind": ')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    api.answer = half
+    with pytest.raises(ClusterError):
+        await cluster.get(REF)
+
+
+async def test_nobody_there_is_a_fault() -> None:
+    async with ApiClient(Configuration(host="http://127.0.0.1:9")) as client:
+        with pytest.raises(ClusterError):
+            await KubeCluster(client).get(REF)
+
+
+async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeCluster) -> None:
+    async def page(request: web.Request) -> web.StreamResponse:
+        first = "continue" not in request.query
+        meta = {"resourceVersion": "7", **({"continue": "more"} if first else {})}
+        return web.json_response({"metadata": meta, "items": [{"metadata": {"name": "a" if first else "b"}}]})
+
+    api.answer = page
+    listing = await cluster.list_objects(CONFIG_MAP, selector="team=a")
+    assert listing.version == 7
+    assert [(m["apiVersion"], m["kind"], m["metadata"]["name"]) for m in listing.items] == [
+        ("v1", "ConfigMap", "a"),
+        ("v1", "ConfigMap", "b"),
+    ]
+    assert [path for _, path, _ in api.requests] == [
+        "/api/v1/configmaps?limit=500&labelSelector=team%3Da",
+        "/api/v1/configmaps?limit=500&labelSelector=team%3Da&continue=more",
+    ]
+
+
+async def test_namespaces_are_listed_one_by_one_and_the_oldest_moment_counts(api: ApiServer, client: ApiClient) -> None:
+    async def page(request: web.Request) -> web.StreamResponse:
+        name = request.path.split("/")[4]
+        return web.json_response({"metadata": {"resourceVersion": {"a": "7", "b": "9"}[name]}, "items": []})
+
+    api.answer = page
+    assert (await KubeCluster(client, ["a", "b"]).list_objects(CONFIG_MAP)).version == 7

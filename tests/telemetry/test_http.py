@@ -1,0 +1,35 @@
+import socket
+
+import aiohttp
+
+from inference_operator.telemetry.http import serve_health
+from inference_operator.telemetry.metrics import QUEUE_DEPTH
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_probes_follow_the_process_and_metrics_are_prometheus_text() -> None:
+    state = {"alive": True, "ready": False}
+    port = free_port()
+    async with (
+        serve_health(port, alive=lambda: state["alive"], ready=lambda: state["ready"]),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
+
+        async def status(path: str) -> int:
+            async with client.get(path) as response:
+                return response.status
+
+        assert (await status("/healthz"), await status("/readyz")) == (200, 503)
+        state.update(alive=False, ready=True)
+        assert (await status("/healthz"), await status("/readyz")) == (503, 200)
+        assert await status("/") == 404
+        QUEUE_DEPTH.set(3)
+        async with client.get("/metrics") as response:
+            assert response.headers["Content-Type"].startswith("text/plain")
+            assert "infd_workqueue_depth 3.0" in await response.text()
