@@ -1,0 +1,160 @@
+"""Nothing is lost that need not be: requests in flight while everything around them changes or dies.
+
+What counts as lost is in `e2e.load`. Each phase prints its counts. Planned changes and the operator's death lose
+nothing. The death of an engine or a router loses what was on its way through it, and nothing that was sent later.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from e2e import stack
+from e2e.faults import kill_container
+from e2e.load import Load, Loss, Result
+from e2e.served import Served
+
+CALM_REQUESTS = 2000
+"""All of them must be equal, or comparing texts would prove nothing."""
+BEFORE, AFTER = 200, 300
+"""Requests answered in a phase before its fault, and at least after it was overcome."""
+PHASE_SECONDS = 300
+"""Bound of a phase: two engines start or stop on two cores that the load keeps busy."""
+REFUSAL_SECONDS = 3.0
+"""How long a dead router's address may still be given to new connections, which are then refused: until the kubelet
+has started it again or its endpoint is gone. Measured: 0.3 to 1.0 s; twice that and a busy machine's share."""
+
+Show = Callable[[Result], None]
+
+
+@pytest.fixture(scope="module")
+def load(tiny: Served) -> Load:
+    """The client, which knows the right answers."""
+    load = Load(tiny.address, tiny.name)
+    load.learn()
+    return load
+
+
+@pytest.fixture
+def two(tiny: Served) -> Iterator[Served]:
+    """Two engines and two routers that serve."""
+    tiny.scale(2)
+    tiny.await_routers(2)
+    yield tiny
+    tiny.await_routers(2)
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    """Prints the counts of a phase, also where everything is captured."""
+
+    def _show(result: Result) -> None:
+        with capsys.disabled():
+            print(f"\n  {result}", flush=True)
+            for line in result.losses()[:10]:
+                print(f"    {line}", flush=True)
+
+    return _show
+
+
+def test_without_a_fault_all_answers_are_equal(load: Load, show: Show) -> None:
+    with load.phase("no fault", at_least=CALM_REQUESTS, seconds=PHASE_SECONDS) as phase:
+        pass
+    show(phase.result)
+    assert phase.result.ok == phase.result.sent >= CALM_REQUESTS
+
+
+def test_scaling_up_loses_nothing(tiny: Served, load: Load, show: Show) -> None:
+    with load.phase("scale 1 to 2", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        phase.mark()
+        tiny.scale(2)
+        before = tiny.answered()
+        phase.await_answers(AFTER)
+        after = tiny.answered()
+    show(phase.result)
+    assert phase.result.lost == ()
+    assert len(after) == 2
+    assert all(after[pod] > before[pod] for pod in after), f"one engine answers nothing: {before} {after}"
+
+
+@pytest.mark.parametrize("component", ["engine", "router"])
+def test_deleting_a_pod_loses_nothing(two: Served, load: Load, show: Show, component: str) -> None:
+    pod = min(two.pods(component))
+    with load.phase(f"kubectl delete pod of the {component}", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        phase.mark()
+        two.kubectl("delete", "pod", pod, "--wait=true")
+        two.scale(2)
+        two.await_routers(2)
+        phase.await_answers(AFTER)
+    show(phase.result)
+    assert phase.result.lost == ()
+    assert pod not in two.pods(component)
+
+
+def test_the_death_of_the_operator_loses_nothing(two: Served, load: Load, show: Show) -> None:
+    operator = two.cluster.kubectl(
+        "--namespace", stack.SYSTEM, "get", "pods", "--output=jsonpath={.items[*].metadata.name}"
+    )
+    generations = _generations(two)
+    with load.phase("SIGKILL of the operator", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        kill_container(two.cluster, operator, stack.SYSTEM)
+        phase.mark()
+        phase.await_answers(AFTER)
+        two.cluster.kubectl(
+            "--namespace", stack.SYSTEM, "rollout", "status", f"deployment/{stack.RELEASE}", "--timeout=120s"
+        )
+    show(phase.result)
+    assert phase.result.lost == ()
+    assert _generations(two) == generations
+
+
+def _generations(served: Served) -> str:
+    selector = f"--selector=inference-operator.dev/name={served.name}"
+    fields = "--output=jsonpath={range .items[*]}{.metadata.name} {.metadata.generation} {end}"
+    return served.kubectl("get", "deployments", selector, fields)
+
+
+def test_the_death_of_an_engine_loses_only_what_it_was_working_on(two: Served, load: Load, show: Show) -> None:
+    with load.phase("SIGKILL of an engine", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        kill_container(two.cluster, min(two.pods("engine")))
+        phase.mark()
+        phase.await_answers(AFTER)
+        two.scale(2)
+        phase.await_answers(AFTER)
+    result = phase.result
+    show(result)
+    assert result.lost_later == ()
+    assert 0 < len(result.lost) <= result.in_flight
+    unclean = [a for a in result.lost if not (a.clean_error or (a.loss is Loss.BROKEN and a.streamed))]
+    assert unclean == []
+
+
+def test_the_death_of_a_router_loses_only_connections_to_it(two: Served, load: Load, show: Show) -> None:
+    with load.phase("SIGKILL of a router", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        kill_container(two.cluster, min(two.pods("router")))
+        phase.mark()
+        phase.await_answers(AFTER)
+        two.await_routers(2)
+        phase.await_answers(AFTER)
+    result = phase.result
+    show(result)
+    fault = result.fault or 0.0
+    open_then = [a for a in result.lost if a.started <= fault]
+    assert 0 < len(open_then) <= result.in_flight
+    # Nothing was sent of these: their clients may ask again without asking twice.
+    assert {a.loss for a in result.lost_later} <= {Loss.REFUSED, Loss.RESET}
+    assert [a for a in result.lost_later if a.started > fault + REFUSAL_SECONDS] == []
+
+
+def test_scaling_down_loses_nothing(two: Served, load: Load, show: Show) -> None:
+    with load.phase("scale 2 to 1", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        phase.mark()
+        two.scale(1)
+        phase.await_answers(AFTER)
+    show(phase.result)
+    assert phase.result.lost == ()
