@@ -1,0 +1,32 @@
+# noqa: INP001 (a script for the image, no module of this package)
+"""Runs inside the engine's image: reads argument lists with vLLM's own parser, as `vllm serve` does.
+
+python parse.py LISTS.json RESULT.json
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from vllm.entrypoints.cli.serve import ServeSubcommand
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+READ = ("model_tag", "served_model_name", "host", "port", "tensor_parallel_size", "shutdown_timeout", "max_model_len")
+
+
+def main() -> None:
+    """Parse every list; a list that vLLM refuses ends the process with vLLM's own message."""
+    parser = FlexibleArgumentParser()
+    command = ServeSubcommand()
+    serve = command.subparser_init(parser.add_subparsers(dest="subparser"))
+    read = []
+    for arguments in json.loads(Path(sys.argv[1]).read_text()):
+        found = parser.parse_args(["serve", *arguments])
+        command.validate(found)
+        read.append({name: getattr(found, name) for name in READ})
+    flags = sorted(flag for action in serve._actions for flag in action.option_strings)  # noqa: SLF001 - no public way
+    Path(sys.argv[2]).write_text(json.dumps({"read": read, "flags": flags}))
+
+
+if __name__ == "__main__":
+    main()
