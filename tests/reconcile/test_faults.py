@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from inference_operator.api.status import NEVER_OBSERVED
 from inference_operator.reconcile.cluster import ClusterError, ConflictError, RejectedError
 from tests.builders import CONFIG, ENGINES, KEY
 from tests.memory_cluster import Request
@@ -166,3 +167,14 @@ async def test_news_of_our_own_deletion_that_comes_after_the_next_creation_costs
     assert len(held_back) == 1
     serving.cluster.events.extend(held_back)
     assert await serving.settle() == []
+
+
+async def test_a_status_of_what_was_asked_before_is_not_written(world: World) -> None:
+    world.ask()
+    world.deliver()
+    world.ask(replicas=2)
+    await world.reconciler.reconcile(KEY)
+    assert world.status().observed_generation == NEVER_OBSERVED
+    await world.settle()
+    assert world.status().observed_generation == 2
+    assert world.status().ready == "0/2"
