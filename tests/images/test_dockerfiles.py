@@ -1,0 +1,84 @@
+"""The Dockerfiles are ordinary ones, and the builder knows all that they read."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from e2e import images
+from e2e.images.builder import BASE
+from e2e.images.catalogue import ROOT, Dockerfile
+
+FILES = sorted(path.parent.name for path in ROOT.glob("images/*/Dockerfile"))
+
+
+def instructions(name: str) -> list[tuple[str, str]]:
+    """Instruction and argument of each logical line."""
+    text = (ROOT / "images" / name / "Dockerfile").read_text()
+    lines = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines if line.strip())]
+
+
+def test_each_dockerfile_is_an_image_that_can_be_built() -> None:
+    assert sorted(name for name, image in images.IMAGES.items() if isinstance(image, Dockerfile)) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+class TestDockerfile:
+    def test_starts_from_the_base_that_can_be_made_without_a_registry(self, name: str) -> None:
+        assert {argument.partition(" ")[0] for word, argument in instructions(name) if word == "FROM"} == {BASE}
+
+    def test_ends_as_a_user_that_is_not_root(self, name: str) -> None:
+        users = [argument for word, argument in instructions(name) if word == "USER"]
+        assert re.fullmatch(r"[1-9]\d*:\d+", users[-1]), "a number, or Kubernetes cannot tell that it is not root"
+
+    def test_starts_its_program_itself_and_not_through_a_shell(self, name: str) -> None:
+        started = [argument for word, argument in instructions(name) if word in {"CMD", "ENTRYPOINT"}]
+        assert len(started) == 1
+        assert isinstance(json.loads(started[0]), list)
+
+    def test_copies_only_what_the_builder_counts_as_input(self, name: str) -> None:
+        image = images.IMAGES[name]
+        assert isinstance(image, Dockerfile)
+        counted = [ROOT / entry for entry in image.inputs]
+        for word, argument in instructions(name):
+            if word == "COPY" and not argument.startswith("--from"):
+                for source in argument.split()[:-1]:
+                    path = ROOT / source
+                    assert path.exists()
+                    assert any(path.is_relative_to(entry) for entry in counted), source
+
+    def test_every_input_exists(self, name: str) -> None:
+        image = images.IMAGES[name]
+        assert isinstance(image, Dockerfile)
+        assert all((ROOT / entry).exists() for entry in image.inputs)
+
+
+def test_all_images_install_with_the_same_uv() -> None:
+    versions = {
+        version
+        for name in FILES
+        for version in re.findall(r"uv==(\S+)", (ROOT / f"images/{name}/Dockerfile").read_text())
+    }
+    assert len(versions) == 1
+
+
+class TestEngineRequirements:
+    folder: Path = ROOT / "images" / "engine-cpu"
+
+    def pinned(self) -> dict[str, str]:
+        lines = (self.folder / "requirements.txt").read_text().splitlines()
+        return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+    def test_are_what_was_asked_for(self) -> None:
+        for line in (self.folder / "requirements.in").read_text().splitlines():
+            name, version = line.split("==")
+            assert self.pinned()[name] == version
+
+    def test_hold_nothing_that_the_overrides_leave_out(self) -> None:
+        overrides = (self.folder / "overrides.txt").read_text()
+        left_out = re.findall(r'^(\S+); sys_platform == "never"', overrides, re.MULTILINE)
+        assert left_out
+        assert not set(left_out) & set(self.pinned())
+        assert not [name for name in self.pinned() if name.startswith(("nvidia-", "cuda-"))]
