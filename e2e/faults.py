@@ -11,7 +11,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster
 
 _GONE_SECONDS = 10.0
-_POLL_SECONDS = 0.01
+_POLL_SECONDS = 0.002
 _RUNTIME = "containerd://"
 
 
@@ -20,13 +20,13 @@ def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> No
 
     The first process takes the others with it. The node runs on this machine, so its processes are visible here.
     """
-    identity = _container_id(cluster, pod, namespace)
-    first = next((process for process in _processes(identity) if _is_first(process)), None)
+    running = list(_processes(_container_id(cluster, pod, namespace)))
+    first = next((process for process in running if _is_first(process)), None)
     if first is None:
         raise ClusterError(f"no process of pod {namespace}/{pod} runs on this machine: faults need a local cluster")
     os.kill(int(first.name), signal.SIGKILL)
     deadline = time.monotonic() + _GONE_SECONDS
-    while any(True for _ in _processes(identity)):
+    while any(process.exists() for process in running):
         if time.monotonic() > deadline:
             raise ClusterError(f"processes of pod {namespace}/{pod} survive SIGKILL")
         time.sleep(_POLL_SECONDS)

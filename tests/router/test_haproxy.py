@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.router.haproxy import (
-    DRAIN_SECONDS,
-    KEEP_ALIVE_SECONDS,
     MAX_CONNECTIONS,
     MAX_WAIT_SECONDS,
     MIN_SLOTS,
@@ -44,10 +42,6 @@ def test_the_same_is_rendered_twice() -> None:
         engines_host="qwen-engines.default.svc.cluster.local", engine_port=8000, engine_health_path="/health", slots=32
     )
     assert again == CONFIG
-
-
-def test_idle_connections_end_before_the_router_does() -> None:
-    assert KEEP_ALIVE_SECONDS < DRAIN_SECONDS
 
 
 def test_a_held_request_is_tried_as_long_as_it_may_wait() -> None:

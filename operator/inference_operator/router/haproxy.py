@@ -21,10 +21,7 @@ SERVER_MAX_CONNECTIONS = 256
 vllm/engine/arg_utils.py). What is above waits in the router, where the first engine that is free takes it."""
 
 DRAIN_SECONDS = 120
-"""How long a router that stops finishes streams; above `KEEP_ALIVE_SECONDS`, so that idle connections end first."""
-
-KEEP_ALIVE_SECONDS = 60
-"""How long an idle client connection is kept."""
+"""How long a router that stops finishes streams."""
 
 DNS_OUTAGE_SECONDS = 600
 """How long known engines are kept while no DNS server answers."""
@@ -104,7 +101,6 @@ def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str,
         server_max_connections=SERVER_MAX_CONNECTIONS,
         drain_seconds=DRAIN_SECONDS,
         max_connections=MAX_CONNECTIONS,
-        keep_alive_seconds=KEEP_ALIVE_SECONDS,
         dns_outage_seconds=DNS_OUTAGE_SECONDS,
         errors=_ERRORS,
         queue_full=_QUEUE_FULL,
