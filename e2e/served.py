@@ -13,6 +13,8 @@ from e2e.cluster.handle import LocalCluster
 from tests.apiserver.waiting import eventually
 
 _ANSWER_SECONDS = 60
+_GONE_SECONDS = 200
+"""An engine's and a router's longest grace period, and a margin."""
 PROMPT = "Tell me about otters"
 
 
@@ -64,6 +66,16 @@ class Served:
         self.kubectl("rollout", "status", f"deployment/{self.name}-router", "--timeout=120s")
         eventually(
             lambda: len(self.pods("router")) == replicas, seconds=180, what=f"{replicas} routers, and none stopping"
+        )
+
+    def await_gone(self) -> None:
+        """Wait until nothing is left of it."""
+        kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,poddisruptionbudgets"
+        selector = f"--selector=inference-operator.dev/name={self.name}"
+        eventually(
+            lambda: not self.kubectl("get", kinds, selector, "--output=name"),
+            seconds=_GONE_SECONDS,
+            what=lambda: f"still there: {self.kubectl('get', kinds, selector, '--output=name')}",
         )
 
     def answered(self) -> dict[str, float]:

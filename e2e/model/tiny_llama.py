@@ -34,7 +34,7 @@ class TinyLlama:
 
     def ensure(self, builder: Builder) -> None:
         """Make the model's files unless they were made by the same script."""
-        folder = _folder()
+        folder = model_folder()
         if folder.is_dir():
             say(self.name, "up to date")
             return
@@ -54,16 +54,17 @@ class TinyLlama:
 
     def identity(self, builder: Builder) -> str:  # noqa: ARG002  # an Image like the others
         """The script's key, which is part of the folder's name."""
-        return _folder().name
+        return model_folder().name
 
     def write(self, builder: Builder, into: BinaryIO) -> None:  # noqa: ARG002  # an Image like the others
         """Pack the files."""
-        folder = _folder()
+        folder = model_folder()
         if not folder.is_dir():
             raise ImageError(f"{self.name} is not built: `python -m e2e.images build {self.name}`")
         write_oci_archive(into, name=self.reference, root=folder)
 
 
-def _folder() -> Path:
+def model_folder() -> Path:
+    """Where the model's files lie once they are built."""
     key = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()[:KEY_DIGITS]
     return cache_root() / "images" / "tiny-llama" / f"model-{key}"
