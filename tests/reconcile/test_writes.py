@@ -34,6 +34,15 @@ async def test_what_is_settled_takes_none(settled: World) -> None:
     assert len(settled.cluster.reads) == reads
 
 
+async def test_our_own_writes_are_known_before_any_watch_tells(world: World) -> None:
+    world.ask()
+    await world.reconcile()
+    world.cluster.events.clear()
+    writes = len(world.cluster.writes)
+    await world.reconcile()
+    assert len(world.cluster.writes) == writes
+
+
 async def test_pods_that_become_ready_take_a_status(settled: World) -> None:
     settled.pods_are_ready()
     assert await settled.settle() == [STATUS]

@@ -135,6 +135,9 @@ def test_a_refusal_tells_of_the_decisions_that_still_serve() -> None:
     assert refused.plan == told(SERVING).status.plan
     assert refused.engine == told(SERVING).status.engine
     assert refused.ready == "1/1"
+    reconciling = refused.condition(ConditionType.RECONCILING)
+    assert reconciling is not None
+    assert reconciling.message == "Nothing is changed until the specification can be served."
 
 
 def test_a_newer_default_is_told() -> None:
