@@ -1,4 +1,4 @@
-"""buildah for real, on an image small enough to be made in seconds."""
+"""The builder of this machine for real, on an image small enough to be made in seconds."""
 
 import io
 import json
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.images.buildah import Buildah
+from e2e.images.builder import Builder
+from e2e.images.detect import found_builder
 from e2e.images.errors import ImageError
 
 REFERENCE = "localhost/inference-operator/test-of-the-builder:dev"
@@ -32,7 +33,7 @@ def context(tmp_path: Path) -> Path:
 
 
 def test_what_is_built_is_known_by_its_key_and_written_as_an_archive(context: Path) -> None:
-    builder = Buildah()
+    builder = found_builder()
     assert builder.key(REFERENCE) is None
     builder.build("test", REFERENCE, context / "Dockerfile", context=context, key="one")
     assert builder.key(REFERENCE) == "one"
@@ -44,7 +45,7 @@ def test_what_is_built_is_known_by_its_key_and_written_as_an_archive(context: Pa
 
 
 def test_a_rebuilt_image_replaces_the_old_one(context: Path) -> None:
-    builder = Buildah()
+    builder = found_builder()
     (context / "content").write_text("second")
     builder.build("test", REFERENCE, context / "Dockerfile", context=context, key="two")
     assert builder.key(REFERENCE) == "two"
@@ -62,15 +63,15 @@ def test_nothing_stays_beside_the_store(cache: Path) -> None:
 def test_a_build_that_fails_shows_its_last_lines(context: Path) -> None:
     (context / "Dockerfile").write_text("FROM scratch\nCOPY missing /\n")
     with pytest.raises(ImageError, match="missing"):
-        Buildah().build("test", REFERENCE, context / "Dockerfile", context=context, key="three")
+        found_builder().build("test", REFERENCE, context / "Dockerfile", context=context, key="three")
 
 
 def test_an_image_that_does_not_exist_cannot_be_written() -> None:
     with pytest.raises(ImageError, match="not-there"):
-        _written(Buildah(), "localhost/inference-operator/not-there:dev")
+        _written(found_builder(), "localhost/inference-operator/not-there:dev")
 
 
-def _written(builder: Buildah, reference: str = REFERENCE) -> io.BytesIO:
+def _written(builder: Builder, reference: str = REFERENCE) -> io.BytesIO:
     with tempfile.TemporaryFile() as file:
         builder.write(reference, file)
         file.seek(0)
