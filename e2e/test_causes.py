@@ -1,6 +1,7 @@
 """What stops an engine is said as the kubelet knows it, in one sentence. No engine is started here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -25,36 +26,47 @@ def namespace(cluster: LocalCluster) -> Iterator[str]:
     cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "engine", "reason", "words"),
-    [
-        ("no-image", MODEL, {"image": "localhost/nosuch:1"}, "ImagePullFailed", "localhost/nosuch:1"),
-        ("no-model-image", "oci://localhost/nosuch-model:1", {}, "ImagePullFailed", "localhost/nosuch-model:1"),
-        ("no-claim", "pvc://nosuch/llama", {}, "VolumeUnavailable", 'persistentvolumeclaim "nosuch" not found'),
-        ("no-secret", MODEL, {"env": [SECRET]}, "ContainerConfigError", 'secret "nosuch" not found'),
-    ],
-)
-def test_what_is_missing_is_said_in_one_sentence(
-    cluster: LocalCluster, namespace: str, name: str, source: str, engine: dict[str, Any], reason: str, words: str
-) -> None:
-    served = Served(cluster, name, namespace)
-    apply(served, source, engine)
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is asked for and does not exist, and what is said then."""
+
+    name: str
+    reason: str
+    words: str
+    source: str = MODEL
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES = [
+    Missing("no-image", "ImagePullFailed", "localhost/nosuch:1", engine={"image": "localhost/nosuch:1"}),
+    Missing("no-model-image", "ImagePullFailed", "localhost/nosuch-model:1", "oci://localhost/nosuch-model:1"),
+    Missing("no-claim", "VolumeUnavailable", 'persistentvolumeclaim "nosuch" not found', "pvc://nosuch/llama"),
+    Missing("no-secret", "ContainerConfigError", 'secret "nosuch" not found', engine={"env": [SECRET]}),
+]
+
+
+@pytest.mark.parametrize("missing", CASES, ids=lambda missing: missing.name)
+def test_what_is_missing_is_said_in_one_sentence(cluster: LocalCluster, namespace: str, missing: Missing) -> None:
+    served = Served(cluster, missing.name, namespace)
+    apply(served, missing.source, missing.engine)
 
     def said() -> dict[str, Any] | None:
-        found = stack.conditions(cluster, name, namespace).get("Reconciling", {})
-        return found if found.get("reason") == reason else None
+        found = stack.conditions(cluster, served.name, namespace).get("Reconciling", {})
+        return found if found.get("reason") == missing.reason else None
 
     condition = eventually(
-        said, seconds=SAID_SECONDS, what=lambda: f"{reason}: {stack.conditions(cluster, name, namespace)}"
+        said,
+        seconds=SAID_SECONDS,
+        what=lambda: f"{missing.reason}: {stack.conditions(cluster, served.name, namespace)}",
     )
     assert condition is not None
     assert condition["status"] == "True"
-    assert words in condition["message"]
+    assert missing.words in condition["message"]
     assert "\n" not in condition["message"]
-    assert stack.conditions(cluster, name, namespace)["Ready"]["status"] == "False"
+    assert stack.conditions(cluster, served.name, namespace)["Ready"]["status"] == "False"
 
 
-def apply(served: Served, source: str, engine: dict[str, Any]) -> None:
+def apply(served: Served, source: str, engine: Mapping[str, Any]) -> None:
     """Ask for a model on CPUs; engines that cannot start cost nothing."""
     resources = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "1Gi"}}
     resource = {

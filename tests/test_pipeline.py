@@ -70,9 +70,15 @@ def test_the_decisions_are_written_down() -> None:
     decided = planned(RAW).pinned
     assert pinned(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
     assert decided.image == SETTINGS.gpu_engine_image
-    assert inputs(RAW, children=MADE.values()).previous.pinned == decided
-    assert inputs(told(RAW)).previous.pinned == decided
-    assert inputs(RAW).previous.pinned is None
+    assert inputs(RAW, children=MADE.values()).previous.decisions == [decided]
+    assert inputs(told(RAW)).previous.decisions == [decided]
+    assert inputs(RAW).previous.decisions == []
+
+
+def test_a_plan_that_a_hand_has_edited_is_mended() -> None:
+    edited = MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION].replace('"4"', '"64"')
+    assert pinned(edited) is not None
+    assert planned(told(RAW), children=with_annotation(edited), settings=LATER).desired == MADE
 
 
 def test_a_new_operator_changes_no_engine() -> None:

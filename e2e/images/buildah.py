@@ -60,13 +60,15 @@ class Buildah:
             options += ["--volume", f"{bundle}:{_CERTIFICATES}:ro"]
             options += ["--build-arg", f"SSL_CERT_FILE={_CERTIFICATES}", "--build-arg", f"PIP_CERT={_CERTIFICATES}"]
         with self._alone(), timed(name, "building with buildah") as line:
-            self._remove_leftovers()
             before = self._identity(reference)
-            run_logged(
-                name,
-                self._buildah("bud", *options, "--tag", reference, "--file", str(dockerfile), str(context)),
-                lambda text: line(text[:_SHOWN_COLUMNS]) if _STEP.match(text) else None,
-            )
+            try:
+                run_logged(
+                    name,
+                    self._buildah("bud", *options, "--tag", reference, "--file", str(dockerfile), str(context)),
+                    lambda text: line(text[:_SHOWN_COLUMNS]) if _STEP.match(text) else None,
+                )
+            finally:
+                self._remove_containers()
             if before and before != self._identity(reference):
                 succeeds(self._buildah("rmi", before))
 
@@ -102,8 +104,8 @@ class Buildah:
         finally:
             output(self._buildah("rm", container))
 
-    def _remove_leftovers(self) -> None:
-        """Remove containers of builds that were killed; the store is ours and this process has its lock."""
+    def _remove_containers(self) -> None:
+        """Remove what a failed build leaves mounted, and builds that were killed before: the store's lock is ours."""
         output(self._buildah("rm", "--all"))
 
     def _exists(self, reference: str) -> bool:

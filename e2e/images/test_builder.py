@@ -60,10 +60,12 @@ def test_nothing_stays_beside_the_store(cache: Path) -> None:
     assert {path.name for path in home.iterdir()} <= {"lock", "logs", "run", "storage"}
 
 
-def test_a_build_that_fails_shows_its_last_lines(context: Path) -> None:
+def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing_mounted(context: Path, cache: Path) -> None:
     (context / "Dockerfile").write_text("FROM scratch\nCOPY missing /\n")
     with pytest.raises(ImageError, match="missing"):
         found_builder().build("test", REFERENCE, context / "Dockerfile", context=context, key="three")
+    mounted = Path("/proc/mounts").read_text().splitlines()
+    assert not [line for line in mounted if str(cache) in line and "/merged" in line]
 
 
 def test_an_image_that_does_not_exist_cannot_be_written() -> None:

@@ -35,8 +35,8 @@ from inference_operator.sizing.plan import Plan, Wishes, plan
 class Previous:
     """What decisions need from the past; all of it is kept in children and status, so nothing is remembered here."""
 
-    pinned: Pinned | None
-    """The decisions that are in force."""
+    decisions: Sequence[Pinned]
+    """What was decided, as status and the engine Deployment tell; they differ if one of them was not written."""
     slots: int
     """Server slots of the routers' live configuration; 0 where there is none."""
 
@@ -57,13 +57,13 @@ class Inputs:
 
     @property
     def previous(self) -> Previous:
-        """What was decided before: from the engine Deployment, or from status where that is gone."""
+        """What was decided before. Status goes first: an annotation that a hand has edited is drift, no decision."""
         key = self.resource.key
         deployment = self.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
         annotations = (deployment or {}).get("metadata", {}).get("annotations") or {}
         config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
-        kept = pinned(annotations.get(PLAN_ANNOTATION)) or _mirrored(self.resource.status)
-        return Previous(kept, live_slots(config))
+        told = (_mirrored(self.resource.status), pinned(annotations.get(PLAN_ANNOTATION)))
+        return Previous([one for one in told if one is not None], live_slots(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,7 @@ def _mirrored(status: Status) -> Pinned | None:
 
 def _standing(inputs: Inputs, spec: Spec) -> Pinned | None:
     """The decisions in force, if they answer what is asked now and are not what keeps every engine from a node."""
-    previous = inputs.previous.pinned
-    if previous is None or previous.asked != _asked(spec):
-        return None
+    previous = next((one for one in inputs.previous.decisions if one.asked == _asked(spec)), None)
     engines = [pod for pod in inputs.pods if pod.component == ENGINE]
     homeless = any(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
     return None if homeless and not any(pod.ready for pod in engines) else previous

@@ -95,6 +95,14 @@ def test_a_listing_spares_what_is_younger() -> None:
     assert pods(cache) == ["young"]
 
 
+def test_a_listing_from_before_a_deletion_does_not_bring_the_object_back() -> None:
+    cache = cache_of(at(1, RAW), at(2, CHILD))
+    cache.forget(at(9, CHILD))
+    assert cache.replace(CONFIG.kind, Listing([at(2, CHILD)], version=5)) == set()
+    assert children(cache) == {}
+    assert cache.put(at(10, CHILD)) == KEY
+
+
 def test_a_listing_is_about_its_kind() -> None:
     cache = cache_of(at(1, RAW), at(2, CHILD))
     assert cache.replace(POD, Listing([], 10)) == set()

@@ -196,3 +196,12 @@ async def test_a_deleted_resource_leaves_nothing(serving: World) -> None:
     serving.cluster.collect_garbage()
     assert await serving.settle() == []
     assert serving.cluster.live() == {}
+
+
+async def test_a_condition_that_others_add_takes_none(settled: World) -> None:
+    def add(manifest: Manifest) -> None:
+        ours = manifest["status"]["conditions"][0]
+        manifest["status"]["conditions"].append({**ours, "type": "example.com/Audited"})
+
+    settled.edit(RESOURCE, add)
+    assert await settled.settle() == []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from inference_operator.api.reasons import Reason
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
 from inference_operator.api.status import Status
@@ -29,7 +29,7 @@ class Resource:
     deleting: bool
     spec: Spec | Refusal
     status: Status
-    stored_status: Manifest
+    """What this operator told before; conditions that others added are theirs and not in it."""
 
     @property
     def owner(self) -> Owner:
@@ -50,7 +50,6 @@ def resource(raw: Manifest) -> Resource:
     """
     meta = _mapping(raw.get("metadata"))
     key = Key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
-    stored = dict(_mapping(raw.get("status")))
     generation = meta.get("generation")
     return Resource(
         key=key,
@@ -59,8 +58,7 @@ def resource(raw: Manifest) -> Resource:
         generation=generation if isinstance(generation, int) else 0,
         deleting="deletionTimestamp" in meta,
         spec=_name_problem(key.name) or _spec(raw.get("spec")),
-        status=_status(stored),
-        stored_status=stored,
+        status=_status(raw.get("status")),
     )
 
 
@@ -90,8 +88,10 @@ def _spec(raw: object) -> Spec | Refusal:
         return Refusal(Reason.INVALID_SPEC, path, f"{problem}.", "Correct the field.")
 
 
-def _status(stored: Manifest) -> Status:
+def _status(stored: object) -> Status:
     try:
-        return Status.model_validate(stored)
+        told = Status.model_validate(_mapping(stored))
     except ValidationError:
         return Status()
+    ours = tuple(c for c in told.conditions if c.type in set(ConditionType))
+    return told.model_copy(update={"conditions": ours})

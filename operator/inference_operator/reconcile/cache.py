@@ -24,6 +24,8 @@ class Cache:
         self._settings = settings
         self._objects: dict[Ref, Manifest] = {}
         self._families: dict[Key, set[Ref]] = defaultdict(set)
+        self._gone: dict[Ref, int] = {}
+        """Versions at which objects were deleted, so that a listing from before does not bring them back."""
 
     def known(self) -> list[Key]:
         """All InferenceDeployments that are known."""
@@ -62,7 +64,7 @@ class Cache:
         """Remember an object; returns the key that it concerns, or None where nothing new is known."""
         ref, key = Ref.of(manifest), key_of(manifest)
         known = self._objects.get(ref)
-        if known is not None and _version(known) >= _version(manifest):
+        if _version(manifest) <= (self._gone.get(ref, -1) if known is None else _version(known)):
             return None
         if known is not None:
             self._leave(ref, key_of(known))
@@ -73,7 +75,9 @@ class Cache:
 
     def forget(self, manifest: Manifest) -> Key | None:
         """Forget an object that was deleted in this state, unless another of its name is known by now."""
-        return self.remove(Ref.of(manifest), version=_version(manifest))
+        ref = Ref.of(manifest)
+        self._gone[ref] = max(_version(manifest), self._gone.get(ref, -1))
+        return self.remove(ref, version=_version(manifest))
 
     def remove(self, ref: Ref, *, version: int | None = None) -> Key | None:
         """Forget an object (if it is not newer than the version); returns the key that it concerned."""
@@ -91,6 +95,7 @@ class Cache:
         gone = [ref for ref in self._objects if ref.kind == kind and ref not in listed]
         concerned = [self.remove(ref, version=listing.version) for ref in gone]
         concerned.extend(self.put(m) for m in listed.values())
+        self._gone = {ref: at for ref, at in self._gone.items() if ref.kind != kind or at > listing.version}
         return {key for key in concerned if key is not None}
 
     def _leave(self, ref: Ref, key: Key) -> None:

@@ -38,7 +38,7 @@ class Reconciler:
 
     async def _publish(self, inputs: Inputs, status: Status) -> None:
         """Write the status if it says something new; if the resource has changed meanwhile, its event asks again."""
-        if status.dump() == inputs.resource.stored_status:
+        if status == inputs.resource.status:
             return
         key, version = inputs.resource.key, inputs.resource.version
         body = {

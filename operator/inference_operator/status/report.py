@@ -56,7 +56,7 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
     """
     known = facts(inputs, outcome, answers)
     conditions = tuple(_condition(kind, rule(known), inputs) for kind, rule in RULES.items())
-    decided = outcome.pinned if isinstance(outcome, Planned) else inputs.previous.pinned
+    decided = outcome.pinned if isinstance(outcome, Planned) else next(iter(inputs.previous.decisions), None)
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,

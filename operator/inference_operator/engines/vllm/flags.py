@@ -11,10 +11,28 @@ from inference_operator.api.spec import EnvironmentVariable
 
 _NO_FIELD = "Remove it; the operator sets it and has no field for it."
 
+_ONE_GROUP = "Use `spec.parallelism.tensor`; an engine spreads over the GPUs of one node by its tensors."
+
 MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
     "--served-model-name": "Use `spec.model.servedName`.",
     "--tensor-parallel-size": "Use `spec.parallelism.tensor`.",
+    **dict.fromkeys(
+        (
+            "--pipeline-parallel-size",
+            "--prefill-context-parallel-size",
+            "--data-parallel-size",
+            "--data-parallel-size-local",
+            "--data-parallel-rank",
+            "--data-parallel-start-rank",
+            "--data-parallel-address",
+            "--nnodes",
+            "--node-rank",
+            "--master-addr",
+            "--master-port",
+        ),
+        _ONE_GROUP,
+    ),
     "--host": _NO_FIELD,
     "--port": _NO_FIELD,
     "--uds": _NO_FIELD,
@@ -30,7 +48,19 @@ MANAGED_FLAGS: dict[str, str] = {
 }
 """Long flags and their cure."""
 
-FLAG_ALIASES: dict[str, str] = {"-tp": "--tensor-parallel-size", "-asc": "--api-server-count"}
+FLAG_ALIASES: dict[str, str] = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-pcp": "--prefill-context-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-dpl": "--data-parallel-size-local",
+    "-dpn": "--data-parallel-rank",
+    "-dpr": "--data-parallel-start-rank",
+    "-dpa": "--data-parallel-address",
+    "-n": "--nnodes",
+    "-r": "--node-rank",
+    "-asc": "--api-server-count",
+}
 """Short spellings of managed flags."""
 
 MANAGED_VARIABLES: dict[str, str] = {
