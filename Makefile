@@ -50,9 +50,10 @@ check: $(UV) ## Linters, types, layers
 	@$(RUN) lint-imports --no-logo > /dev/null || $(RUN) lint-imports --no-logo
 
 .PHONY: crd
-crd: $(UV) ## Generate the CRD and what else comes from the code
+crd: $(UV) ## Generate the CRD and the reference pages from the code
 	@$(RUN) infd crd > crds/inferencedeployments.yaml
 	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
+	@$(RUN) python docs/generate.py
 
 .PHONY: run
 run: $(UV) ## Run the operator here, with your kubeconfig
