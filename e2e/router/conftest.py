@@ -1,0 +1,33 @@
+"""A router on loopback for each test, in a root directory for all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
+from e2e.router.names import Names
+
+Root = tuple[Path, list[str]]
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
+    """The router's image as a directory, and its command."""
+    folder = tmp_path_factory.mktemp("router") / "root"
+    return folder, unpacked(folder)
+
+
+@pytest.fixture
+async def loopback(root: Root) -> AsyncIterator[Loopback]:
+    """A name server and nothing else yet."""
+    loop = asyncio.get_running_loop()
+    _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        hands = Loopback(*root, names=names, session=session)
+        try:
+            yield hands
+        finally:
+            await hands.close()

@@ -1,0 +1,204 @@
+"""One router and its engines on loopback."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from asyncio.subprocess import Process, create_subprocess_exec
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from e2e import images
+from e2e.router.names import Names
+from inference_operator.router import haproxy
+
+ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
+NAME_SERVER = "127.0.53.1"
+"""An address of loopback on which no other DNS server listens: HAProxy asks on port 53 only."""
+START_SECONDS = 10.0
+ROUTER_USER = "99:99"
+
+
+def unpacked(folder: Path) -> list[str]:
+    """Unpack the router's image as a root directory, and return the command that it starts."""
+    images.build(["router"])
+    folder.mkdir()
+    with tempfile.TemporaryFile() as file:
+        images.stream("router", into=file)
+        file.seek(0)
+        with tarfile.open(fileobj=file) as archive:
+            manifest = json.loads(_content(archive, "manifest.json"))[0]
+            for layer in manifest["Layers"]:
+                subprocess.run(["tar", "-x", "-C", str(folder)], input=_content(archive, layer), check=True)
+            command: list[str] = json.loads(_content(archive, manifest["Config"]))["config"]["Cmd"]
+    (folder / "etc/resolv.conf").write_text(f"nameserver {NAME_SERVER}\n")
+    (folder / "run/haproxy").mkdir(mode=0o777, exist_ok=True)
+    (folder / "run/haproxy").chmod(0o777)  # a volume in the pod
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client got; `status` 0 stands for no answer, and `whole` for one that came to its end."""
+
+    status: int
+    whole: bool = True
+    body: str = ""
+    retry_after: str | None = None
+    lags: tuple[float, ...] = ()
+
+    @property
+    def error_code(self) -> int:
+        """The code in an error of the OpenAI API's form."""
+        code: int = json.loads(self.body)["error"]["code"]
+        return code
+
+
+@dataclass(slots=True)
+class Engine:
+    """A stand-in engine's process."""
+
+    address: str
+    port: int
+    process: Process
+
+
+@dataclass(slots=True)
+class Loopback:
+    """The test's hands on the router, its engines and their names."""
+
+    root: Path
+    command: list[str]
+    names: Names
+    session: aiohttp.ClientSession
+    engines: list[Engine] = field(default_factory=list)
+    router: Process | None = None
+    port: int = 0
+    metrics_port: int = 0
+    engine_port: int = 0
+
+    @property
+    def log(self) -> Path:
+        """What HAProxy printed."""
+        return self.root.with_name("haproxy.log")
+
+    async def start_router(self) -> None:
+        """Render the configuration, with the constants as they are now, and start HAProxy."""
+        self.port, self.metrics_port, self.engine_port = _free_ports(3)
+        text = haproxy.haproxy_cfg(
+            engines_host=ENGINES_HOST, engine_port=self.engine_port, engine_health_path="/health", slots=32
+        )
+        text = text.replace(f"bind :{haproxy.PORT}", f"bind 127.0.0.1:{self.port}")
+        text = text.replace(f"bind :{haproxy.METRICS_PORT}", f"bind 127.0.0.1:{self.metrics_port}")
+        (self.root / "etc/haproxy/haproxy.cfg").write_text(text)
+        with self.log.open("wb") as log:
+            self.router = await create_subprocess_exec(*self.chrooted(*self.command), stdout=log, stderr=log)
+        await self._until(f"http://127.0.0.1:{self.port}{haproxy.HEALTH_PATH}")
+
+    def chrooted(self, *command: str) -> list[str]:
+        """A command as the router's container would run it."""
+        return ["chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
+
+    async def start_engine(self) -> Engine:
+        """Start an engine and let its name be known, as Kubernetes does when a pod is ready."""
+        address = f"127.0.54.{len(self.engines) + 1}"
+        command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(self.engine_port)]
+        engine = Engine(address, self.engine_port, await create_subprocess_exec(*command))
+        self.engines.append(engine)
+        await self._until(f"http://{address}:{self.engine_port}/health")
+        self.names.addresses.append(address)
+        return engine
+
+    async def until_served(self, servers: int) -> None:
+        """Wait until the router counts this many engines."""
+        wanted = f'haproxy_backend_active_servers{{proxy="engines"}} {servers}\n'
+        deadline = time.monotonic() + START_SECONDS
+        while wanted not in await self.metrics():
+            assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
+            await asyncio.sleep(0.05)
+
+    async def metrics(self) -> str:
+        """The router's own metrics."""
+        async with self.session.get(f"http://127.0.0.1:{self.metrics_port}/metrics") as response:
+            return await response.text()
+
+    async def counts(self, engine: Engine) -> dict[str, int]:
+        """What an engine counted."""
+        async with self.session.get(f"http://{engine.address}:{engine.port}/stats") as response:
+            counted: dict[str, int] = await response.json()
+            return counted
+
+    async def ask(self, session: aiohttp.ClientSession | None = None, **wanted: float) -> Answer:
+        """Ask for a completion that behaves as wanted."""
+        url = f"http://127.0.0.1:{self.port}/v1/completions"
+        status = 0
+        lags: list[float] = []
+        try:
+            async with (session or self.session).post(url, json=wanted) as response:
+                status = response.status
+                if "chunks" not in wanted or not response.ok:
+                    body, retry_after = await response.text(), response.headers.get("Retry-After")
+                    return Answer(status, body=body, retry_after=retry_after)
+                async for line in response.content:
+                    if line == b"data: [DONE]\n":
+                        return Answer(status, lags=tuple(lags))
+                    if line.startswith(b"data: "):
+                        lags.append(time.time() - json.loads(line[6:])["sent"])
+        except aiohttp.ClientError as error:
+            return Answer(status, whole=False, body=str(error))
+        return Answer(status, whole=False)
+
+    def soft_stop(self) -> None:
+        """Send what the container's runtime sends when the pod ends (STOPSIGNAL of the image)."""
+        assert self.router is not None  # noqa: S101 - a test's helper
+        self.router.send_signal(signal.SIGUSR1)
+
+    async def close(self) -> None:
+        """End every process."""
+        started = [engine.process for engine in self.engines] + ([self.router] if self.router else [])
+        for process in started:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+        await self.names.close()
+
+    async def _until(self, url: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                async with self.session.get(url):
+                    return
+            except aiohttp.ClientError:
+                printed = self.log.read_text() if self.log.exists() else ""
+                assert time.monotonic() < deadline, printed  # noqa: S101 - a test's helper
+                await asyncio.sleep(0.05)
+
+
+@contextmanager
+def _reserved() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        yield listener.getsockname()[1]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Different ports that nothing listens on."""
+    if not count:
+        return []
+    with _reserved() as port:
+        return [port, *_free_ports(count - 1)]
+
+
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    assert file is not None  # noqa: S101 - the archive's own manifest names it
+    return file.read()

@@ -1,0 +1,60 @@
+"""A DNS server for one name, whose addresses a test changes at will."""
+
+import asyncio
+import socket
+import struct
+from typing import cast
+
+TYPE_A = 1
+TTL_SECONDS = 5
+"""CoreDNS's own for Services."""
+_HEADER_BYTES = 12
+_AUTHORITATIVE_ANSWER = 0x8580
+_NAME_ERROR = 3
+"""What CoreDNS answers for a headless Service without ready endpoints (1.12, plugin/kubernetes)."""
+
+
+class Names(asyncio.DatagramProtocol):
+    """Answers every question with the same addresses; silent when told so."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+        self.silent = False
+        self._transport: asyncio.DatagramTransport | None = None
+        self._closed = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        # Not an instance of it in Python 3.11, although it is what the documentation promises.
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | int, int]) -> None:
+        """Answer a question."""
+        if not self.silent and self._transport is not None:
+            self._transport.sendto(answer(data, self.addresses), addr)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Now the address is free."""
+        self._closed.set()
+
+    async def close(self) -> None:
+        """End the server."""
+        if self._transport is not None:
+            self._transport.close()
+            await self._closed.wait()
+
+
+def answer(question: bytes, addresses: list[str]) -> bytes:
+    """The datagram that answers a question with these addresses (RFC 1035, section 4)."""
+    end = _HEADER_BYTES
+    while question[end]:
+        end += question[end] + 1
+    (kind,) = struct.unpack_from(">H", question, end + 1)
+    flags = _AUTHORITATIVE_ANSWER if addresses else _AUTHORITATIVE_ANSWER | _NAME_ERROR
+    given = addresses if kind == TYPE_A else []
+    pointer = struct.pack(">H", 0xC000 | _HEADER_BYTES)
+    records = b"".join(
+        pointer + struct.pack(">HHIH", TYPE_A, 1, TTL_SECONDS, 4) + socket.inet_aton(address) for address in given
+    )
+    counts = struct.pack(">HHHHH", flags, 1, len(given), 0, 0)
+    return question[:2] + counts + question[_HEADER_BYTES : end + 5] + records
