@@ -1,6 +1,6 @@
 """What stops an engine is said as the kubelet knows it, in one sentence. No engine is started here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +12,9 @@ from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
 from tests.apiserver.waiting import eventually
 
-NAMESPACE = "causes"
 SAID_SECONDS = 60
 SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "nosuch", "key": "token"}}}
 MODEL = f"oci://{images.reference('tiny-llama')}"
-
-
-@pytest.fixture(scope="module")
-def namespace(cluster: LocalCluster) -> Iterator[str]:
-    """A namespace for what will never run."""
-    cluster.kubectl("create", "namespace", NAMESPACE)
-    yield NAMESPACE
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +37,25 @@ CASES = [
 
 
 @pytest.mark.parametrize("missing", CASES, ids=lambda missing: missing.name)
-def test_what_is_missing_is_said_in_one_sentence(cluster: LocalCluster, namespace: str, missing: Missing) -> None:
-    served = Served(cluster, missing.name, namespace)
+def test_what_is_missing_is_said_in_one_sentence(cluster: LocalCluster, missing: Missing) -> None:
+    served = Served(cluster, missing.name)
     apply(served, missing.source, missing.engine)
 
     def said() -> dict[str, Any] | None:
-        found = stack.conditions(cluster, served.name, namespace).get("Reconciling", {})
+        found = stack.conditions(cluster, served.name).get("Reconciling", {})
         return found if found.get("reason") == missing.reason else None
 
     condition = eventually(
         said,
         seconds=SAID_SECONDS,
-        what=lambda: f"{missing.reason}: {stack.conditions(cluster, served.name, namespace)}",
+        what=lambda: f"{missing.reason}: {stack.conditions(cluster, served.name)}",
     )
     assert condition is not None
     assert condition["status"] == "True"
     assert missing.words in condition["message"]
     assert "\n" not in condition["message"]
-    assert stack.conditions(cluster, served.name, namespace)["Ready"]["status"] == "False"
+    assert stack.conditions(cluster, served.name)["Ready"]["status"] == "False"
+    served.kubectl("delete", f"infd/{served.name}")
 
 
 def apply(served: Served, source: str, engine: Mapping[str, Any]) -> None:

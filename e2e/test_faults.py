@@ -16,8 +16,11 @@ from tests.apiserver.waiting import eventually
 
 CALM_REQUESTS = 2000
 """All of them must be equal, or comparing texts would prove nothing."""
-BEFORE, AFTER = 200, 300
-"""Requests answered in a phase before its fault, and at least after it was overcome."""
+BEFORE, AFTER = 200, 500
+"""Requests answered in a phase before its fault, and after it: several seconds, in which a change would still show.
+
+A replaced engine starts after its phase, since it takes twice as long under load; how a new one joins under load is
+what scaling up shows."""
 PHASE_SECONDS = 300
 """Bound of a phase: two engines start or stop on two cores that the load keeps busy."""
 DISCOVERY_SECONDS = 30
@@ -91,8 +94,6 @@ def test_deleting_a_pod_loses_nothing(two: Served, load: Load, show: Show, compo
         phase.await_answers(BEFORE)
         phase.mark()
         two.kubectl("delete", "pod", pod, "--wait=true")
-        two.scale(2)
-        two.await_routers(2)
         phase.await_answers(AFTER)
     show(phase.result)
     assert phase.result.lost == ()
@@ -128,8 +129,6 @@ def test_the_death_of_an_engine_loses_only_what_it_was_working_on(two: Served, l
         phase.await_answers(BEFORE)
         kill_container(two.cluster, min(two.pods("engine")))
         phase.mark()
-        phase.await_answers(AFTER)
-        two.scale(2)
         phase.await_answers(AFTER)
     result = phase.result
     show(result)

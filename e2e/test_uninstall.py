@@ -7,8 +7,9 @@ from e2e.test_causes import apply
 from tests.apiserver.waiting import eventually
 
 CRD = "customresourcedefinition.apiextensions.k8s.io/inferencedeployments.inference-operator.dev"
-KEPT = {CRD, f"namespace/{stack.SYSTEM}"}
-"""Helm makes the namespace, if told to, and never deletes one."""
+API = "apiservice.apiregistration.k8s.io/v1alpha1.inference-operator.dev"
+KEPT = {CRD, API, f"namespace/{stack.SYSTEM}"}
+"""The API server makes its service of the CRD; Helm makes the namespace if told to, and never deletes one."""
 PASSING = ("events", "endpointslices", "leases", "pods", "replicasets")
 """What Kubernetes makes for others and removes by itself, some of it hours later."""
 
