@@ -27,7 +27,11 @@ def test_each_dockerfile_is_an_image_that_can_be_built() -> None:
 @pytest.mark.parametrize("name", FILES)
 class TestDockerfile:
     def test_starts_from_the_base_that_can_be_made_without_a_registry(self, name: str) -> None:
-        assert {argument.partition(" ")[0] for word, argument in instructions(name) if word == "FROM"} == {BASE}
+        stages = set[str]()
+        for argument in (argument for word, argument in instructions(name) if word == "FROM"):
+            source, _, stage = argument.partition(" AS ")
+            assert source in {BASE} | stages
+            stages.add(stage)
 
     def test_ends_as_a_user_that_is_not_root(self, name: str) -> None:
         users = [argument for word, argument in instructions(name) if word == "USER"]
