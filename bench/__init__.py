@@ -1,0 +1,1 @@
+"""Each published figure is one command here."""

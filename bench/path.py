@@ -1,0 +1,185 @@
+"""What the operator adds: from `kubectl apply` to Ready without the engine's own start, and how much it writes.
+
+    python -m bench.path [--runs N] [--output text|json]
+
+On a real node (root), with the sample for CPUs. *The engine's own start* lasts from the start of its container's
+first process, as the kernel notes it, to the first 200 of its `/health`, asked every 20 ms. All the rest of the time
+from before `kubectl apply` until `kubectl wait` sees Ready is the path: the operator, the scheduler, volumes and
+sandboxes, probes (a start is looked for every 2 s), and the status on its way back.
+
+Writes are the requests of the operator's account in the API server's audit log that could change something, whatever
+the answer: for a new resource until it is Ready and still for `QUIET_SECONDS`, for the same manifest applied again,
+and for a restarted operator.
+"""
+
+import argparse
+import json
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from e2e import stack
+from e2e.cluster import local
+from e2e.cluster.handle import LocalCluster
+from e2e.containers import container_processes, started
+from e2e.served import Served
+from tests.apiserver.audit import AuditLog
+
+CLUSTER = "e2e"
+"""The tests' cluster: its node has the images already. One that runs is used, and left as it is."""
+ACCOUNT = f"system:serviceaccount:{stack.SYSTEM}:{stack.RELEASE}"
+RUNS = 3
+QUIET_SECONDS = 10
+"""How long after a change writes are waited for; the operator acts within a second."""
+POLL_SECONDS = 0.02
+CHILDREN = 6
+"""Two Deployments, two Services, a ConfigMap and the routers' disruption budget; one engine has no budget."""
+STATUSES = 5
+"""One for each change that a user can see: asked for, the engine's pod made, one router ready, both, the engine ready."""
+PATH_SECONDS = 3.0
+"""The aim: one period of the startup probe, and a second for everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure and what it should not exceed."""
+
+    name: str
+    value: float
+    unit: str
+    aim: float | None = None
+
+
+@dataclass(slots=True)
+class EngineStart:
+    """Watches for an engine's first 200, from a thread, since that passes while others wait for Ready."""
+
+    served: Served
+    pod: str = ""
+    answered: float = 0.0
+    stopped: bool = False
+
+    def watch(self) -> None:
+        """Ask until it answers."""
+        while not self.stopped:
+            for pod, address in self.served.pods("engine").items():
+                while address and not self.stopped:
+                    if _is_healthy(address):
+                        self.pod, self.answered = pod, _now()
+                        return
+                    time.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
+
+    @property
+    def seconds(self) -> float:
+        """From the first process to the first 200."""
+        first = container_processes(self.served.cluster, self.pod, self.served.namespace)[0]
+        return self.answered - started(first)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.path", description="What the operator adds.")
+    parser.add_argument("--runs", type=int, default=RUNS, help="new resources; the median counts")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    asked = parser.parse_args(arguments)
+    figures = measured(asked.runs)
+    if asked.output == "json":
+        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+    else:
+        for figure in figures:
+            aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"
+            print(f"{figure.name:48} {figure.value:8.2f} {figure.unit:8} {aim}".rstrip())
+    return 0
+
+
+def measured(runs: int) -> list[Figure]:
+    """All figures, on the tests' cluster."""
+    ours = not local.is_running(CLUSTER)
+    try:
+        cluster = stack.bring_up(CLUSTER, owned=True)
+        stack.install_operator(cluster)
+        return _figures(Served(cluster, stack.SAMPLE_NAME), runs)
+    finally:
+        if ours:
+            local.down(CLUSTER)
+
+
+def _figures(served: Served, runs: int) -> list[Figure]:
+    cluster = served.cluster
+    audit = AuditLog(cluster.audit_log, ACCOUNT)
+    starts: list[tuple[float, float]] = []
+    for _ in range(runs):
+        served.kubectl("delete", f"infd/{served.name}", "--ignore-not-found", "--wait=true")
+        served.await_gone()
+        mark = audit.mark()
+        starts.append(_start(served))
+        time.sleep(QUIET_SECONDS)
+        new = audit.writes(mark)
+    mark = audit.mark()
+    cluster.kubectl("apply", "--filename", str(stack.SAMPLE))
+    served.kubectl("annotate", f"infd/{served.name}", "bench=no-op", "--overwrite")
+    time.sleep(QUIET_SECONDS)
+    same = audit.writes(mark)
+    mark = audit.mark()
+    _restart(cluster)
+    time.sleep(QUIET_SECONDS)
+    restarted = audit.writes(mark)
+    statuses = sum(request.resource.endswith("/status") for request in new)
+    return [
+        Figure(
+            "apply to Ready, without the engine's own start",
+            median(path for path, _ in starts),
+            "seconds",
+            PATH_SECONDS,
+        ),
+        Figure("the engine's own start", median(engine for _, engine in starts), "seconds"),
+        Figure("writes to children for a new resource", len(new) - statuses, "requests", CHILDREN),
+        Figure("writes of status for a new resource", statuses, "requests", STATUSES),
+        Figure("writes for the same manifest applied again", len(same), "requests", 0),
+        Figure("writes after a restart of the operator", len(restarted), "requests", 0),
+    ]
+
+
+def _start(served: Served) -> tuple[float, float]:
+    """Seconds of the path and of the engine's own start, for a new resource."""
+    engine = EngineStart(served)
+    watcher = threading.Thread(target=engine.watch)
+    watcher.start()
+    try:
+        before = _now()
+        served.kubectl("apply", "--filename", str(stack.SAMPLE))
+        served.kubectl("wait", "--for=condition=Ready", f"infd/{served.name}", f"--timeout={stack.READY_SECONDS}s")
+        whole = _now() - before
+    finally:
+        engine.stopped = True
+        watcher.join()
+    return whole - engine.seconds, engine.seconds
+
+
+def _restart(cluster: LocalCluster) -> None:
+    deployment = ("--namespace", stack.SYSTEM, "rollout")
+    cluster.kubectl(*deployment, "restart", f"deployment/{stack.RELEASE}")
+    cluster.kubectl(*deployment, "status", f"deployment/{stack.RELEASE}", "--timeout=120s")
+
+
+def _is_healthy(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}:8000/health", timeout=5) as answer:
+            return bool(answer.status == 200)  # noqa: PLR2004 - the only good one
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _now() -> float:
+    """The clock that processes' starts are noted on."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
