@@ -40,7 +40,7 @@ POLL_SECONDS = 0.02
 CHILDREN = 6
 """Two Deployments, two Services, a ConfigMap and the routers' disruption budget; one engine has no budget."""
 STATUSES = 5
-"""One for each change that a user can see: asked for, the engine's pod made, one router ready, both, the engine ready."""
+"""One for each change that shows: asked for, the engine's pod made, one router ready, both, the engine ready."""
 PATH_SECONDS = 3.0
 """The aim: one period of the startup probe, and a second for everything else."""
 

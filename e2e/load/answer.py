@@ -31,7 +31,7 @@ class Answer:
     ended: float
     streamed: bool
     kept: bool
-    """Whether it was sent over a connection that is kept for the next one."""
+    """Whether its client keeps connections for the next request, as far as the server lets it."""
     loss: Loss | None = None
     status: int | None = None
     """Status of the answer, if it came that far."""
