@@ -101,7 +101,10 @@ def wait_engines(cluster: Cluster, name: str, count: int, namespace: str = "defa
     while True:
         resource = json.loads(cluster.kubectl("--namespace", namespace, "get", "infd", name, "--output=json"))
         status = resource.get("status", {})
-        if status.get("readyReplicas") == status.get("replicas") == count and len(pods(cluster, name)) == count:
+        if (
+            status.get("readyReplicas") == status.get("replicas") == count
+            and len(pods(cluster, name, namespace=namespace)) == count
+        ):
             return
         if time.monotonic() > deadline:
             raise ClusterError(f"{name} has {status.get('ready')} engines ready after {READY_SECONDS} s")

@@ -19,7 +19,7 @@ from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
 from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings, complaints
-from inference_operator.telemetry.http import serve_health
+from inference_operator.telemetry.http import PortError, serve_health
 from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import API_REQUESTS, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, RESOURCES
 
@@ -28,6 +28,9 @@ WORKERS = 4
 
 RETRY_SECONDS = 5.0
 """Between two attempts to reach the API server at the start."""
+
+SETTLE_SECONDS = 5.0
+"""From the start of the watches to a second listing, for what happened between the first one and them."""
 
 STALE_RESYNCS = 3
 """Listings that may be missed in a row before the process counts as dead."""
@@ -58,7 +61,9 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop."""
-        await self._prime()
+        await self._prime(stop)
+        if stop.is_set():
+            return
         # Created before kopf starts, which takes every younger task for its own when it stops.
         tasks = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
         tasks.append(asyncio.create_task(self._resync()))
@@ -81,13 +86,14 @@ class Operator:
         if key is not None:
             self._queue.add(key)
 
-    async def _prime(self) -> None:
-        while True:
+    async def _prime(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
             try:
                 await self._list()
             except ClusterError as error:
                 log.warning("Cannot list the cluster yet: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
             else:
                 break
         for key in self._cache.known():
@@ -95,8 +101,10 @@ class Operator:
 
     async def _resync(self) -> None:
         """List everything anew from time to time: a watch can miss a deletion."""
+        wait = min(SETTLE_SECONDS, self._settings.resync_seconds)
         while True:
-            await asyncio.sleep(self._settings.resync_seconds)
+            await asyncio.sleep(wait)
+            wait = self._settings.resync_seconds
             try:
                 await self._list()
             except ClusterError as error:
@@ -146,5 +154,9 @@ def main() -> None:
         print("\n".join(complaints(error)), file=sys.stderr)  # noqa: T201 - logs are not configured yet
         sys.exit(2)
     configure_logs(settings.log_format)
-    with suppress(KeyboardInterrupt):
-        asyncio.run(run(settings))
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(run(settings))
+    except (ClusterError, PortError) as error:
+        log.error("%s", error)  # noqa: TRY400 - it says all there is to say
+        sys.exit(1)

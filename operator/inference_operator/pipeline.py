@@ -133,8 +133,8 @@ def _standing(inputs: Inputs, spec: Spec) -> Pinned | None:
     """The decisions in force, if they answer what is asked now and are not what keeps every engine from a node."""
     previous = next((one for one in inputs.previous.decisions if one.asked == _asked(spec)), None)
     engines = [pod for pod in inputs.pods if pod.component == ENGINE]
-    homeless = any(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
-    return None if homeless and not any(pod.ready for pod in engines) else previous
+    homeless = all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
+    return None if engines and homeless else previous
 
 
 def _notice(decided: Pinned, default: str) -> str:

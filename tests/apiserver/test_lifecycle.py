@@ -140,6 +140,13 @@ def test_a_deleted_child_is_back_with_one_write(steady: Workspace, audit: AuditL
         ("deployment", "qwen-engine", '{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}'),
         ("deployment", "qwen-router", '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":3}}}}'),
         ("service", "qwen", '{"spec":{"selector":{"app.kubernetes.io/component":"engine"}}}'),
+        ("service", "qwen", '{"spec":{"selector":{"added": "by-hand"}}}'),
+        ("pdb", "qwen-router", '{"spec":{"selector":{"matchLabels":{"added": "by-hand"}}}}'),
+        (
+            "deployment",
+            "qwen-engine",
+            '{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}',
+        ),
         ("service", "qwen-engines", '{"metadata":{"labels":{"app.kubernetes.io/component":"x"}}}'),
         ("configmap", "qwen-router", '{"data":{"haproxy.cfg":"nothing"}}'),
         ("pdb", "qwen-router", '{"spec":{"maxUnavailable":2}}'),

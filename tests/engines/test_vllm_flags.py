@@ -77,7 +77,7 @@ def test_the_first_managed_argument_is_named_with_its_cure() -> None:
     assert refusal is not None
     assert refusal.reason is Reason.MANAGED_ARGUMENT
     assert refusal.message == (
-        "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which the operator sets."
+        "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is the operator's to decide."
         " Use `spec.parallelism.tensor`."
     )
     assert refusal_of_args(["--max-num-seqs", "8", "--enforce-eager"]) is None
@@ -88,7 +88,7 @@ def test_the_first_managed_argument_is_named_with_its_cure() -> None:
 def test_managed_variables_are_refused(name: str) -> None:
     refusal = refusal_of_env([EnvironmentVariable(name="A", value="1"), EnvironmentVariable(name=name, value="1")])
     assert refusal is not None
-    assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is set by the operator.")
+    assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is the operator's to decide.")
     assert Vllm().check(EngineSpec(env=(EnvironmentVariable(name=name, value="1"),))) == refusal
 
 

@@ -103,3 +103,15 @@ def test_every_leaf_of_every_child_counts() -> None:
             assert not covers(live, manifest), f"{manifest['kind']}: {index}"
             container[index] = kept
         assert covers(live, manifest)
+
+
+@pytest.mark.parametrize("field", ["selector", "labelSelector", "tolerations"])
+def test_what_kubernetes_takes_as_a_whole_is_ours_as_a_whole(field: str) -> None:
+    asked: dict[str, object] = {"selector": {"a": "1"}, "labelSelector": {"matchLabels": {"a": "1"}}, "tolerations": []}
+    added: dict[str, object] = {
+        "selector": {"a": "1", "b": "2"},
+        "labelSelector": {"matchLabels": {"a": "1", "b": "2"}},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    assert covers({field: asked[field]}, {field: asked[field]})
+    assert not covers({field: added[field]}, {field: asked[field]})

@@ -76,9 +76,16 @@ async def test_what_is_known_is_applied_without_a_look(cluster: MemoryCluster) -
 
 async def test_another_object_of_that_name_is_left_alone(cluster: MemoryCluster) -> None:
     theirs = cluster.apply_as("somebody-else", FOREIGN)
-    assert await execute(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data")) == Waiting(CONFIG)
+    answer = await execute(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data"))
+    assert isinstance(answer, Conflict)
     assert await execute(cluster, Delete(CONFIG, "the uid of ours")) == Deleted(CONFIG)
     assert cluster.live() == {CONFIG: theirs}
+
+
+async def test_what_was_known_and_is_gone_is_made_anew(cluster: MemoryCluster) -> None:
+    answer, requests = await verbs(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data"))
+    assert isinstance(answer, Applied)
+    assert sorted(requests) == ["apply", "apply", "get"]
 
 
 async def test_what_is_gone_is_deleted(cluster: MemoryCluster) -> None:

@@ -161,7 +161,7 @@ async def test_scaling_never_touches_the_routers(serving: World) -> None:
 
 
 async def test_more_engines_than_slots_roll_the_routers_once(serving: World) -> None:
-    serving.ask(replicas=17)
+    serving.ask(replicas=32)
     assert {CONFIG, ROUTERS} <= {w.ref for w in await serving.settle()}
     serving.ask(replicas=1)
     assert not {w.ref for w in await serving.settle()} & {CONFIG, ROUTERS}

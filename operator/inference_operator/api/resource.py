@@ -49,7 +49,7 @@ def resource(raw: Manifest) -> Resource:
         'spec.model.source: input should be a valid string. Correct the field.'
     """
     meta = _mapping(raw.get("metadata"))
-    key = Key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
+    key = Key(str(meta.get("namespace") or "default"), str(meta.get("name") or ""))
     generation = meta.get("generation")
     return Resource(
         key=key,

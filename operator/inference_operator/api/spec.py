@@ -1,7 +1,6 @@
 """`spec` of an InferenceDeployment: what users write, with the rules that the API server enforces.
 
-Every model becomes a part of the CRD (`crd.py`). `Rule` adds a CEL rule with a message for people; what a rule
-forbids is checked again by the room that reads the field, because resources can reach it from a file too.
+Every model becomes a part of the CRD (`crd.py`); `cel` adds rules with messages for people.
 """
 
 from enum import StrEnum
@@ -12,6 +11,9 @@ from pydantic.alias_generators import to_camel
 
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
+
+MAX_REPLICAS = 256
+"""Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 """Kubernetes quantities without signs and exponents (apimachinery, pkg/api/resource)."""
@@ -250,7 +252,7 @@ class Spec(_Part):
     replicas: int = Field(
         1,
         ge=0,
-        le=1024,
+        le=MAX_REPLICAS,
         description="Number of engines; `kubectl scale` and autoscalers write it through `/scale`. Change: in place.",
         json_schema_extra={"default": 1},
     )

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import ClientError
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_incluster_config, load_kube_config
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from inference_operator.manifest import Kind, Manifest, Ref
 from inference_operator.reconcile.cluster import (
@@ -42,7 +42,13 @@ async def connect(kubeconfig: Path | None = None) -> ApiClient:
         load_incluster_config(client_configuration=configuration)
     else:
         path = str(kubeconfig) if kubeconfig else None
-        await load_kube_config(config_file=path, client_configuration=configuration)
+        try:
+            await load_kube_config(config_file=path, client_configuration=configuration)
+        except ConfigException as error:
+            raise ClusterError(
+                f"There is no cluster to work in: no ServiceAccount, and no usable kubeconfig ({error})."
+                " Set KUBECONFIG, or write ~/.kube/config"
+            ) from error
     return ApiClient(configuration)
 
 
@@ -108,6 +114,8 @@ class KubeCluster:
         while True:
             page = await self._request("GET", kind.path(namespace), kind, query=query)
             # Items of a list carry neither apiVersion nor kind.
+            if "items" not in page:
+                raise ClusterError(f"GET {kind.path(namespace)}: the answer is no list")
             items.extend({**item, "apiVersion": kind.api_version, "kind": kind.name} for item in page["items"])
             following = page["metadata"].get("continue")
             if not following:
@@ -148,7 +156,10 @@ def _is_of_another(answer: Manifest) -> bool:
 
 def _body(status: int, content: bytes, what: str) -> Manifest:
     """The object in an answer, or the error that it stands for."""
-    answer: Any = json.loads(content) if content.startswith(b"{") else {}
+    try:
+        answer: Any = json.loads(content) if content.startswith(b"{") else {}
+    except ValueError as error:
+        raise ClusterError(f"{what}: the answer broke off") from error
     if status < HTTPStatus.BAD_REQUEST:
         result: Manifest = answer
         return result

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 _MERGE_KEYS = ("mountPath", "name", "port", "topologyKey", "key", "uid")
 """What identifies an item of a list, the most telling first (Kubernetes' list-map keys of the kinds we write)."""
 
+_WHOLE = frozenset({"selector", "labelSelector", "tolerations"})
+"""Fields that Kubernetes takes as a whole (`atomic` in its API): a key that somebody adds is a change of ours."""
+
 
 def covers(live: object, desired: object) -> bool:
     """Whether all that is desired is in the live value.
@@ -32,11 +35,17 @@ def difference(live: object, desired: object, path: str = "") -> str | None:
     if isinstance(desired, dict):
         if not isinstance(live, dict):
             return path or "."
-        gaps = (difference(live.get(name), value, f"{path}.{name}") for name, value in desired.items())
+        gaps = (_field_difference(name, live.get(name), value, f"{path}.{name}") for name, value in desired.items())
         return next((gap for gap in gaps if gap), None)
     if isinstance(desired, list):
         return _list_difference(live, desired, path)
     return None if type(live) is type(desired) and live == desired else path or "."
+
+
+def _field_difference(name: str, live: object, desired: object, path: str) -> str | None:
+    if name in _WHOLE:
+        return None if live == desired else path
+    return difference(live, desired, path)
 
 
 def _list_difference(live: object, desired: Sequence[object], path: str) -> str | None:

@@ -1,22 +1,27 @@
 """Carry out one change, with the rule of who owns what written once."""
 
+import logging
 from contextlib import suppress
 
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.observed.answer import Answer, Applied, Conflict, Deleted, Rejected, Waiting
 from inference_operator.reconcile.changes import Apply, Change, Delete
 from inference_operator.reconcile.cluster import Cluster, ConflictError, NotFoundError, RejectedError
+from inference_operator.resources.names import MANAGED_BY_LABEL, MANAGER
+
+log = logging.getLogger(__name__)
 
 
 async def execute(cluster: Cluster, change: Change) -> Answer:
     """Carry out a change; expected answers are returned, only faults are raised."""
     match change:
         case Delete(ref, uid):
-            return await _delete(cluster, ref, uid)
-        case Apply(uid=None):
-            return await _apply_unknown(cluster, change)
-        case Apply(uid=uid):
-            return await _apply(cluster, change, uid)
+            answer = await _delete(cluster, ref, uid)
+            log.info("Delete %s: no longer wanted: %s", ref, type(answer).__name__)
+        case Apply(ref):
+            answer = await _apply(cluster, change)
+            log.info("Apply %s: %s: %s", ref, change.why, type(answer).__name__)
+    return answer
 
 
 async def _delete(cluster: Cluster, ref: Ref, uid: str) -> Answer:
@@ -28,30 +33,39 @@ async def _delete(cluster: Cluster, ref: Ref, uid: str) -> Answer:
     return Deleted(ref)
 
 
-async def _apply_unknown(cluster: Cluster, change: Apply) -> Answer:
-    """Look before the first write: an object of that name may be another's, or still be going."""
-    found = await cluster.get(change.ref)
-    if found is None:
-        return await _apply(cluster, change, None)
-    if change.owner.owns(found):
-        going = "deletionTimestamp" in found["metadata"]
-        return Waiting(change.ref) if going else await _apply(cluster, change, found["metadata"]["uid"])
-    if "deletionTimestamp" in found["metadata"] or _orphan_of_earlier(found, change.owner):
-        return Waiting(change.ref)
-    return Conflict(change.ref, _holder(found))
-
-
-async def _apply(cluster: Cluster, change: Apply, uid: str | None) -> Answer:
-    """Apply; with a uid only to that very object and by force, without one never over somebody's fields."""
+async def _apply(cluster: Cluster, change: Apply) -> Answer:
     try:
-        body = change.manifest if uid is None else _with_uid(change.manifest, uid)
-        return Applied(await cluster.apply(change.ref, body, force=uid is not None))
+        if change.uid is not None:
+            with suppress(ConflictError):  # what was known is gone: look anew
+                return Applied(await cluster.apply(change.ref, _with_uid(change.manifest, change.uid), force=True))
+        return await _apply_unknown(cluster, change)
     except ConflictError:
-        if uid is None:
-            return Conflict(change.ref, "whoever created it a moment ago")
-        return Waiting(change.ref)
+        return Waiting(change.ref)  # it changes under our hands: the next look tells to what
     except RejectedError as error:
         return Rejected(change.ref, str(error))
+
+
+async def _apply_unknown(cluster: Cluster, change: Apply) -> Answer:
+    """Look before the first write: an object of that name may be another's, or still be going.
+
+    Ours is applied by force and to that very object; a new one never goes over somebody's fields.
+    """
+    found = await cluster.get(change.ref)
+    if found is None:
+        return await _create(cluster, change)
+    if "deletionTimestamp" in found["metadata"]:
+        return Waiting(change.ref)
+    if change.owner.owns(found):
+        body = _with_uid(change.manifest, found["metadata"]["uid"])
+        return Applied(await cluster.apply(change.ref, body, force=True))
+    return Waiting(change.ref) if _orphan_of_earlier(found, change.owner) else Conflict(change.ref, _holder(found))
+
+
+async def _create(cluster: Cluster, change: Apply) -> Answer:
+    try:
+        return Applied(await cluster.apply(change.ref, change.manifest, force=False))
+    except ConflictError:
+        return Conflict(change.ref, "whoever created it a moment ago")
 
 
 def _with_uid(manifest: Manifest, uid: str) -> Manifest:
@@ -71,5 +85,7 @@ def _holder(found: Manifest) -> str:
     for reference in found["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return f"{reference.get('kind')} {reference.get('name')}"
+    if (found["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER:
+        return "an InferenceDeployment that is gone, which left it behind"
     managers = {str(f.get("manager")) for f in found["metadata"].get("managedFields") or ()}
     return f"somebody else (written by {', '.join(sorted(managers))})" if managers else "somebody else"

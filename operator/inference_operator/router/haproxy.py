@@ -65,18 +65,18 @@ _TEMPLATE = Environment(undefined=StrictUndefined, keep_trailing_newline=True, a
 
 
 def slots(replicas: int, live: int) -> int:
-    """Server slots: a power of two with room to double, or what is configured already where that is enough.
+    """Server slots: a power of two with room to double, or what is configured already while every engine fits.
 
-    Keeping the live number means that scaling never changes the configuration, and so never rolls the routers.
+    Keeping the live number means that scaling within it never changes the configuration, and so never rolls the
+    routers. One slot is for the engine that a rolling update adds.
 
     Examples:
-        >>> slots(replicas=1, live=0), slots(replicas=40, live=32), slots(replicas=1, live=128)
-        (32, 128, 128)
+        >>> slots(replicas=1, live=0), slots(replicas=31, live=32), slots(replicas=32, live=32), slots(1, live=128)
+        (32, 32, 64, 128)
     """
-    needed = max(MIN_SLOTS, 2 * replicas)
-    if live >= needed:
+    if live > replicas:
         return live
-    return 1 << (needed - 1).bit_length()
+    return 1 << (max(MIN_SLOTS, 2 * replicas) - 1).bit_length()
 
 
 def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str, slots: int) -> str:

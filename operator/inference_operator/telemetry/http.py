@@ -18,6 +18,19 @@ async def _metrics(_: web.Request) -> web.Response:
     return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
+class PortError(Exception):
+    """The port cannot be listened on."""
+
+
+async def _listen(runner: web.AppRunner, port: int) -> None:
+    try:
+        await web.TCPSite(runner, port=port).start()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        cure = "Set INFERENCE_OPERATOR_HTTP_PORT to a free one"
+        raise PortError(f"Port {port} for health and metrics cannot be opened: {reason}. {cure}") from error
+
+
 @asynccontextmanager
 async def serve_health(port: int, *, alive: Callable[[], bool], ready: Callable[[], bool]) -> AsyncIterator[None]:
     """Serve the three paths while the context is open.
@@ -33,8 +46,8 @@ async def serve_health(port: int, *, alive: Callable[[], bool], ready: Callable[
     )
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, port=port).start()
     try:
+        await _listen(runner, port)
         yield
     finally:
         await runner.cleanup()

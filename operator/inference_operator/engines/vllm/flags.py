@@ -9,7 +9,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EnvironmentVariable
 
-_NO_FIELD = "Remove it; the operator sets it and has no field for it."
+_NO_FIELD = "Remove it; the operator decides it and has no field for it."
+_PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
 _ONE_GROUP = "Use `spec.parallelism.tensor`; an engine spreads over the GPUs of one node by its tensors."
 
@@ -35,16 +36,17 @@ MANAGED_FLAGS: dict[str, str] = {
     ),
     "--host": _NO_FIELD,
     "--port": _NO_FIELD,
-    "--uds": _NO_FIELD,
-    "--root-path": _NO_FIELD,
+    "--uds": _PLAIN,
+    "--grpc": _PLAIN,
+    "--root-path": _PLAIN,
     "--config": "Write the options of the file into `spec.engine.args`.",
     "--shutdown-timeout": _NO_FIELD,
-    "--headless": _NO_FIELD,
+    "--headless": _PLAIN,
     "--api-server-count": _NO_FIELD,
     "--download-dir": _NO_FIELD,
-    "--ssl-keyfile": _NO_FIELD,
-    "--ssl-certfile": _NO_FIELD,
-    "--ssl-ca-certs": _NO_FIELD,
+    "--ssl-keyfile": _PLAIN,
+    "--ssl-certfile": _PLAIN,
+    "--ssl-ca-certs": _PLAIN,
 }
 """Long flags and their cure."""
 
@@ -67,6 +69,7 @@ MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
     "VLLM_PORT": _NO_FIELD,
     "VLLM_HOST_IP": _NO_FIELD,
+    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), "Remove it; Kubernetes assigns the GPUs."),
 }
 """Environment variables and their cure; the caches may be moved, the home may not."""
 
@@ -100,15 +103,15 @@ def refusal_of_args(args: Sequence[str]) -> Refusal | None:
 
     Examples:
         >>> print(refusal_of_args(["--max-num-seqs", "8", "--port=1"]).message)
-        spec.engine.args[2]: `--port=1` sets `--port`, which the operator sets. Remove it; the operator sets it \
-and has no field for it.
+        spec.engine.args[2]: `--port=1` sets `--port`, which is the operator's to decide. \
+Remove it; the operator decides it and has no field for it.
     """
     for index, argument in enumerate(args):
         if flag := managed_flag(argument):
             return Refusal(
                 Reason.MANAGED_ARGUMENT,
                 f"spec.engine.args[{index}]",
-                f"`{argument}` sets `{flag}`, which the operator sets.",
+                f"`{argument}` sets `{flag}`, which is the operator's to decide.",
                 MANAGED_FLAGS[flag],
             )
     return None
@@ -121,7 +124,7 @@ def refusal_of_env(env: Sequence[EnvironmentVariable]) -> Refusal | None:
             return Refusal(
                 Reason.MANAGED_ARGUMENT,
                 f"spec.engine.env[{variable.name}]",
-                f"`{variable.name}` is set by the operator.",
+                f"`{variable.name}` is the operator's to decide.",
                 cure,
             )
     return None
