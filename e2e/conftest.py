@@ -10,6 +10,8 @@ from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
 
 NAME = "e2e"
+collect_ignore = ["model/make_tiny_llama.py", "vllm_parser/parse.py"]
+"""Scripts that run inside the engine's image, with what only that has."""
 
 
 @pytest.fixture(scope="session")
