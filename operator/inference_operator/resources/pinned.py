@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.plan import SIZING_RULES, Plan
 
 PLAN_ANNOTATION = "inference-operator.dev/plan"
 
@@ -21,6 +21,8 @@ class Pinned:
     asked: str
     image: str
     plan: Plan
+    rules: int = SIZING_RULES
+    """Version of the rules that decided."""
 
     @property
     def text(self) -> str:

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from inference_operator.api.spec import Device
 
 
+SIZING_RULES = 1
+"""Version of the rules below; it is written down with what they decide."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """What the user asked of the size."""
