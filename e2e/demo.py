@@ -22,8 +22,8 @@ from e2e.images import ImageError
 CLUSTER = "demo"
 NAME = stack.SAMPLE_NAME
 ANSWER_SECONDS = 120
-REQUESTS = 16
-"""Enough for two engines to get some each: the router sends a request to the engine that has fewest."""
+REQUESTS_EACH, MOST_REQUESTS, PAUSE_SECONDS = 4, 200, 0.1
+"""Routers see a new engine when their DNS answer is renewed, after up to ten seconds; 200 requests last twenty."""
 _SERVED = re.compile(r"^vllm:request_success_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
 
@@ -135,15 +135,20 @@ def _stream(address: str) -> None:
 
 
 def _spread(cluster: LocalCluster, address: str) -> None:
-    """Send requests, and ask every engine how many of them it answered."""
+    """Send requests until every engine has answered some, and ask each engine how many."""
     engines = stack.pods(cluster, NAME)
     before = {pod: _served(ip) for pod, ip in engines.items()}
-    for number in range(REQUESTS):
-        with _answer(address, "/v1/completions", _request(f"hello {number}", stream=False)) as response:
+    answered = dict.fromkeys(engines, 0.0)
+    sent = 0
+    while sent < MOST_REQUESTS and min(answered.values()) < REQUESTS_EACH:
+        with _answer(address, "/v1/completions", _request(f"hello {sent}", stream=False)) as response:
             response.read()
-    print(f"  {REQUESTS} requests, answered by:")
-    for pod, ip in engines.items():
-        print(f"    {pod}  {_served(ip) - before[pod]:.0f}")
+        sent += 1
+        time.sleep(PAUSE_SECONDS)
+        answered = {pod: _served(ip) - before[pod] for pod, ip in engines.items()}
+    print(f"  {sent} requests, answered by:")
+    for pod, count in answered.items():
+        print(f"    {pod}  {count:.0f}")
 
 
 def _served(ip: str) -> float:
