@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, PlanStatus, Status
-from inference_operator.observed.answer import Answer, Waiting
+from inference_operator.observed.answer import Answer
 from inference_operator.pipeline import Inputs, Outcome, Planned
 from inference_operator.resources.names import ENGINE, selector_text
 from inference_operator.resources.router_service import url
@@ -27,8 +27,8 @@ RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
     ConditionType.ROUTER_AVAILABLE: router_available,
 }
 
-SOONEST_LOOK, LATEST_LOOK = timedelta(seconds=2), timedelta(seconds=300)
-"""Bounds of the wait before something that no watch shows is looked at again: an object that is not ours."""
+RECHECK = timedelta(seconds=15)
+"""How often what no watch shows, an object that is not ours, is looked at again: one request each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,9 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
 
 
 def _again(known: Facts, status: Status) -> After | None:
-    """Look again when a deadline passes; at a foreign object after as long as it has already been in the way."""
+    """Look again at what is in the way, and when a deadline passes."""
     if known.blocked is not None:
-        telling = ConditionType.RECONCILING if isinstance(known.blocked, Waiting) else ConditionType.STALLED
-        blocking = status.condition(telling)
-        since = blocking.since if blocking else known.now
-        return After(min(max(known.now - since, SOONEST_LOOK), LATEST_LOOK).total_seconds())
+        return After(RECHECK.total_seconds())
     deadline = progress_deadline(replace(known, previous=status))  # it may begin with this very status
     if deadline is None or deadline <= known.now:
         return None
