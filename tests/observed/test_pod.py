@@ -52,9 +52,16 @@ PROBLEMS: list[tuple[Manifest, Reason, str]] = [
         NO_CLAIM,
     ),
     (
-        unschedulable("0/3 nodes are available: 3 node(s) had volume node affinity conflict."),
+        unschedulable('0/4 nodes are available: persistentvolumeclaim "models" not found. not found'),
         Reason.VOLUME_UNAVAILABLE,
-        "0/3 nodes are available: 3 node(s) had volume node affinity conflict.",
+        '0/4 nodes are available: persistentvolumeclaim "models" not found.',
+    ),
+    (
+        unschedulable(
+            "0/3 nodes are available: 1 node(s) had volume node affinity conflict, 2 Insufficient nvidia.com/gpu."
+        ),
+        Reason.UNSCHEDULABLE,
+        "0/3 nodes are available: 1 node(s) had volume node affinity conflict, 2 Insufficient nvidia.com/gpu.",
     ),
     (
         unschedulable("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),

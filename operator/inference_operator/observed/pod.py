@@ -41,8 +41,9 @@ _WAITING: Mapping[str, Reason] = {
 }
 """Reasons for which a container waits (Kubernetes 1.36, pkg/kubelet/images and pkg/kubelet/kuberuntime)."""
 
-_CLAIM_WORDS = ("persistentvolumeclaim", "PersistentVolume", "volume node affinity")
-"""Words of the scheduler's volume plugins (Kubernetes 1.36, pkg/scheduler/framework/plugins/volumebinding)."""
+_CLAIM_WORDS = ("persistentvolumeclaim", "unbound immediate PersistentVolumeClaims")
+"""The scheduler's words for a claim that no node can cure (Kubernetes 1.36,
+pkg/scheduler/framework/plugins/volumebinding). A volume that only some nodes can reach is a matter of nodes."""
 
 MAX_CAUSE_LENGTH = 1024
 """Kubelets may quote a whole log; a condition is for reading."""
@@ -91,7 +92,7 @@ def _problem(status: Manifest) -> PodProblem | None:
             return problem
     for condition in _list(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return _unschedulable(_sentence(condition.get("message")))
+            return _unschedulable(_sentence(condition.get("message")).replace("not found. not found", "not found."))
     return None
 
 
