@@ -134,7 +134,7 @@ def test_anything_else_does_not(asked: Manifest) -> None:
 
 
 def pod_view(*, ready: bool = False, problem: PodProblem | None = None) -> PodView:
-    return PodView("qwen-engine-a", "engine", NOW, ready=ready, terminating=False, problem=problem)
+    return PodView("qwen-engine-a", "engine", NOW, ready=ready, terminating=False, failed=False, problem=problem)
 
 
 NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")

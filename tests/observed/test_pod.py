@@ -11,6 +11,7 @@ from tests.builders import NOW, pod, ready_pod, unschedulable, waiting
 
 OOM_KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": ""}}
 FAILED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "ValueError: No supported config format found\n"}}
+COMPLETED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 BACK_OFF = "back-off 40s restarting failed container=engine pod=qwen-engine-7c9f-abcde_default(a1b2)"
 PULLING = (
     'Back-off pulling image "example.com/vllm:nope": ErrImagePull: rpc error: code = NotFound desc = failed to pull'
@@ -100,11 +101,60 @@ def test_the_kubelets_and_the_schedulers_words_are_kept(status: Manifest, reason
         waiting("ContainerCreating", ""),
         waiting("PodInitializing", ""),
         {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
-        {"containerStatuses": [{"name": "engine", "state": {"running": {}}, "lastState": FAILED}]},
+        {"containerStatuses": [{"name": "engine", "started": True, "state": {"running": {}}, "lastState": FAILED}]},
+        {"containerStatuses": [{"name": "engine", "started": True, "state": {"running": {}}, "lastState": OOM_KILLED}]},
+        {"initContainerStatuses": [{"name": "fetch", "state": COMPLETED, "lastState": FAILED}]},
     ],
 )
 def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
     assert pod_view(pod(status=status), component="engine").problem is None
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "cause"),
+    [
+        (
+            FAILED,
+            Reason.CRASH_LOOP,
+            "container `engine` ended with exit code 1: ValueError: No supported config format found",
+        ),
+        (
+            {"terminated": {"exitCode": 2, "reason": "Error"}},
+            Reason.CRASH_LOOP,
+            "container `engine` ended with exit code 2",
+        ),
+        (OOM_KILLED, Reason.OUT_OF_MEMORY, "container `engine` used more memory than its limit"),
+    ],
+)
+def test_a_crash_loop_is_one_problem_in_all_its_phases(end: Manifest, reason: Reason, cause: str) -> None:
+    running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+    phases: list[Manifest] = [
+        {"state": end},
+        {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": BACK_OFF}}, "lastState": end},
+        {"state": running, "started": False, "lastState": end},
+        {"state": end, "started": False, "lastState": end},
+    ]
+    for phase in phases:
+        status = {"phase": "Running", "containerStatuses": [{"name": "engine", **phase}]}
+        assert pod_view(pod(status=status), component="engine").problem == PodProblem(reason, cause)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            {"reason": "Evicted", "message": "The node was low on resource: memory. "},
+            "Evicted: The node was low on resource: memory.",
+        ),
+        ({"reason": "UnexpectedAdmissionError"}, "UnexpectedAdmissionError"),
+        ({}, "it has failed"),
+    ],
+)
+def test_a_failed_pod_tells_why(said: Manifest, cause: str) -> None:
+    status = {"phase": "Failed", **said, "containerStatuses": [{"name": "engine", "state": OOM_KILLED}]}
+    view = pod_view(pod(status=status), component="engine")
+    assert view.failed
+    assert view.problem == PodProblem(Reason.POD_REJECTED, cause)
 
 
 def test_a_ready_pod_has_no_problem_whatever_has_been() -> None:
@@ -146,6 +196,10 @@ STATUS_WORDS = st.sampled_from(
         "waiting",
         "lastState",
         "terminated",
+        "started",
+        "exitCode",
+        "phase",
+        "message",
         "reason",
     ]
 )

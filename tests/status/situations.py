@@ -35,6 +35,7 @@ REFUSED_POD = {
     **deployment_status(0, ready=0),
     "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}],
 }
+EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 MINUTES = PROGRESS_DEADLINE // timedelta(minutes=1)
 

@@ -12,6 +12,7 @@ from tests.builders import (
     inference_deployment,
 )
 from tests.status.situations import (
+    EVICTED,
     MINUTES,
     NO_CLAIM,
     NO_IMAGE,
@@ -60,6 +61,17 @@ def test_a_pod_that_is_going_is_nobodys_problem() -> None:
     going = replace(view(NO_IMAGE), terminating=True)
     result = told(loading(pods=[going]))
     assert three(result) == ("False Starting", "True Starting", "False Unobstructed")
+
+
+def test_a_failed_pod_counts_until_it_is_made_up_for() -> None:
+    evicted = view(EVICTED, name="qwen-engine-old", age=9)
+    cause = "Pod qwen-engine-old does not run: Evicted: The node was low on resource: memory."
+    alone = told(loading(pods=[evicted]))
+    assert message(alone, ConditionType.RECONCILING) == cause
+    both = told(loading(pods=[evicted, view(NO_IMAGE)]))
+    assert message(both, ConditionType.RECONCILING).startswith("Pod qwen-engine-a ")
+    router_down = seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[evicted])
+    assert three(told(router_down))[1] == "True RouterUnavailable"
 
 
 def test_a_pod_that_kubernetes_refuses_is_told() -> None:

@@ -12,7 +12,10 @@ class DeploymentView:
     exists: bool = False
     seen: bool = False
     """Whether the Deployment's controller has looked at its latest specification."""
+    wanted: int = 0
+    """Pods that it is asked for."""
     replicas: int = 0
+    """Pods that there are, of whatever template."""
     updated: int = 0
     ready: int = 0
     rejection: str | None = None
@@ -29,11 +32,12 @@ def deployment_view(deployment: Manifest | None) -> DeploymentView:
     if deployment is None:
         return DeploymentView()
     status = deployment.get("status") or {}
-    observed, wanted = status.get("observedGeneration", 0), deployment["metadata"].get("generation", 0)
+    observed, latest = status.get("observedGeneration", 0), deployment["metadata"].get("generation", 0)
     failures = (c for c in status.get("conditions") or () if c.get("type") == "ReplicaFailure")
     return DeploymentView(
         exists=True,
-        seen=observed >= wanted,
+        seen=observed >= latest,
+        wanted=(deployment.get("spec") or {}).get("replicas", 1),
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),

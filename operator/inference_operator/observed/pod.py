@@ -25,6 +25,8 @@ class PodView:
     created: datetime | None
     ready: bool
     terminating: bool
+    failed: bool
+    """Whether it will never run again: evicted, or turned away by its node. Its ReplicaSet replaces it."""
     problem: PodProblem | None
 
 
@@ -59,6 +61,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         created=timestamp(meta.get("creationTimestamp")),
         ready=ready,
         terminating="deletionTimestamp" in meta,
+        failed=status.get("phase") == "Failed",
         problem=None if ready else _problem(status),
     )
 
@@ -87,6 +90,9 @@ def _list(parent: Manifest, name: str) -> Iterable[Manifest]:
 
 
 def _problem(status: Manifest) -> PodProblem | None:
+    if status.get("phase") == "Failed":
+        said = (_sentence(status.get("reason")), _sentence(status.get("message")))
+        return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in said if part) or "it has failed")
     for container in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
         if problem := _container_problem(container):
             return problem
@@ -97,17 +103,24 @@ def _problem(status: Manifest) -> PodProblem | None:
 
 
 def _container_problem(container: Manifest) -> PodProblem | None:
-    waiting = _mapping(_mapping(container, "state"), "waiting")
-    ended = _mapping(_mapping(container, "lastState"), "terminated")
-    if ended.get("reason") == "OOMKilled":
-        return PodProblem(Reason.OUT_OF_MEMORY, f"container `{container.get('name')}` used more memory than its limit")
+    state, last = _mapping(container, "state"), _mapping(container, "lastState")
+    waiting = _mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
-    if reason is None:
-        return None
-    if reason is Reason.CRASH_LOOP:
-        code, said = ended.get("exitCode"), _sentence(ended.get("message"))
-        return PodProblem(reason, f"container `{container.get('name')}` ended with exit code {code}: {said}")
-    return PodProblem(reason, _sentence(waiting.get("message")) or str(waiting.get("reason")))
+    if reason and reason is not Reason.CRASH_LOOP:
+        return PodProblem(reason, _sentence(waiting.get("message")) or str(waiting.get("reason")))
+    ended = _mapping(state, "terminated")
+    if not ended and container.get("started") is not True:
+        ended = _mapping(last, "terminated")
+    return _end(container, ended) if reason or ended.get("exitCode") else None
+
+
+def _end(container: Manifest, ended: Manifest) -> PodProblem:
+    """How a container ended last: the same words while it waits, runs and ends again."""
+    name, said = container.get("name"), _sentence(ended.get("message"))
+    if ended.get("reason") == "OOMKilled":
+        return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than its limit")
+    cause = f"container `{name}` ended with exit code {ended.get('exitCode')}"
+    return PodProblem(Reason.CRASH_LOOP, f"{cause}: {said}" if said else cause)
 
 
 def _unschedulable(cause: str) -> PodProblem:

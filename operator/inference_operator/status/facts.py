@@ -1,6 +1,6 @@
 """The few facts that the rules of all conditions share, gathered once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,6 +28,7 @@ class Facts:
 
     key: Key
     wanted: int
+    """Engines asked for; while a specification is refused, those that the one before it asks for."""
     engines: DeploymentView
     routers: DeploymentView
     connected: bool
@@ -35,7 +36,7 @@ class Facts:
     refusal: Refusal | None
     blocked: Conflict | Waiting | Rejected | None
     stuck: PodView | None
-    """The pod whose problem matters most, if any: engines before routers, the oldest first."""
+    """The pod whose problem matters most, if any."""
     notice: str
     previous: Status
     now: datetime
@@ -44,6 +45,11 @@ class Facts:
     def serving(self) -> bool:
         """Whether a request gets an answer now."""
         return self.connected and self.engines.ready > 0 and self.routers.ready > 0
+
+    @property
+    def at_zero(self) -> bool:
+        """Whether no engine is wanted, by a specification that could be followed."""
+        return self.wanted == 0 and (self.refusal is None or self.engines.exists)
 
     @property
     def rolling(self) -> bool:
@@ -62,15 +68,17 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     """Gather the facts."""
     key, spec = inputs.resource.key, inputs.resource.spec
     engines = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name))))
+    routers = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
+    kept = isinstance(outcome, Refused) and engines.exists
     return Facts(
         key=key,
-        wanted=spec.replicas if isinstance(spec, Spec) else engines.replicas,
+        wanted=spec.replicas if isinstance(spec, Spec) and not kept else engines.wanted,
         engines=engines,
-        routers=deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))),
+        routers=routers,
         connected=all(ref in inputs.children for ref in _way(key)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         blocked=next((a for a in answers if isinstance(a, Conflict | Waiting | Rejected)), None),
-        stuck=_stuck(inputs.pods),
+        stuck=_stuck(inputs.pods, {ENGINE: engines, ROUTER: routers}),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         previous=inputs.resource.status,
         now=inputs.now,
@@ -85,7 +93,15 @@ def _way(key: Key) -> Sequence[Ref]:
     )
 
 
-def _stuck(pods: Sequence[PodView]) -> PodView | None:
-    order = {ENGINE: 0, ROUTER: 1}
-    troubled = [pod for pod in pods if pod.problem and not pod.terminating]
-    return min(troubled, key=lambda p: (order.get(p.component, len(order)), str(p.created), p.name), default=None)
+def _stuck(pods: Sequence[PodView], owners: Mapping[str, DeploymentView]) -> PodView | None:
+    """Engines before routers, the oldest first; pods that their ReplicaSet has replaced come last."""
+    order = list(owners)
+    troubled = [pod for pod in pods if pod.component in order and _counts(pod, owners[pod.component])]
+    return min(troubled, key=lambda p: (p.failed, order.index(p.component), str(p.created), p.name), default=None)
+
+
+def _counts(pod: PodView, owner: DeploymentView) -> bool:
+    if pod.problem is None or pod.terminating:
+        return False
+    made_up_for = owner.ready >= owner.wanted and not owner.rolling
+    return not (pod.failed and made_up_for)
