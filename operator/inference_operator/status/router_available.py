@@ -7,7 +7,7 @@ from inference_operator.status.verdict import Verdict
 
 def router_available(facts: Facts) -> Verdict:
     """Count the routers."""
-    ready, wanted = facts.routers.ready, facts.routers.replicas
+    ready, wanted = facts.routers.ready, facts.routers.wanted
     if ready > 0:
         return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
     if facts.routers.rejection:
