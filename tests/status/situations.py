@@ -47,6 +47,7 @@ def view(status: Manifest, *, name: str = "qwen-engine-a", component: str = ENGI
 def seen(
     raw: Manifest = RAW,
     *,
+    live: Manifest = RAW,
     engines: Manifest | None = None,
     routers: Manifest | None = None,
     pods: Iterable[PodView] = (),
@@ -54,8 +55,19 @@ def seen(
     before: Status | None = None,
     minutes: int = 0,
 ) -> Inputs:
-    """What is seen of a resource whose children are there, with the status of its two Deployments."""
-    children = {ref: m for ref, m in planned(RAW).desired.items() if ref not in absent}
+    """What is seen of a resource whose children are there, with the status of its two Deployments.
+
+    Args:
+        raw: what is asked.
+        live: what was asked when the children were made.
+        engines: status of the engines' Deployment.
+        routers: status of the routers' Deployment.
+        pods: the pods.
+        absent: children that are not there.
+        before: status of the resource so far.
+        minutes: how much later than the resource's creation it is.
+    """
+    children = {ref: m for ref, m in planned(live).desired.items() if ref not in absent}
     for ref, status in ((ENGINES, engines), (ROUTERS, routers)):
         if ref in children:
             meta = {**children[ref]["metadata"], "generation": 1}

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.builders import (
     SETTINGS,
     deployment_status,
     inference_deployment,
+    inputs,
 )
 from tests.status.situations import (
     EVICTED,
@@ -150,6 +152,45 @@ def test_a_refusal_tells_of_the_decisions_that_still_serve() -> None:
     reconciling = refused.condition(ConditionType.RECONCILING)
     assert reconciling is not None
     assert reconciling.message == "Nothing is changed until the specification can be served."
+
+
+def test_a_refusal_counts_by_the_specification_before_it() -> None:
+    refused = inference_deployment(source="s3://b", replicas=5)
+    status = deployment_status(2, ready=1)
+    result = told(
+        seen(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
+    )
+    assert message(result, ConditionType.READY) == "1 of 2 engines serve."
+    assert message(result, ConditionType.ENGINES_AVAILABLE) == "1 of 2 engines are ready."
+    assert message(result, ConditionType.ROUTER_AVAILABLE) == "2 of 2 routers are ready."
+    assert result.status.ready == "1/2"
+
+
+@pytest.mark.parametrize("refused", [{"source": "s3://b"}, {"parallelism": {"tensor": 0}}])
+def test_a_refusal_at_once_leaves_no_engines(refused: dict[str, Any]) -> None:
+    result = told(inputs(inference_deployment(**refused)))
+    available = result.status.condition(ConditionType.ENGINES_AVAILABLE)
+    assert available is not None
+    assert (available.status, available.message) == (
+        "False",
+        "There are no engines: the specification cannot be served.",
+    )
+
+
+def test_engines_that_go_while_none_is_wanted_are_not_counted() -> None:
+    nothing = inference_deployment(replicas=0)
+    invalid = inference_deployment(parallelism={"tensor": 0})
+    for raw in (nothing, invalid):
+        result = told(seen(raw, live=nothing, engines=deployment_status(1), routers=deployment_status(2)))
+        assert three(result)[0] == "True ScaledToZero"
+        assert message(result, ConditionType.ENGINES_AVAILABLE) == "No engine is wanted."
+
+
+def test_a_quota_that_stops_a_scale_up_is_told_beside_ready() -> None:
+    refusing = {**REFUSED_POD, **deployment_status(1)}
+    result = told(seen(inference_deployment(replicas=3), engines=refusing, routers=deployment_status(2)))
+    assert message(result, ConditionType.RECONCILING) == "Nothing is being changed."
+    assert message(result, ConditionType.ENGINES_AVAILABLE).endswith("exceeded quota: small")
 
 
 def test_a_newer_default_is_told() -> None:

@@ -158,6 +158,16 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         [],
         ("True Serving", "False Settled", "True InvalidSpec"),
     ),
+    "refused edit at zero": (
+        seen(
+            inference_deployment(source="s3://bucket"),
+            live=inference_deployment(replicas=0),
+            engines=deployment_status(0),
+            routers=deployment_status(2),
+        ),
+        [],
+        ("True ScaledToZero", "False Settled", "True InvalidModelSource"),
+    ),
     "a foreign Service": (
         seen(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
         [Conflict(SERVICE_OF_ROUTERS, "Gateway edge")],

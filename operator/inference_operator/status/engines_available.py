@@ -9,7 +9,9 @@ from inference_operator.status.verdict import Verdict
 def engines_available(facts: Facts) -> Verdict:
     """Count the engines."""
     wanted, ready = facts.wanted, facts.engines.ready
-    if wanted == 0:
+    if facts.refusal and not facts.engines.exists:
+        return Verdict("False", facts.refusal.reason, "There are no engines: the specification cannot be served.")
+    if facts.at_zero:
         return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted.")
     counted = f"{ready} of {wanted} engines are ready."
     if ready >= wanted:

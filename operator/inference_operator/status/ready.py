@@ -16,8 +16,7 @@ _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected], Reason] = {
 
 def ready(facts: Facts) -> Verdict:
     """Decide whether a request gets an answer, and say what is missing where not."""
-    at_zero = facts.wanted == 0 and facts.refusal is None
-    if at_zero and facts.connected and facts.routers.ready:
+    if facts.at_zero and facts.connected and facts.routers.ready:
         return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted; raise `spec.replicas` to serve.")
     if facts.serving:
         message = f"{facts.engines.ready} of {facts.wanted} engines serve."
@@ -26,7 +25,7 @@ def ready(facts: Facts) -> Verdict:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.blocked:
         return Verdict("False", _OBSTACLES[type(facts.blocked)], f"{facts.blocked.ref} cannot be made yet.")
-    if at_zero or facts.engines.ready:
+    if facts.at_zero or facts.engines.ready:
         return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
     if _has_served(facts):
         return Verdict("False", Reason.ENGINES_UNAVAILABLE, "Engines have served before; none is ready now.")
@@ -37,6 +36,9 @@ _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.R
 
 
 def _has_served(facts: Facts) -> bool:
-    """The Ready condition itself remembers: once served, the reason never goes back to `Starting`."""
+    """Whether engines have been ready, as far as the Ready condition remembers.
+
+    It forgets with any other reason, such as an object in the way: what comes after that is a start again.
+    """
     before = facts.previous.condition(ConditionType.READY)
     return before is not None and before.reason in _AFTER_SERVING

@@ -18,7 +18,7 @@ def reconciling(facts: Facts) -> Verdict:
         return Verdict("False", Reason.SETTLED, "Waiting does not help; see the condition Stalled.")
     state = ready(facts)
     if state.status == "True" and not facts.rolling:
-        return Verdict("False", Reason.SETTLED, "Everything is as the specification asks.")
+        return Verdict("False", Reason.SETTLED, "Nothing is being changed.")
     if rejection := facts.engines.rejection or facts.routers.rejection:
         return Verdict("True", Reason.POD_REJECTED, f"Kubernetes refuses a pod: {rejection}")
     if facts.stuck and facts.stuck.problem:
