@@ -15,6 +15,7 @@ from inference_operator.api.resource import RESERVED_NAME
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.manifest import CHILD_KINDS, Kind, Manifest, Owner
 from inference_operator.observed.answer import Applied
+from inference_operator.observed.pod import TEMPLATE_ANNOTATION
 from inference_operator.resources.child import STAMP_ANNOTATION, fingerprint
 from inference_operator.resources.names import MANAGED_SELECTOR, selector_text
 from inference_operator.resources.quantity import canonical
@@ -212,6 +213,21 @@ def test_an_engine_on_a_cpu_asks_for_no_gpu_node() -> None:
     pod = pod_of(planned(VARIANTS["CPU, one router"]).desired[ENGINES])
     assert "tolerations" not in pod
     assert "limits" not in pod["containers"][0]["resources"]
+
+
+def test_a_template_carries_the_hash_of_all_that_makes_another_pod() -> None:
+    def hashes(**spec: object) -> list[str]:
+        desired = planned(inference_deployment(**spec)).desired
+        return [
+            desired[ref]["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION]
+            for ref in (ENGINES, ROUTERS)
+        ]
+
+    engine, router = hashes()
+    assert hashes(replicas=2, router={"replicas": 3}) == [engine, router]
+    other_engine, same_router = hashes(engine={"args": ["--max-model-len=4096"]})
+    assert (other_engine != engine, same_router) == (True, router)
+    assert hashes(replicas=200)[1] != router, "the configuration has more server slots"
 
 
 NAMES = st.from_regex(DNS_LABEL, fullmatch=True).filter(

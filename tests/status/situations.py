@@ -7,7 +7,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.observed.answer import Answer
-from inference_operator.observed.pod import PodView, pod_view
+from inference_operator.observed.pod import TEMPLATE_ANNOTATION, PodView, pod_view
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.resources.names import ENGINE
 from inference_operator.status.report import Report, report
@@ -40,8 +40,19 @@ NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 MINUTES = PROGRESS_DEADLINE // timedelta(minutes=1)
 
 
-def view(status: Manifest, *, name: str = "qwen-engine-a", component: str = ENGINE, age: int = 0) -> PodView:
-    return pod_view(pod(name=name, component=component, status=status, age=timedelta(minutes=age)), component=component)
+def view(
+    status: Manifest,
+    *,
+    name: str = "qwen-engine-a",
+    component: str = ENGINE,
+    age: int = 0,
+    template: str | None = None,
+) -> PodView:
+    """A pod's view; `age` in minutes."""
+    manifest = pod(name=name, component=component, status=status, age=timedelta(minutes=age))
+    if template:
+        manifest["metadata"]["annotations"] = {TEMPLATE_ANNOTATION: template}
+    return pod_view(manifest, component=component)
 
 
 def seen(

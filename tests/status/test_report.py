@@ -5,13 +5,16 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
+from inference_operator.observed.pod import template_of
 from inference_operator.resources.names import ROUTER
 from inference_operator.status.stalled import PROGRESS_DEADLINE
 from tests.builders import (
+    ENGINES,
     SETTINGS,
     deployment_status,
     inference_deployment,
     inputs,
+    planned,
 )
 from tests.status.situations import (
     EVICTED,
@@ -19,6 +22,7 @@ from tests.status.situations import (
     NO_CLAIM,
     NO_IMAGE,
     NO_SECRET,
+    RAW,
     REFUSED_POD,
     SERVING,
     loading,
@@ -63,6 +67,16 @@ def test_a_pod_that_is_going_is_nobodys_problem() -> None:
     going = replace(view(NO_IMAGE), terminating=True)
     result = told(loading(pods=[going]))
     assert three(result) == ("False Starting", "True Starting", "False Unobstructed")
+
+
+def test_a_pod_of_an_earlier_template_is_nobodys_problem() -> None:
+    current = template_of(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
+    assert current
+    for template, reason in (("earlier", "RollingOut"), (current, "ImagePullFailed"), (None, "ImagePullFailed")):
+        stuck = view(NO_IMAGE, template=template)
+        status = deployment_status(2, updated=1, ready=1)
+        result = told(seen(engines=status, routers=deployment_status(2), pods=[stuck]))
+        assert three(result)[1] == f"True {reason}"
 
 
 def test_a_failed_pod_counts_until_it_is_made_up_for() -> None:

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 
 from inference_operator.manifest import Manifest
+from inference_operator.observed.pod import template_of
+
+_GIVEN_UP = ("False", "ProgressDeadlineExceeded")
+"""Condition Progressing of a Deployment (Kubernetes 1.36, pkg/controller/deployment/util/deployment_util.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,10 @@ class DeploymentView:
     ready: int = 0
     rejection: str | None = None
     """Why pods cannot be created, in the API server's words."""
+    overdue: bool = False
+    """Whether its controller has given up: `progressDeadlineSeconds` have passed since the last progress."""
+    template: str | None = None
+    """The hash of its template; None where it has none."""
 
     @property
     def rolling(self) -> bool:
@@ -33,13 +41,17 @@ def deployment_view(deployment: Manifest | None) -> DeploymentView:
         return DeploymentView()
     status = deployment.get("status") or {}
     observed, latest = status.get("observedGeneration", 0), deployment["metadata"].get("generation", 0)
-    failures = (c for c in status.get("conditions") or () if c.get("type") == "ReplicaFailure")
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    failure, progress = conditions.get("ReplicaFailure") or {}, conditions.get("Progressing") or {}
+    spec = deployment.get("spec") or {}
     return DeploymentView(
         exists=True,
         seen=observed >= latest,
-        wanted=(deployment.get("spec") or {}).get("replicas", 1),
+        wanted=spec.get("replicas", 1),
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
-        rejection=next((str(c.get("message", "")) for c in failures if c.get("status") == "True"), None),
+        rejection=str(failure.get("message", "")) if failure.get("status") == "True" else None,
+        overdue=observed >= latest and (progress.get("status"), progress.get("reason")) == _GIVEN_UP,
+        template=template_of((spec.get("template") or {}).get("metadata") or {}),
     )

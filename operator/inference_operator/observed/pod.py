@@ -7,6 +7,9 @@ from datetime import datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 
+TEMPLATE_ANNOTATION = "inference-operator.dev/template"
+"""Hash of the pod template, in itself: tells the pods of a Deployment's template from those of an earlier one."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
@@ -28,6 +31,8 @@ class PodView:
     failed: bool
     """Whether it will never run again: evicted, or turned away by its node. Its ReplicaSet replaces it."""
     problem: PodProblem | None
+    template: str | None = None
+    """The hash of the template that it was made from."""
 
 
 _WAITING: Mapping[str, Reason] = {
@@ -63,7 +68,14 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         terminating="deletionTimestamp" in meta,
         failed=status.get("phase") == "Failed",
         problem=None if ready else _problem(status),
+        template=template_of(meta),
     )
+
+
+def template_of(metadata: Manifest) -> str | None:
+    """The hash that a pod, or a Deployment's template, carries in its annotations."""
+    template = _mapping(metadata, "annotations").get(TEMPLATE_ANNOTATION)
+    return template if isinstance(template, str) else None
 
 
 def timestamp(text: object) -> datetime | None:

@@ -18,6 +18,7 @@ from inference_operator.resources.pod import (
     pre_stop_sleep,
     restricted_pod,
 )
+from inference_operator.resources.pod_template import pod_template
 from inference_operator.settings import Settings
 
 ENGINE_PORT = 8000
@@ -51,10 +52,7 @@ def engine_deployment(
             "progressDeadlineSeconds": STARTUP_SECONDS,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ENGINE)},
-            "template": {
-                "metadata": {"labels": labels(name, ENGINE)},
-                "spec": _pod(spec, pinned, source, process, settings),
-            },
+            "template": pod_template(_pod(spec, pinned, source, process, settings), labels=labels(name, ENGINE)),
         }
     }
     return child(

@@ -11,6 +11,7 @@ from inference_operator.resources.pod import (
     pre_stop_sleep,
     restricted_pod,
 )
+from inference_operator.resources.pod_template import pod_template
 from inference_operator.resources.router_config import CONFIG_FILE
 from inference_operator.router.haproxy import DRAIN_SECONDS, HEALTH_PATH, METRICS_PORT, PORT
 from inference_operator.settings import Settings
@@ -39,13 +40,11 @@ def router_deployment(spec: RouterSpec, config: str, *, owner: Owner, settings: 
             "revisionHistoryLimit": 2,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ROUTER)},
-            "template": {
-                "metadata": {
-                    "labels": labels(name, ROUTER),
-                    "annotations": {CHECKSUM_ANNOTATION: fingerprint(config)},
-                },
-                "spec": _pod(name, settings),
-            },
+            "template": pod_template(
+                _pod(name, settings),
+                labels=labels(name, ROUTER),
+                annotations={CHECKSUM_ANNOTATION: fingerprint(config)},
+            ),
         }
     }
     return child(DEPLOYMENT, router_name(name), owner=owner, component=ROUTER, content=content)

@@ -94,7 +94,7 @@ def _way(key: Key) -> Sequence[Ref]:
 
 
 def _stuck(pods: Sequence[PodView], owners: Mapping[str, DeploymentView]) -> PodView | None:
-    """Engines before routers, the oldest first; pods that their ReplicaSet has replaced come last."""
+    """Engines before routers, the oldest first; failed pods, which their ReplicaSet replaces, come last."""
     order = list(owners)
     troubled = [pod for pod in pods if pod.component in order and _counts(pod, owners[pod.component])]
     return min(troubled, key=lambda p: (p.failed, order.index(p.component), str(p.created), p.name), default=None)
@@ -103,5 +103,7 @@ def _stuck(pods: Sequence[PodView], owners: Mapping[str, DeploymentView]) -> Pod
 def _counts(pod: PodView, owner: DeploymentView) -> bool:
     if pod.problem is None or pod.terminating:
         return False
+    if pod.template and owner.template and pod.template != owner.template:
+        return False  # it goes by itself, and its problem may be the one that has just been cured
     made_up_for = owner.ready >= owner.wanted and not owner.rolling
     return not (pod.failed and made_up_for)
