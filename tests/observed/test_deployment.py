@@ -40,3 +40,19 @@ def test_the_api_servers_words_on_pods_that_it_refuses_are_kept() -> None:
     assert deployment_view(deployment(status)).rejection == message
     over = {**status, "conditions": [{**failure, "status": "False"}]}
     assert deployment_view(deployment(over)).rejection is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "generation", "overdue"),
+    [
+        ("ProgressDeadlineExceeded", 1, True),
+        ("ProgressDeadlineExceeded", 2, False),
+        ("DeploymentPaused", 1, False),
+    ],
+)
+def test_it_is_overdue_when_its_controller_says_so_of_the_latest_specification(
+    reason: str, generation: int, *, overdue: bool
+) -> None:
+    progress = {"type": "Progressing", "status": "False", "reason": reason}
+    status = {**deployment_status(1, ready=0), "conditions": [progress]}
+    assert deployment_view(deployment(status, generation=generation)).overdue is overdue

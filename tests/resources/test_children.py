@@ -216,18 +216,15 @@ def test_an_engine_on_a_cpu_asks_for_no_gpu_node() -> None:
 
 
 def test_a_template_carries_the_hash_of_all_that_makes_another_pod() -> None:
-    def hashes(**spec: object) -> list[str]:
-        desired = planned(inference_deployment(**spec)).desired
-        return [
-            desired[ref]["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION]
-            for ref in (ENGINES, ROUTERS)
-        ]
+    def hashes(raw: Manifest) -> list[str]:
+        templates = [planned(raw).desired[ref]["spec"]["template"] for ref in (ENGINES, ROUTERS)]
+        return [template["metadata"]["annotations"][TEMPLATE_ANNOTATION] for template in templates]
 
-    engine, router = hashes()
-    assert hashes(replicas=2, router={"replicas": 3}) == [engine, router]
-    other_engine, same_router = hashes(engine={"args": ["--max-model-len=4096"]})
-    assert (other_engine != engine, same_router) == (True, router)
-    assert hashes(replicas=200)[1] != router, "the configuration has more server slots"
+    engine, router = hashes(inference_deployment())
+    assert hashes(inference_deployment(replicas=2, router={"replicas": 3})) == [engine, router]
+    other, same = hashes(inference_deployment(engine={"args": ["--max-model-len=4096"]}))
+    assert (other != engine, same) == (True, router)
+    assert hashes(inference_deployment(replicas=200))[1] != router, "the configuration has more server slots"
 
 
 NAMES = st.from_regex(DNS_LABEL, fullmatch=True).filter(

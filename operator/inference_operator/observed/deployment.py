@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import template_of
 
-_GIVEN_UP = ("False", "ProgressDeadlineExceeded")
+_OVERDUE = ("False", "ProgressDeadlineExceeded")
 """Condition Progressing of a Deployment (Kubernetes 1.36, pkg/controller/deployment/util/deployment_util.go)."""
 
 
@@ -25,7 +25,7 @@ class DeploymentView:
     rejection: str | None = None
     """Why pods cannot be created, in the API server's words."""
     overdue: bool = False
-    """Whether its controller has given up: `progressDeadlineSeconds` have passed since the last progress."""
+    """Whether `progressDeadlineSeconds` have passed since the last progress, as its controller says."""
     template: str | None = None
     """The hash of its template; None where it has none."""
 
@@ -33,6 +33,11 @@ class DeploymentView:
     def rolling(self) -> bool:
         """Whether pods of an earlier template are still there."""
         return self.exists and (not self.seen or self.updated < self.replicas)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether its controller has given up on a first start or a rollout."""
+        return self.overdue and self.wanted > 0 and (self.rolling or self.ready == 0)
 
 
 def deployment_view(deployment: Manifest | None) -> DeploymentView:
@@ -52,6 +57,6 @@ def deployment_view(deployment: Manifest | None) -> DeploymentView:
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
         rejection=str(failure.get("message", "")) if failure.get("status") == "True" else None,
-        overdue=observed >= latest and (progress.get("status"), progress.get("reason")) == _GIVEN_UP,
+        overdue=observed >= latest and (progress.get("status"), progress.get("reason")) == _OVERDUE,
         template=template_of((spec.get("template") or {}).get("metadata") or {}),
     )

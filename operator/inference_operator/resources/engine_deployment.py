@@ -26,7 +26,7 @@ ENGINE_USER, ENGINE_GROUP = 2000, 0
 """The user that vLLM's images prepare (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
 
 STARTUP_SECONDS = 1800
-"""How long an engine may load before it is started again; also the Deployment's progress deadline."""
+"""How long an engine may load before it is started again; also the progress deadline of both Deployments."""
 STARTUP_PERIOD_SECONDS = 2
 READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
 ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6

@@ -3,6 +3,7 @@
 from inference_operator.api.spec import RouterSpec
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.resources.child import child, fingerprint
+from inference_operator.resources.engine_deployment import STARTUP_SECONDS
 from inference_operator.resources.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.resources.pod import (
     RESTRICTED_CONTAINER,
@@ -38,6 +39,7 @@ def router_deployment(spec: RouterSpec, config: str, *, owner: Owner, settings: 
         "spec": {
             "replicas": spec.replicas,
             "revisionHistoryLimit": 2,
+            "progressDeadlineSeconds": STARTUP_SECONDS,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ROUTER)},
             "template": pod_template(
