@@ -6,7 +6,7 @@ import pytest
 
 from inference_operator.api.status import NEVER_OBSERVED
 from inference_operator.reconcile.cluster import ClusterError, ConflictError, RejectedError
-from tests.builders import CONFIG, ENGINES, KEY
+from tests.builders import CONFIG, ENGINES, KEY, deployment_status
 from tests.memory_cluster import Request
 from tests.reconcile.test_writes import CHILDREN, STATUS
 from tests.reconcile.world import RESOURCE, World
@@ -107,7 +107,7 @@ async def test_a_refused_resource_has_a_status_and_nothing_else(world: World) ->
 
 
 async def test_engines_that_are_gone_are_stalled_after_the_deadline_without_any_event(serving: World) -> None:
-    serving.cluster.set_status(ENGINES, {"observedGeneration": 1, "replicas": 1, "readyReplicas": 0})
+    serving.cluster.set_status(ENGINES, deployment_status(1, ready=0))
     again = await serving.reconcile()
     assert again is not None
     assert again.seconds == 1800

@@ -36,6 +36,7 @@ REFUSED_POD = {
     "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}],
 }
 EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 MINUTES = PROGRESS_DEADLINE // timedelta(minutes=1)
 
@@ -87,10 +88,12 @@ def seen(
     return inputs(told, children=children.values(), pods=pods, now=NOW + timedelta(minutes=minutes))
 
 
-def loading(*, pods: Iterable[PodView] = (), before: Status | None = None, minutes: int = 0) -> Inputs:
+def loading(
+    *, engines: Manifest | None = None, pods: Iterable[PodView] = (), before: Status | None = None, minutes: int = 0
+) -> Inputs:
     """Routers are ready, the engine is not."""
     return seen(
-        engines=deployment_status(1, ready=0),
+        engines=engines or deployment_status(1, ready=0),
         routers=deployment_status(2),
         pods=pods,
         before=before,

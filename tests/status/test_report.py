@@ -17,11 +17,13 @@ from tests.builders import (
     planned,
 )
 from tests.status.situations import (
+    CRASHING,
     EVICTED,
     MINUTES,
     NO_CLAIM,
     NO_IMAGE,
     NO_SECRET,
+    OVERDUE,
     RAW,
     REFUSED_POD,
     SERVING,
@@ -49,7 +51,7 @@ def test_the_kubelets_cause_is_in_the_message(problem: Manifest, cause: str) -> 
     young = told(loading(pods=[view(problem)]))
     assert message(young, ConditionType.RECONCILING) == cause
     assert message(young, ConditionType.ENGINES_AVAILABLE) == f"0 of 1 engines are ready. {cause}"
-    old = told(loading(pods=[view(problem, age=MINUTES)]))
+    old = told(loading(pods=[view(problem)], before=young.status, minutes=MINUTES))
     assert message(old, ConditionType.STALLED) == f"For {MINUTES} minutes: {cause}"
 
 
@@ -115,9 +117,84 @@ def test_who_had_served_is_stalled_after_the_deadline() -> None:
 
 
 def test_the_deadline_of_a_pods_problem_is_looked_at_in_time() -> None:
-    result = told(loading(pods=[view(NO_IMAGE, age=10)]))
-    assert result.again is not None
-    assert result.again.seconds == (MINUTES - 10) * 60
+    first = told(loading(pods=[view(NO_IMAGE)]))
+    second = told(loading(pods=[view(NO_IMAGE)], before=first.status, minutes=10))
+    younger = told(loading(pods=[view(NO_IMAGE, age=-5)], before=first.status, minutes=10))
+    waits = [result.again.seconds / 60 for result in (first, second, younger) if result.again]
+    assert waits == [MINUTES, MINUTES - 10, MINUTES - 5]
+
+
+def test_a_pod_that_has_served_for_days_has_its_time_to_recover() -> None:
+    crashing = [view(CRASHING, age=3 * 24 * 60)]
+    first = told(loading(pods=crashing, before=told(SERVING).status, minutes=1))
+    assert three(first) == ("False EnginesUnavailable", "True CrashLoop", "False Unobstructed")
+    assert first.again is not None
+    assert first.again.seconds == PROGRESS_DEADLINE.total_seconds()
+    late = told(loading(pods=crashing, before=first.status, minutes=MINUTES + 1))
+    assert three(late)[2] == "True ProgressDeadlineExceeded"
+
+
+def test_a_cure_has_its_time() -> None:
+    down = told(loading(before=told(SERVING).status, minutes=1)).status
+    earlier = view(CRASHING, name="qwen-engine-old", age=60, template="earlier")
+    rolling = deployment_status(1, updated=0, ready=0)
+    applied = told(loading(engines=rolling, pods=[earlier], before=down, minutes=40))
+    assert three(applied) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
+    young = view({}, age=-41)
+    loads = told(loading(pods=[young], before=applied.status, minutes=50))
+    assert three(loads)[2] == "False Unobstructed"
+    assert loads.again is not None
+    assert loads.again.seconds == (MINUTES - 9) * 60
+
+
+def test_time_without_a_router_is_not_time_without_engines() -> None:
+    down = told(
+        seen(
+            engines=deployment_status(1),
+            routers=deployment_status(2, ready=0),
+            before=told(SERVING).status,
+            minutes=1,
+        )
+    )
+    assert three(down) == ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed")
+    both = told(loading(before=down.status, minutes=MINUTES + 10))
+    assert three(both) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
+    late = told(loading(before=both.status, minutes=2 * MINUTES + 10))
+    assert three(late)[2] == "True ProgressDeadlineExceeded"
+
+
+def test_a_router_that_crashes_beside_one_that_answers_has_no_deadline() -> None:
+    nothing = inference_deployment(replicas=0)
+    result = told(
+        seen(
+            nothing,
+            live=nothing,
+            engines=deployment_status(0),
+            routers=deployment_status(2, ready=1),
+            pods=[view(CRASHING, component=ROUTER, age=600)],
+        )
+    )
+    assert three(result) == ("True ScaledToZero", "False Settled", "False Unobstructed")
+    assert result.again is None
+
+
+@pytest.mark.parametrize(
+    ("status", "lasting"),
+    [
+        (deployment_status(1, ready=0), "Waiting for the first of 1 engines."),
+        (deployment_status(2, updated=1, ready=1), "No pod of the new specification has become ready."),
+    ],
+)
+def test_what_the_deployment_gave_up_on_is_told(status: Manifest, lasting: str) -> None:
+    result = told(loading(engines={**status, **OVERDUE}))
+    assert message(result, ConditionType.STALLED) == f"For {MINUTES} minutes: {lasting}"
+
+
+def test_a_pod_that_stays_refused_is_told_as_what_lasts() -> None:
+    conditions = [*REFUSED_POD["conditions"], *OVERDUE["conditions"]]
+    result = told(loading(engines={**REFUSED_POD, "conditions": conditions}))
+    lasting = f"For {MINUTES} minutes: Kubernetes refuses a pod: exceeded quota: small"
+    assert message(result, ConditionType.STALLED) == lasting
 
 
 def test_what_is_settled_is_not_looked_at_again() -> None:

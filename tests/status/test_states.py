@@ -25,6 +25,7 @@ from tests.status.situations import (
     NO_IMAGE,
     NO_SECRET,
     OUT_OF_MEMORY,
+    OVERDUE,
     REFUSED_POD,
     SERVING,
     loading,
@@ -44,6 +45,31 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         loading(),
         [],
         ("False Starting", "True Starting", "False Unobstructed"),
+    ),
+    "first start, without end": (
+        loading(engines={**deployment_status(1, ready=0), **OVERDUE}),
+        [],
+        ("False Starting", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "first start, the Deployment gave up on the specification before": (
+        loading(engines={**deployment_status(1, ready=0, seen=0), **OVERDUE}),
+        [],
+        ("False Starting", "True Starting", "False Unobstructed"),
+    ),
+    "first start of routers, without end": (
+        seen(engines=deployment_status(1), routers={**deployment_status(2, ready=0), **OVERDUE}),
+        [],
+        ("False RouterUnavailable", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "serving, one engine never came": (
+        seen(engines={**deployment_status(2, ready=1), **OVERDUE}, routers=deployment_status(2)),
+        [],
+        ("True Serving", "False Settled", "False Unobstructed"),
+    ),
+    "had served although one engine never came": (
+        loading(engines={**deployment_status(2, ready=0), **OVERDUE}, before=told(SERVING).status, minutes=1),
+        [],
+        ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed"),
     ),
     "router down": (
         seen(engines=deployment_status(1), routers=deployment_status(2, ready=0)),
@@ -87,7 +113,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     ),
     "rolling, the new pod has had it too long": (
         seen(
-            engines=deployment_status(2, updated=1, ready=1),
+            engines={**deployment_status(2, updated=1, ready=1), **OVERDUE},
             routers=deployment_status(2),
             pods=[view(NO_IMAGE, age=MINUTES)],
         ),
@@ -95,7 +121,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
     ),
     "waiting for a node": (
-        loading(pods=[view(NO_GPU, age=600)]),
+        loading(pods=[view(NO_GPU, age=600)], engines={**deployment_status(1, ready=0), **OVERDUE}),
         [],
         ("False Starting", "True Unschedulable", "False Unobstructed"),
     ),
@@ -140,7 +166,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         ("False ManagedArgument", "False Settled", "True ManagedArgument"),
     ),
     "claim missing for too long": (
-        loading(pods=[view(NO_CLAIM, age=MINUTES)]),
+        loading(pods=[view(NO_CLAIM)], before=told(loading(pods=[view(NO_CLAIM)])).status, minutes=MINUTES),
         [],
         ("False Starting", "False Settled", "True ProgressDeadlineExceeded"),
     ),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
@@ -37,6 +38,8 @@ class Facts:
     blocked: Conflict | Waiting | Rejected | None
     stuck: PodView | None
     """The pod whose problem matters most, if any."""
+    engine_since: datetime | None
+    """When the oldest engine pod was made that is to stay."""
     notice: str
     previous: Status
     now: datetime
@@ -55,6 +58,11 @@ class Facts:
     def rolling(self) -> bool:
         """Whether pods of an earlier specification are still there."""
         return self.engines.rolling or self.routers.rolling
+
+    @property
+    def homeless(self) -> bool:
+        """Whether a pod waits for a node, which it may do for as long as it takes."""
+        return bool(self.stuck and self.stuck.problem and self.stuck.problem.reason is Reason.UNSCHEDULABLE)
 
     @property
     def trouble(self) -> str:
@@ -79,6 +87,7 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         blocked=next((a for a in answers if isinstance(a, Conflict | Waiting | Rejected)), None),
         stuck=_stuck(inputs.pods, {ENGINE: engines, ROUTER: routers}),
+        engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         previous=inputs.resource.status,
         now=inputs.now,
@@ -101,9 +110,16 @@ def _stuck(pods: Sequence[PodView], owners: Mapping[str, DeploymentView]) -> Pod
 
 
 def _counts(pod: PodView, owner: DeploymentView) -> bool:
-    if pod.problem is None or pod.terminating:
-        return False
-    if pod.template and owner.template and pod.template != owner.template:
-        return False  # it goes by itself, and its problem may be the one that has just been cured
+    """Whether a pod's problem matters; one of an earlier template may just have been cured by the change."""
     made_up_for = owner.ready >= owner.wanted and not owner.rolling
-    return not (pod.failed and made_up_for)
+    return pod.problem is not None and _stays(pod, owner) and not (pod.failed and made_up_for)
+
+
+def _stays(pod: PodView, owner: DeploymentView) -> bool:
+    earlier = pod.template and owner.template and pod.template != owner.template
+    return not (pod.terminating or earlier)
+
+
+def _oldest(pods: Sequence[PodView], owner: DeploymentView) -> datetime | None:
+    staying = (pod.created for pod in pods if pod.component == ENGINE and not pod.failed and _stays(pod, owner))
+    return min((created for created in staying if created), default=None)

@@ -3,9 +3,11 @@
 from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.observed.answer import Conflict, Rejected
+from inference_operator.observed.answer import Conflict, Rejected, Waiting
 from inference_operator.resources.engine_deployment import STARTUP_SECONDS
+from inference_operator.resources.names import ENGINE
 from inference_operator.status.facts import Facts
+from inference_operator.status.ready import ready
 from inference_operator.status.verdict import Verdict
 
 PROGRESS_DEADLINE = timedelta(seconds=STARTUP_SECONDS)
@@ -25,11 +27,9 @@ def stalled(facts: Facts) -> Verdict:
         )
     if isinstance(facts.blocked, Rejected):
         return Verdict("True", Reason.CHILD_REJECTED, f"{facts.blocked.ref} was refused: {facts.blocked.message}")
-    deadline = progress_deadline(facts)
-    if deadline is not None and facts.now >= deadline:
+    if _too_long(facts):
         minutes = PROGRESS_DEADLINE // timedelta(minutes=1)
-        lasting = facts.trouble or "No engine is ready."
-        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, f"For {minutes} minutes: {lasting}")
+        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, f"For {minutes} minutes: {_lasting(facts)}")
     return Verdict("False", Reason.UNOBSTRUCTED, "Nothing stands in the way.")
 
 
@@ -42,17 +42,45 @@ _PASSING_ONLY_BY_HAND = frozenset(
         Reason.CRASH_LOOP,
     }
 )
-"""What the kubelet names; a pod without a node waits for one as long as it takes."""
+"""What waiting cures only if somebody acts meanwhile; a pod without a node waits for one as long as it takes."""
+
+
+def _too_long(facts: Facts) -> bool:
+    """Whether a first start or a rollout makes no progress, or what has served is down for too long."""
+    if isinstance(facts.blocked, Waiting) or facts.homeless:
+        return False
+    deadline = progress_deadline(facts)
+    if deadline is not None and facts.now >= deadline:
+        return True
+    if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
+        return False  # the Deployment may have given up long before, on an engine beside those that have served
+    return facts.engines.given_up or facts.routers.given_up
+
+
+def _lasting(facts: Facts) -> str:
+    if facts.trouble:
+        return facts.trouble
+    if rejection := facts.engines.rejection or facts.routers.rejection:
+        return f"Kubernetes refuses a pod: {rejection}"
+    state = ready(facts)
+    return state.message if state.status == "False" else "No pod of the new specification has become ready."
 
 
 def progress_deadline(facts: Facts) -> datetime | None:
-    """When the problem there is, if any, has lasted too long."""
-    if facts.serving and not facts.rolling:
+    """When the problem there is, if any, has lasted too long; Deployments know how long they have been rolling."""
+    if ready(facts).status == "True" or facts.homeless:
         return None
     pod = facts.stuck
     if pod and pod.created and pod.problem and pod.problem.reason in _PASSING_ONLY_BY_HAND:
-        return pod.created + PROGRESS_DEADLINE
-    ready = facts.previous.condition(ConditionType.READY)
-    if ready is None or ready.reason != Reason.ENGINES_UNAVAILABLE or facts.serving:
-        return None
-    return ready.since + PROGRESS_DEADLINE
+        return max(pod.created, _down_since(facts, pod.component)) + PROGRESS_DEADLINE
+    if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
+        down = _down_since(facts, ENGINE)
+        return max(down, facts.engine_since or down) + PROGRESS_DEADLINE
+    return None
+
+
+def _down_since(facts: Facts, component: str) -> datetime:
+    """Since when no request has got an answer and the component has been down; now, if that begins now."""
+    available = ConditionType.ENGINES_AVAILABLE if component == ENGINE else ConditionType.ROUTER_AVAILABLE
+    before = [facts.previous.condition(kind) for kind in (ConditionType.READY, available)]
+    return max(one.since if one and one.status == "False" else facts.now for one in before)
