@@ -36,7 +36,10 @@ def test_a_chat_is_answered(tiny: Served) -> None:
 
 
 def test_the_chunks_of_a_stream_come_one_by_one(tiny: Served) -> None:
-    """A router that waits for more before it sends (Nagle's algorithm) makes bursts, 40 to 200 ms apart."""
+    """A router that waits for more before it sends (Nagle's algorithm) makes bursts, tens of milliseconds apart.
+
+    With `option http-no-delay` 79 to 96 % of the chunks came separately here, without it 17 %.
+    """
     times = asyncio.run(_chunk_times(tiny))
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert len(times) > STREAM_TOKENS / 2, "the engine itself put tokens together"

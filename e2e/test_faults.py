@@ -28,6 +28,7 @@ DISCOVERY_SECONDS = 30
 REFUSAL_SECONDS = 3.0
 """How long a dead router's address may still be given to new connections, which are then refused: until the kubelet
 has started it again or its endpoint is gone. Measured: 0.3 to 1.0 s; twice that and a busy machine's share."""
+SHOWN_LOSSES = 4
 
 Show = Callable[[Result], None]
 
@@ -56,7 +57,7 @@ def show(capsys: pytest.CaptureFixture[str]) -> Show:
     def _show(result: Result) -> None:
         with capsys.disabled():
             print(f"\n  {result}", flush=True)
-            for line in result.losses()[:10]:
+            for line in result.losses()[:SHOWN_LOSSES]:
                 print(f"    {line}", flush=True)
 
     return _show

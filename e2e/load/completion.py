@@ -15,6 +15,7 @@ DATA = b"data:"
 DONE = b"[DONE]"
 OK_CLASS, TOO_MANY_REQUESTS = 2, 429
 _DETAIL_CHARACTERS = 300
+"""Enough for an error in the form of the OpenAI API, which is read again."""
 
 
 @dataclass(frozen=True, slots=True)

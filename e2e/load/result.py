@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from e2e.load.answer import Answer, Loss
 
+_SHOWN_CHARACTERS = 80
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -60,7 +62,7 @@ class Result:
         return [
             f"{answer.started - origin:+.2f} s to {answer.ended - origin:+.2f} s: {answer.loss}"
             f" ({'stream' if answer.streamed else 'plain'}, {'kept' if answer.kept else 'new'} connection)"
-            f" {answer.status or ''} {answer.detail}".rstrip()
+            f" {answer.status or ''} {answer.detail[:_SHOWN_CHARACTERS]}".rstrip()
             for answer in sorted(self.lost, key=lambda a: a.ended)
         ]
 

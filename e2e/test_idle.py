@@ -1,0 +1,25 @@
+"""An operator with nothing to do writes nothing, with the settings that it ships with."""
+
+import time
+
+import pytest
+
+from e2e import stack
+from e2e.served import Served
+from tests.apiserver.audit import AuditLog
+from tests.apiserver.waiting import eventually
+
+ACCOUNT = f"system:serviceaccount:{stack.SYSTEM}:{stack.RELEASE}"
+IDLE_SECONDS = 300
+
+
+@pytest.mark.full
+def test_five_idle_minutes_cost_no_write(tiny: Served) -> None:
+    audit = AuditLog(tiny.cluster.audit_log, ACCOUNT)
+    mark = audit.mark()
+    tiny.kubectl("label", f"service/{tiny.name}", "app.kubernetes.io/managed-by=somebody", "--overwrite")
+    eventually(lambda: audit.writes(mark), seconds=30, what="the log shows that a hand's edit is undone")
+    time.sleep(5)
+    mark = audit.mark()
+    time.sleep(IDLE_SECONDS)
+    assert audit.writes(mark) == []
