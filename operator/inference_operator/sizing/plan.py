@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from inference_operator.api.spec import Device
 
-
 SIZING_RULES = 1
 """Version of the rules below; it is written down with what they decide."""
 
