@@ -79,7 +79,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Pods of the previous specification are being replaced.",
         "Wait; old pods serve meanwhile.",
     ),
-    Reason.SETTLED: Explanation(_RECONCILING, "Everything is as the specification asks.", _NOTHING),
+    Reason.SETTLED: Explanation(_RECONCILING, "Nothing is being changed.", _NOTHING),
     Reason.UNOBSTRUCTED: Explanation(_STALLED, "Nothing stands in the way.", _NOTHING),
     Reason.INVALID_SPEC: Explanation(
         _STALLED,
@@ -143,7 +143,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.POD_REJECTED: Explanation(
         _RECONCILING,
-        "Kubernetes refuses to create a pod, for example because of a quota.",
+        "Kubernetes refuses a pod, for example because of a quota, or a node turned it away or evicted it.",
         "Change what the message names.",
     ),
     Reason.PROGRESS_DEADLINE_EXCEEDED: Explanation(

@@ -32,12 +32,13 @@ def canonical(quantity: str) -> str:
     Examples:
         >>> canonical("1000m"), canonical("0.5"), canonical("1536Mi"), canonical("1024Mi"), canonical("12000")
         ('1', '500m', '1536Mi', '1Gi', '12k')
-        >>> canonical("1.5Ki"), canonical("1.0001Ki"), canonical("0.5Ki")
-        ('1536', '1024103m', '512')
+        >>> canonical("1.5Ki"), canonical("1.0001Ki"), canonical("0.5Ki"), canonical("1187.5Ki")
+        ('1536', '1024103m', '512', '1216k')
     """
     thousandths = int((value(quantity) * 1000).to_integral_value(ROUND_CEILING))
     whole, rest = divmod(thousandths, 1000)
-    if quantity.endswith("i") and whole >= _SMALLEST_BINARY and not rest:
+    # What no binary suffix divides is stored bare, and read back as decimal.
+    if quantity.endswith("i") and not rest and whole and whole % _SMALLEST_BINARY == 0:
         return _binary(whole)
     return _decimal(thousandths)
 
