@@ -14,7 +14,7 @@ from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
 from tests.apiserver.audit import AuditLog
 from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import Workspace
+from tests.apiserver.workspace import Workspace, served
 
 CHART = Path(__file__).parents[2] / "charts" / "inference-operator"
 RELEASE = "inference-operator"
@@ -81,3 +81,9 @@ def workspace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[W
     kubernetes.kubectl("create", "namespace", name)
     yield Workspace(kubernetes, name)
     kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def qwen(workspace: Workspace) -> Workspace:
+    """A workspace in which `qwen` serves and nothing is left to do."""
+    return served(workspace)

@@ -2,9 +2,8 @@
 
 from tests.apiserver.audit import AuditLog
 from tests.apiserver.conftest import RELEASE
-from tests.apiserver.test_lifecycle import QWEN
 from tests.apiserver.waiting import eventually
-from tests.apiserver.workspace import Workspace
+from tests.apiserver.workspace import QWEN, Workspace
 
 CREATED = 201
 FORBIDDEN = 403

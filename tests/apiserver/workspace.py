@@ -1,6 +1,7 @@
 """A namespace of a real API server, as a test uses it."""
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from tests.apiserver.waiting import eventually
 
 CHILDREN = "deployments,services,configmaps,poddisruptionbudgets"
 SETTLE_SECONDS = 30
+QWEN = {"model": {"source": "hf://Qwen/Qwen3-8B"}}
+QUIET_SECONDS = 1.0
+"""Long enough for a watch event to reach the operator and for its write to reach the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +105,12 @@ def manifest(name: str, spec: dict[str, Any]) -> str:
             "spec": spec,
         }
     )
+
+
+def served(workspace: Workspace) -> Workspace:
+    """The workspace, in which `qwen` serves and nothing is left to do."""
+    workspace.create("qwen", QWEN)
+    workspace.settled("qwen")
+    workspace.settled("qwen", "Reconciling", "False")
+    time.sleep(QUIET_SECONDS)
+    return workspace

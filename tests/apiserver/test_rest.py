@@ -1,0 +1,79 @@
+"""An operator with nothing to do, one that is killed, and one that is stopped."""
+
+import time
+
+from tests.apiserver.audit import AuditLog
+from tests.apiserver.conftest import RESYNC_SECONDS
+from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.waiting import eventually
+from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
+
+
+def test_an_operator_with_nothing_to_do_writes_nothing(
+    qwen: Workspace, audit: AuditLog, operator: OperatorProcess
+) -> None:
+    qwen.kubectl("apply", "--filename=-", input=_every_field())
+    qwen.settled("every", "Reconciling", "True", "VolumeUnavailable")  # of its claim, which does not exist
+    time.sleep(QUIET_SECONDS)
+
+    # Namespaces of earlier tests that are still going refuse every write in them.
+    terminating = ("get", "namespaces", "--field-selector=status.phase=Terminating", "--output=name")
+    eventually(lambda: not qwen.cluster.kubectl(*terminating), seconds=120, what="no namespace is going")
+
+    seen = audit.mark()
+    qwen.kubectl("delete", "service", "qwen", "--wait=false")
+    eventually(lambda: audit.writes(seen, namespace=qwen.namespace), seconds=10, what="the log shows a write")
+    time.sleep(QUIET_SECONDS)
+
+    mark = audit.mark()
+    qwen.kubectl("annotate", "infd", "qwen", "every", "look=again")
+    time.sleep(60 - QUIET_SECONDS)
+    listings = [r for r in audit.requests(mark) if r.verb == "list" and r.resource == "deployments"]
+    assert len(listings) >= 60 // RESYNC_SECONDS - 1
+    operator.stop()
+    operator.start()
+    time.sleep(QUIET_SECONDS)
+    assert audit.writes(mark) == []
+
+
+def test_a_killed_operator_loses_nothing(workspace: Workspace, operator: OperatorProcess) -> None:
+    operator.kill()
+    workspace.create("qwen", QWEN)
+    assert workspace.children("qwen") == set()
+    operator.start()
+    workspace.settled("qwen")
+    operator.kill()
+    workspace.kubectl("delete", "service", "qwen")
+    workspace.patch("qwen", {"replicas": 2})
+    operator.start()
+    eventually(lambda: workspace.exists("service", "qwen"), seconds=15, what="the Service is back")
+    eventually(lambda: workspace.get("infd", "qwen")["status"].get("ready") == "2/2", seconds=20, what="two engines")
+
+
+def test_it_stops_when_told_to(operator: OperatorProcess) -> None:
+    assert operator.stop() == 0
+    operator.start()
+    assert "infd_reconcile_total" in operator.metrics()
+
+
+def _every_field() -> str:
+    """A resource that sets all there is."""
+    return """
+apiVersion: inference-operator.dev/v1alpha1
+kind: InferenceDeployment
+metadata: {name: every}
+spec:
+  model: {source: "pvc://models/llama/8b", servedName: llama}
+  engine:
+    image: registry.example/vllm:1
+    args: [--max-num-seqs=8, --max-model-len, "2048"]
+    env:
+    - {name: A, value: "1"}
+    - {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}
+    - {name: C, valueFrom: {configMapKeyRef: {name: c, key: k}}}
+    resources: {requests: {cpu: "0.5", memory: 1.5Gi}, limits: {memory: 4096Mi}}
+  hardware: {device: GPU}
+  parallelism: {tensor: 2}
+  replicas: 2
+  router: {replicas: 3}
+"""
