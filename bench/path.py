@@ -24,11 +24,11 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from e2e import stack
+from e2e.audit import AuditLog
 from e2e.cluster import local
 from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes, started
 from e2e.served import Served
-from tests.apiserver.audit import AuditLog
 
 CLUSTER = "e2e"
 """The tests' cluster: its node has the images already. One that runs is used, and left as it is."""

@@ -10,7 +10,7 @@ from typing import Any
 from e2e import stack
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 _ANSWER_SECONDS = 60
 _GONE_SECONDS = 200

@@ -10,7 +10,7 @@ import yaml
 from e2e import images, stack
 from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 SAID_SECONDS = 60
 SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "nosuch", "key": "token"}}}

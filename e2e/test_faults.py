@@ -12,7 +12,7 @@ from e2e import stack
 from e2e.faults import kill_container
 from e2e.load import Load, Loss, Result
 from e2e.served import Served
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 CALM_REQUESTS = 2000
 """All of them must be equal, or comparing texts would prove nothing."""

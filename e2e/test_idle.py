@@ -5,9 +5,9 @@ import time
 import pytest
 
 from e2e import stack
+from e2e.audit import AuditLog
 from e2e.served import Served
-from tests.apiserver.audit import AuditLog
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 ACCOUNT = f"system:serviceaccount:{stack.SYSTEM}:{stack.RELEASE}"
 IDLE_SECONDS = 300

@@ -4,7 +4,7 @@ from e2e import stack
 from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
 from e2e.test_causes import apply
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 CRD = "customresourcedefinition.apiextensions.k8s.io/inferencedeployments.inference-operator.dev"
 API = "apiservice.apiregistration.k8s.io/v1alpha1.inference-operator.dev"

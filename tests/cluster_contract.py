@@ -66,18 +66,6 @@ async def apply(cluster: Cluster, manifest: Manifest, *, force: bool = True) -> 
 class ClusterContract:
     """Everything that the reconciler takes for granted."""
 
-    @pytest.fixture
-    async def cluster(self) -> Cluster:
-        raise NotImplementedError
-
-    @pytest.fixture
-    async def namespace(self) -> str:
-        raise NotImplementedError
-
-    @pytest.fixture
-    async def stranger(self) -> Stranger:
-        raise NotImplementedError
-
     async def test_what_is_not_there_is_none(self, cluster: Cluster, namespace: str) -> None:
         assert await cluster.get(Ref(CONFIG_MAP, namespace, "nothing")) is None
 

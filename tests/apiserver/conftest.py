@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e.audit import AuditLog
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.audit import AuditLog
 from tests.apiserver.operator_process import OperatorProcess
 from tests.apiserver.workspace import Workspace, served
 

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 STOP_SECONDS = 20
 

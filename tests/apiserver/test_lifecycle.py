@@ -4,10 +4,10 @@ import time
 
 import pytest
 
+from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.audit import AuditLog
+from e2e.waiting import eventually
 from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.waiting import eventually
 from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace, served
 
 CHILDREN = {

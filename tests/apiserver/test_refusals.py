@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.errors import ClusterError
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 from tests.apiserver.workspace import Workspace
 
 SOURCE = "hf://Qwen/Qwen3-8B"

@@ -2,10 +2,10 @@
 
 import time
 
-from tests.apiserver.audit import AuditLog
+from e2e.audit import AuditLog
+from e2e.waiting import eventually
 from tests.apiserver.conftest import RESYNC_SECONDS
 from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.waiting import eventually
 from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
 
 

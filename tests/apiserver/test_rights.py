@@ -1,8 +1,8 @@
 """The chart's Role and what the operator asks for agree: nothing missing, nothing unused."""
 
-from tests.apiserver.audit import AuditLog
+from e2e.audit import AuditLog
+from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE
-from tests.apiserver.waiting import eventually
 from tests.apiserver.workspace import QWEN, Workspace
 
 CREATED = 201

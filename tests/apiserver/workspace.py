@@ -9,7 +9,7 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 
 CHILDREN = "deployments,services,configmaps,poddisruptionbudgets"
 SETTLE_SECONDS = 30

@@ -10,7 +10,7 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.waiting import eventually
+from e2e.waiting import eventually
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, Helm
 
 SAMPLES = CHART.parents[1] / "manifests" / "samples"

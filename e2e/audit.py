@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+_ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
+"""A watch is complete only when it ends, so its start counts too; every other request has one answer."""
+
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
@@ -48,7 +51,7 @@ class AuditLog:
             log.seek(since)
             for line in log:
                 entry = json.loads(line)
-                if entry["stage"] == "ResponseComplete" and entry["user"]["username"] == self._user:
+                if entry["stage"] in _ANSWERED and entry["user"]["username"] == self._user:
                     what = entry.get("objectRef", {})
                     resource = what.get("resource", "") + (f"/{what['subresource']}" if "subresource" in what else "")
                     yield Request(
