@@ -10,13 +10,12 @@ from typing import Any
 
 import kopf
 
-from inference_operator.kube.client import in_cluster
+from inference_operator.kube.client import LIST_CHUNK, REQUEST_TIMEOUT_SECONDS, in_cluster
 from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, POD, Kind, Manifest
 from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
 
-REQUEST_TIMEOUT_SECONDS, CONNECT_TIMEOUT_SECONDS = 30.0, 5.0
-LIST_CHUNK = 500
+CONNECT_TIMEOUT_SECONDS = 5.0
 
 WATCHED_CHILDREN = (*CHILD_KINDS, POD)
 
