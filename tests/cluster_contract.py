@@ -187,6 +187,15 @@ class ClusterContract:
         after = await cluster.list_objects(CONFIG_MAP)
         assert before.version < version(made) <= after.version
 
+    async def test_delete_takes_the_object_of_that_version(self, cluster: Cluster, namespace: str) -> None:
+        first = await apply(cluster, config_map(namespace, a="1"))
+        second = await apply(cluster, config_map(namespace, a="2"))
+        uid = first["metadata"]["uid"]
+        with pytest.raises(ConflictError):
+            await cluster.delete(Ref.of(first), uid=uid, version=first["metadata"]["resourceVersion"])
+        await cluster.delete(Ref.of(first), uid=uid, version=second["metadata"]["resourceVersion"])
+        assert await cluster.get(Ref.of(first)) is None
+
     async def test_delete_takes_the_object_of_that_uid(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         with pytest.raises(ConflictError):

@@ -84,8 +84,8 @@ class MemoryCluster:
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
 
-    async def delete(self, ref: Ref, *, uid: str) -> None:
-        self._write("delete", ref, lambda: self._delete(ref, uid))
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None) -> None:
+        self._write("delete", ref, lambda: self._delete(ref, uid, version))
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         return self._write("status", ref, lambda: self._apply_status(ref, manifest))
@@ -204,12 +204,14 @@ class MemoryCluster:
             self.events.append(("ADDED" if new else "MODIFIED", result))
         return result
 
-    def _delete(self, ref: Ref, uid: str) -> None:
+    def _delete(self, ref: Ref, uid: str, version: str | None = None) -> None:
         stored = self._objects.get(ref)
         if stored is None:
             raise NotFoundError(f"{ref} not found")
         if stored.uid != uid:
             raise ConflictError(f"{ref}: uid mismatch: {uid}")
+        if version not in (None, str(stored.version)):
+            raise ConflictError(f"{ref}: resourceVersion mismatch: {version}")
         if not self._manifest(ref)["metadata"].get("finalizers"):
             self._vanish(ref)
         elif not stored.deleting:

@@ -19,6 +19,7 @@ from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
 from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings, complaints
+from inference_operator.status.report import After
 from inference_operator.telemetry.http import PortError, serve_health
 from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import API_REQUESTS, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, RESOURCES
@@ -74,12 +75,12 @@ class Operator:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _handle(self, key: Key) -> float | None:
+    async def _handle(self, key: Key) -> After | None:
         QUEUE_DEPTH.set(len(self._queue))
         with RECONCILE_SECONDS.time():
             again = await self._reconciler.reconcile(key)
         RECONCILES.labels("success").inc()
-        return again.seconds if again else None
+        return again
 
     def _seen(self, event: str, manifest: Manifest) -> None:
         key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)

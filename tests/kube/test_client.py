@@ -80,6 +80,23 @@ async def test_delete_names_the_uid(api: ApiServer, cluster: KubeCluster) -> Non
     assert api.requests[0][2] == {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "u"}}
 
 
+async def test_delete_may_name_the_version_too(api: ApiServer, cluster: KubeCluster) -> None:
+    await cluster.delete(REF, uid="u", version="7")
+    assert (api.requests[0][2] or {})["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", 0.0)])
+async def test_how_long_to_wait_is_handed_on(api: ApiServer, cluster: KubeCluster, header: str, seconds: float) -> None:
+    async def busy(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"message": "too many"}, status=429, headers={"Retry-After": header})
+
+    api.answer = busy
+    with pytest.raises(ClusterError) as raised:
+        await cluster.apply(REF, BODY, force=False)
+    assert raised.value.retry_after == seconds
+    assert raised.value.cause == "HTTP 429: too many"
+
+
 @pytest.mark.parametrize(
     ("status", "error"),
     [

@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.manifest import Manifest, Owner, Ref
-from inference_operator.observed.answer import Answer, Applied, Conflict, Deleted, Rejected, Waiting
+from inference_operator.observed.answer import Answer, Applied, Conflict, Deleted, Failed, Rejected, Waiting
 from inference_operator.reconcile.changes import Apply, Change, Delete, changes
 from inference_operator.reconcile.cluster import ClusterError, RejectedError
 from inference_operator.reconcile.execute import execute
@@ -99,10 +99,24 @@ async def test_a_rejection_is_an_answer(cluster: MemoryCluster, change: Change) 
 
 
 @pytest.mark.parametrize("change", [FIRST, Delete(CONFIG, "u")], ids=["apply", "delete"])
-async def test_a_fault_is_raised(cluster: MemoryCluster, change: Change) -> None:
-    cluster.fail_next(ClusterError("HTTP 500"))
-    with pytest.raises(ClusterError):
-        await execute(cluster, change)
+async def test_a_fault_is_an_answer_too(cluster: MemoryCluster, change: Change) -> None:
+    cluster.fail_next(ClusterError("HTTP 429: too many", request="PATCH /api", retry_after=7))
+    assert await execute(cluster, change) == Failed(CONFIG, "HTTP 429: too many", 7)
+
+
+async def test_what_has_changed_since_it_was_judged_is_not_deleted(cluster: MemoryCluster) -> None:
+    judged = cluster.apply_as("us", WANTED)["metadata"]
+    edited = cluster.apply_as("somebody-else", {**WANTED, "data": {"haproxy.cfg": "edited"}})
+    answer, requests = await verbs(cluster, Delete(CONFIG, judged["uid"], judged["resourceVersion"]))
+    assert answer == Failed(CONFIG, "it has changed meanwhile")
+    assert sorted(requests) == ["delete", "get"]
+    assert cluster.live() == {CONFIG: edited}
+
+
+async def test_what_is_another_by_now_counts_as_deleted(cluster: MemoryCluster) -> None:
+    theirs = cluster.apply_as("somebody-else", FOREIGN)
+    assert await execute(cluster, Delete(CONFIG, "the uid of ours", "1")) == Deleted(CONFIG)
+    assert cluster.live() == {CONFIG: theirs}
 
 
 def going(manifest: Manifest) -> Manifest:

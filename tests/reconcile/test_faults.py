@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import NEVER_OBSERVED
 from inference_operator.reconcile.cluster import ClusterError, ConflictError, RejectedError
+from inference_operator.status.report import After
 from tests.builders import CONFIG, ENGINES, KEY, deployment_status
 from tests.memory_cluster import Request
 from tests.reconcile.test_writes import CHILDREN, STATUS
@@ -37,19 +39,51 @@ async def test_a_killed_operator_is_continued_by_the_next(
     assert world.conditions() == reference.conditions()
 
 
-@EVERY_WRITE
+@EVERY_CHILD
 @LOST_OR_UNANSWERED
-async def test_a_fault_is_raised_and_the_next_attempt_succeeds(
+async def test_a_fault_at_one_child_is_told_and_stops_no_other(
     world: World, reference: World, number: int, *, took_effect: bool
 ) -> None:
     world.ask()
-    world.cluster.fail_next(ClusterError("HTTP 500"), skip=number, took_effect=took_effect)
-    with pytest.raises(ClusterError):
-        await world.reconcile()
+    world.cluster.fail_next(ClusterError("HTTP 500: etcd is slow"), skip=number, took_effect=took_effect)
+    assert await world.reconcile() == After(0.0, backoff=True)
+    assert set(world.cache_children()) == set(CHILDREN) - {CHILDREN[number]}
+    working = world.status().condition(ConditionType.RECONCILING)
+    assert working is not None
+    assert (working.status, working.reason) == ("True", "RequestFailed")
+    assert working.message.startswith(f"{CHILDREN[number]} could not be changed: HTTP 500: etcd is slow.")
     world.cluster.events.clear()  # not even the watch tells what became of it
-    await world.settle()
+    assert await world.settle() == [Request("apply", CHILDREN[number]), STATUS]
     assert world.children() == reference.children()
     assert world.conditions() == reference.conditions()
+
+
+@LOST_OR_UNANSWERED
+async def test_a_fault_at_the_status_is_raised_and_the_next_attempt_succeeds(
+    world: World, reference: World, *, took_effect: bool
+) -> None:
+    world.ask()
+    world.cluster.fail_next(ClusterError("HTTP 500"), skip=len(CHILDREN), took_effect=took_effect)
+    with pytest.raises(ClusterError):
+        await world.reconcile()
+    assert await world.settle() == ([] if took_effect else [STATUS])
+    assert world.children() == reference.children()
+    assert world.conditions() == reference.conditions()
+
+
+async def test_a_lasting_fault_at_one_child_leaves_all_else_at_work(serving: World) -> None:
+    serving.edit(CONFIG, lambda manifest: manifest["data"].clear())
+    told = []
+    for attempt in range(5):
+        serving.cluster.fail_next(ClusterError("HTTP 503: later", retry_after=3 + attempt))
+        serving.ask(replicas=2 + attempt)
+        told.append(await serving.reconcile())
+        assert serving.live(ENGINES)["spec"]["replicas"] == 2 + attempt
+        assert serving.conditions()["Ready"] == ("True", "Serving")
+        assert serving.conditions()["Reconciling"] == ("True", "RequestFailed")
+    assert told == [After(3.0 + attempt, backoff=True) for attempt in range(5)]
+    assert Request("apply", CONFIG) in await serving.settle()
+    assert serving.conditions()["Reconciling"] != ("True", "RequestFailed")
 
 
 @EVERY_CHILD
@@ -167,6 +201,20 @@ async def test_news_of_our_own_deletion_that_comes_after_the_next_creation_costs
     assert len(held_back) == 1
     serving.cluster.events.extend(held_back)
     assert await serving.settle() == []
+
+
+async def test_the_watch_telling_of_our_own_writes_asks_for_no_round(world: World) -> None:
+    world.ask()
+    await world.reconcile()
+    assert len(world.cluster.events) == WRITES_OF_A_NEW_RESOURCE
+    assert world.deliver() == set()
+    world.ask(replicas=2)
+    await world.reconcile()
+    world.ask(replicas=1)
+    world.deliver()
+    await world.reconciler.reconcile(KEY)
+    assert [event for event, _ in world.cluster.events if event == "DELETED"] == ["DELETED"]
+    assert world.deliver() == set()
 
 
 async def test_a_status_of_what_was_asked_before_is_not_written(world: World) -> None:

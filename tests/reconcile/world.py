@@ -93,6 +93,12 @@ class World:
         """All children, without what differs between any two clusters."""
         return {ref: _timeless(m) for ref, m in self.cluster.live().items() if ref.kind in CHILD_KINDS}
 
+    def cache_children(self) -> Mapping[Ref, Manifest]:
+        """The children that the operator knows of."""
+        found = self.cache.inputs(KEY, now=self.now)
+        assert found is not None
+        return found.children
+
     def status(self) -> Status:
         return resource(self.live(RESOURCE)).status
 

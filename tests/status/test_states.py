@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.observed.answer import Answer, Conflict, Rejected, Waiting
+from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
 from inference_operator.pipeline import Inputs
 from tests.builders import (
     BUDGET_OF_ROUTERS,
+    CONFIG,
     ENGINES,
     SERVICE_OF_ROUTERS,
     deployment_status,
@@ -208,6 +209,21 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         seen(engines=deployment_status(1), routers=deployment_status(2), absent=[BUDGET_OF_ROUTERS]),
         [Conflict(BUDGET_OF_ROUTERS, "somebody else")],
         ("True Serving", "False Settled", "True NameConflict"),
+    ),
+    "a request for the first child fails": (
+        inputs(inference_deployment()),
+        [Failed(CONFIG, "HTTP 500: etcd is slow")],
+        ("False RequestFailed", "True RequestFailed", "False Unobstructed"),
+    ),
+    "a request fails, old pods serving": (
+        SERVING,
+        [Failed(CONFIG, "HTTP 500: etcd is slow")],
+        ("True Serving", "True RequestFailed", "False Unobstructed"),
+    ),
+    "one request fails and another child is rejected": (
+        SERVING,
+        [Failed(CONFIG, "HTTP 500: etcd is slow"), Rejected(ENGINES, "denied by policy")],
+        ("True Serving", "False Settled", "True ChildRejected"),
     ),
     "a rejected Service": (
         seen(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     NAME_CONFLICT = "NameConflict"
     WAITING_FOR_DELETION = "WaitingForDeletion"
     CHILD_REJECTED = "ChildRejected"
+    REQUEST_FAILED = "RequestFailed"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CONTAINER_CONFIG_ERROR = "ContainerConfigError"
     VOLUME_UNAVAILABLE = "VolumeUnavailable"
@@ -110,6 +111,11 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         _STALLED,
         "The API server or an admission policy refuses a child.",
         "Change what the message names, in the InferenceDeployment or in the policy.",
+    ),
+    Reason.REQUEST_FAILED: Explanation(
+        _RECONCILING,
+        "The API server could not carry out a request about a child, or did not answer.",
+        "Wait; it is tried again, later each time, up to every two minutes. If it lasts, see the message.",
     ),
     Reason.IMAGE_PULL_FAILED: Explanation(
         _RECONCILING,

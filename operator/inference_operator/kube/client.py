@@ -95,9 +95,10 @@ class KubeCluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
         return await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
 
-    async def delete(self, ref: Ref, *, uid: str) -> None:
-        """Delete the object of that uid; raises `NotFoundError` and `ConflictError`."""
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None) -> None:
+        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
+        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
         await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
@@ -115,7 +116,7 @@ class KubeCluster:
             page = await self._request("GET", kind.path(namespace), kind, query=query)
             # Items of a list carry neither apiVersion nor kind.
             if "items" not in page:
-                raise ClusterError(f"GET {kind.path(namespace)}: the answer is no list")
+                raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
             items.extend({**item, "apiVersion": kind.api_version, "kind": kind.name} for item in page["items"])
             following = page["metadata"].get("continue")
             if not following:
@@ -143,9 +144,12 @@ class KubeCluster:
             content = await response.read()
         except (ClientError, OSError, TimeoutError) as error:
             self._tell(method, kind.name, "error")
-            raise ClusterError(f"{method} {path}: {error or type(error).__name__}") from error
+            raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
         self._tell(method, kind.name, str(response.status))
-        return _body(response.status, content, f"{method} {path}")
+        retry_after = response.headers.get("Retry-After", "")
+        # An HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds.
+        wait = float(retry_after) if retry_after.isdecimal() else 0.0
+        return _body(response.status, content, f"{method} {path}", retry_after=wait)
 
 
 def _is_of_another(answer: Manifest) -> bool:
@@ -154,20 +158,27 @@ def _is_of_another(answer: Manifest) -> bool:
     return any(cause.get("field") == "metadata.uid" for cause in causes)
 
 
-def _body(status: int, content: bytes, what: str) -> Manifest:
+def _broken(error: Exception) -> str:
+    """Why there was no answer, in words that are the same for every attempt."""
+    if isinstance(error, TimeoutError):
+        return f"the API server did not answer within {REQUEST_TIMEOUT_SECONDS} s"
+    return "the connection to the API server broke"
+
+
+def _body(status: int, content: bytes, what: str, *, retry_after: float) -> Manifest:
     """The object in an answer, or the error that it stands for."""
     try:
         answer: Any = json.loads(content) if content.startswith(b"{") else {}
     except ValueError as error:
-        raise ClusterError(f"{what}: the answer broke off") from error
+        raise ClusterError("the answer broke off", request=what) from error
     if status < HTTPStatus.BAD_REQUEST:
         result: Manifest = answer
         return result
-    message = answer.get("message") or f"{what}: HTTP {status}"
+    message = answer.get("message") or "no reason given"
     if status == HTTPStatus.NOT_FOUND:
         raise NotFoundError(message)
     if status == HTTPStatus.CONFLICT or _is_of_another(answer):
         raise ConflictError(message)
     if status in _REJECTIONS:
         raise RejectedError(message)
-    raise ClusterError(f"{what}: HTTP {status}: {message}")
+    raise ClusterError(f"HTTP {status}: {message}", request=what, retry_after=retry_after)

@@ -1,4 +1,4 @@
-"""What the API server answered to a change: expected answers, which are no faults."""
+"""What became of a change: what the API server answered, or that it did not."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -43,4 +43,14 @@ class Rejected:
     message: str
 
 
-Answer: TypeAlias = Applied | Deleted | Conflict | Waiting | Rejected
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request was not carried out, or nobody knows whether it was; asking again may help."""
+
+    ref: Ref
+    cause: str
+    retry_after: float = 0.0
+    """Seconds for which the API server does not want to be asked again."""
+
+
+Answer: TypeAlias = Applied | Deleted | Conflict | Waiting | Rejected | Failed

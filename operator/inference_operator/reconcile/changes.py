@@ -26,6 +26,8 @@ class Delete:
 
     ref: Ref
     uid: str
+    version: str | None = None
+    """The resourceVersion that it was judged by: of an object that has changed since, nothing is deleted."""
 
 
 Change: TypeAlias = Apply | Delete
@@ -44,8 +46,12 @@ def changes(live: Mapping[Ref, Manifest], desired: Mapping[Ref, Manifest], owner
         elif not _going(there) and (gap := difference(there, manifest)):
             result.append(Apply(ref, manifest, owner, there["metadata"]["uid"], gap))
     unwanted = (ref for ref in live if ref not in desired and not _going(live[ref]))
-    result.extend(Delete(ref, live[ref]["metadata"]["uid"]) for ref in unwanted)
+    result.extend(_deletion(ref, live[ref]["metadata"]) for ref in unwanted)
     return result
+
+
+def _deletion(ref: Ref, metadata: Manifest) -> Delete:
+    return Delete(ref, metadata["uid"], metadata.get("resourceVersion"))
 
 
 def _going(manifest: Manifest) -> bool:

@@ -20,7 +20,22 @@ class Listing:
 
 
 class ClusterError(Exception):
-    """A request that the API server did not carry out."""
+    """A request that the API server did not carry out, or of which nobody knows whether it did.
+
+    Args:
+        cause: why, in a phrase for users.
+        request: what was asked, for logs.
+        retry_after: seconds for which the API server does not want to be asked again.
+
+    Examples:
+        >>> str(ClusterError("HTTP 503: overloaded", request="PATCH /api/v1/pods"))
+        'PATCH /api/v1/pods: HTTP 503: overloaded'
+    """
+
+    def __init__(self, cause: str, *, request: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(f"{request}: {cause}" if request else cause)
+        self.cause = cause
+        self.retry_after = retry_after
 
 
 class NotFoundError(ClusterError):
@@ -47,8 +62,8 @@ class Cluster(Protocol):
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
 
-    async def delete(self, ref: Ref, *, uid: str) -> None:
-        """Delete the object of that uid; raises `NotFoundError` and `ConflictError`."""
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None) -> None:
+        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""

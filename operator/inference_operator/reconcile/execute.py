@@ -3,34 +3,39 @@
 import logging
 from contextlib import suppress
 
-from inference_operator.manifest import Manifest, Owner, Ref
-from inference_operator.observed.answer import Answer, Applied, Conflict, Deleted, Rejected, Waiting
+from inference_operator.manifest import Manifest, Owner
+from inference_operator.observed.answer import Answer, Applied, Conflict, Deleted, Failed, Rejected, Waiting
 from inference_operator.reconcile.changes import Apply, Change, Delete
-from inference_operator.reconcile.cluster import Cluster, ConflictError, NotFoundError, RejectedError
+from inference_operator.reconcile.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.resources.names import MANAGED_BY_LABEL, MANAGER
 
 log = logging.getLogger(__name__)
 
 
 async def execute(cluster: Cluster, change: Change) -> Answer:
-    """Carry out a change; expected answers are returned, only faults are raised."""
-    match change:
-        case Delete(ref, uid):
-            answer = await _delete(cluster, ref, uid)
-            log.info("Delete %s: no longer wanted: %s", ref, type(answer).__name__)
-        case Apply(ref):
-            answer = await _apply(cluster, change)
-            log.info("Apply %s: %s: %s", ref, change.why, type(answer).__name__)
+    """Carry out a change. Whatever becomes of it is an answer, so that one child never stops the others."""
+    try:
+        answer = await (_delete(cluster, change) if isinstance(change, Delete) else _apply(cluster, change))
+    except RejectedError as error:
+        answer = Rejected(change.ref, error.cause)
+    except ClusterError as error:
+        log.warning("%s %s: %s", type(change).__name__, change.ref, error)
+        return Failed(change.ref, error.cause, error.retry_after)
+    why = change.why if isinstance(change, Apply) else "no longer wanted"
+    log.info("%s %s: %s: %s", type(change).__name__, change.ref, why, type(answer).__name__)
     return answer
 
 
-async def _delete(cluster: Cluster, ref: Ref, uid: str) -> Answer:
+async def _delete(cluster: Cluster, change: Delete) -> Answer:
     try:
-        with suppress(NotFoundError, ConflictError):  # gone, or another object by now: ours is not there
-            await cluster.delete(ref, uid=uid)
-    except RejectedError as error:
-        return Rejected(ref, str(error))
-    return Deleted(ref)
+        await cluster.delete(change.ref, uid=change.uid, version=change.version)
+    except NotFoundError:
+        return Deleted(change.ref)
+    except ConflictError:
+        found = await cluster.get(change.ref)
+        if found is not None and found["metadata"]["uid"] == change.uid:
+            return Failed(change.ref, "it has changed meanwhile")
+    return Deleted(change.ref)
 
 
 async def _apply(cluster: Cluster, change: Apply) -> Answer:
@@ -41,8 +46,6 @@ async def _apply(cluster: Cluster, change: Apply) -> Answer:
         return await _apply_unknown(cluster, change)
     except ConflictError:
         return Waiting(change.ref)  # it changes under our hands: the next look tells to what
-    except RejectedError as error:
-        return Rejected(change.ref, str(error))
 
 
 async def _apply_unknown(cluster: Cluster, change: Apply) -> Answer:

@@ -5,36 +5,52 @@ import random
 from collections.abc import Awaitable, Callable
 
 from inference_operator.manifest import Key
+from inference_operator.reconcile.cluster import ClusterError
+from inference_operator.status.report import After
 
 FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 0.5, 120.0
 _MOST_DOUBLINGS = 16
 JITTER = 0.2
 """A fifth, so that keys that failed together do not come back together."""
 
+Handle = Callable[[Key], Awaitable[After | None]]
+"""Looks at a key; returns when it wants another look."""
+Failed = Callable[[Key, Exception], None]
+"""Is told of what went wrong with a key."""
+
 
 class KeyQueue:
     """Keys that want to be looked at.
 
-    A key that is added while it is being worked on is worked on once more afterwards.
+    A key that is added while it is being worked on is worked on once more afterwards. A key that failed waits, half a
+    second at first and twice as long each time; what happens to it meanwhile brings the next look forward, but never
+    before the moment that the API server named.
+
+    Args:
+        chance: a number from 0 to 1, another one each time; it spreads the waits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+        self._chance = chance
         self._queue: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()
         self._working: set[Key] = set()
         self._again: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
+        self._not_before: dict[Key, float] = {}
 
     def __len__(self) -> int:
         """Keys that wait now."""
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Ask for a look at a key now."""
+        """Ask for a look at a key as soon as there may be one."""
         self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
+        elif (wait := self._hold(key)) > 0:
+            self.add_after(key, wait)
         elif key not in self._waiting:
             self._waiting.add(key)
             self._queue.put_nowait(key)
@@ -47,15 +63,8 @@ class KeyQueue:
             self._cancel_timer(key)
             self._timers[key] = loop.call_later(seconds, self.add, key)
 
-    async def work(
-        self, handle: Callable[[Key], Awaitable[float | None]], failed: Callable[[Key, Exception], None]
-    ) -> None:
-        """Work on keys until cancelled; several workers may do so at a time.
-
-        Args:
-            handle: looks at a key and returns after how many seconds it wants another look, or None.
-            failed: is told of what went wrong; the key is looked at again after a backoff.
-        """
+    async def work(self, handle: Handle, failed: Failed) -> None:
+        """Work on keys until cancelled; several workers may do so at a time."""
         while True:
             key = await self._queue.get()
             self._waiting.discard(key)
@@ -64,25 +73,37 @@ class KeyQueue:
                 after = await handle(key)
             except Exception as error:  # noqa: BLE001 - what goes wrong with one key must not stop the others
                 failed(key, error)
-                after = self._backoff(key)
-            else:
-                self._failures.pop(key, None)
+                after = After(error.retry_after if isinstance(error, ClusterError) else 0.0, backoff=True)
             finally:
                 self._working.discard(key)
             self._finish(key, after)
 
-    def _finish(self, key: Key, after: float | None) -> None:
-        if key in self._again:
-            self._again.discard(key)
+    def _finish(self, key: Key, after: After | None) -> None:
+        again = key in self._again
+        self._again.discard(key)
+        if after is not None and after.backoff:
+            if after.seconds > 0:
+                self._not_before[key] = asyncio.get_running_loop().time() + after.seconds
+            after = After(max(after.seconds, self._backoff(key)))
+        else:
+            self._failures.pop(key, None)
+        if again:
             self.add(key)
         elif after is not None:
-            self.add_after(key, after)
+            self.add_after(key, after.seconds)
 
     def _backoff(self, key: Key) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         plain = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, _MOST_DOUBLINGS), LATEST_BACKOFF_SECONDS)
-        return plain * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, guards nothing
+        return plain * (1 - JITTER + 2 * JITTER * self._chance())
+
+    def _hold(self, key: Key) -> float:
+        """Seconds until the API server may be asked about a key again."""
+        wait = self._not_before.get(key, 0.0) - asyncio.get_running_loop().time()
+        if wait <= 0:
+            self._not_before.pop(key, None)
+        return wait
 
     def _cancel_timer(self, key: Key) -> None:
         if timer := self._timers.pop(key, None):

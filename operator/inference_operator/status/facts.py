@@ -9,7 +9,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Ref
-from inference_operator.observed.answer import Answer, Conflict, Rejected, Waiting
+from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
 from inference_operator.observed.deployment import DeploymentView, deployment_view
 from inference_operator.observed.pod import PodView
 from inference_operator.pipeline import Inputs, Outcome, Planned, Refused
@@ -35,7 +35,9 @@ class Facts:
     connected: bool
     """Whether the Services and the configuration are there by which requests find their way."""
     refusal: Refusal | None
-    blocked: Conflict | Waiting | Rejected | None
+    blocked: Conflict | Waiting | Rejected | Failed | None
+    """What stands in the way of a child; rather what somebody must act on than what only takes another attempt."""
+    failures: Sequence[Failed]
     stuck: PodView | None
     """The pod whose problem matters most, if any."""
     engine_since: datetime | None
@@ -43,6 +45,11 @@ class Facts:
     notice: str
     previous: Status
     now: datetime
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that serving needs has been made, if perhaps not as it is wanted now."""
+        return self.connected and self.engines.exists and self.routers.exists
 
     @property
     def serving(self) -> bool:
@@ -77,6 +84,8 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     key, spec = inputs.resource.key, inputs.resource.spec
     engines = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name))))
     routers = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
+    obstacles = [a for a in answers if isinstance(a, Conflict | Waiting | Rejected)]
+    failures = [a for a in answers if isinstance(a, Failed)]
     kept = isinstance(outcome, Refused) and engines.exists
     return Facts(
         key=key,
@@ -85,7 +94,8 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         routers=routers,
         connected=all(ref in inputs.children for ref in _way(key)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
-        blocked=next((a for a in answers if isinstance(a, Conflict | Waiting | Rejected)), None),
+        blocked=next(iter([*obstacles, *failures]), None),
+        failures=failures,
         stuck=_stuck(inputs.pods, {ENGINE: engines, ROUTER: routers}),
         engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",

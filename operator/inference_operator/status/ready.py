@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.observed.answer import Conflict, Rejected, Waiting
+from inference_operator.observed.answer import Conflict, Failed, Rejected, Waiting
 from inference_operator.status.facts import Facts
 from inference_operator.status.verdict import Verdict
 
-_OBSTACLES: Mapping[type[Conflict | Waiting | Rejected], Reason] = {
+_OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
     Conflict: Reason.NAME_CONFLICT,
     Waiting: Reason.WAITING_FOR_DELETION,
     Rejected: Reason.CHILD_REJECTED,
+    Failed: Reason.REQUEST_FAILED,
 }
 
 
@@ -23,7 +24,7 @@ def ready(facts: Facts) -> Verdict:
         return Verdict("True", Reason.SERVING, f"{message} {facts.notice}".strip())
     if facts.refusal:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
-    if facts.blocked:
+    if facts.blocked and not (isinstance(facts.blocked, Failed) and facts.complete):
         return Verdict("False", _OBSTACLES[type(facts.blocked)], f"{facts.blocked.ref} cannot be made yet.")
     if facts.at_zero or facts.engines.ready:
         return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")

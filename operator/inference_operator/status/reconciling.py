@@ -1,7 +1,7 @@
 """Reconciling: whether the operator or Kubernetes is still at work on what was asked."""
 
 from inference_operator.api.reasons import Reason
-from inference_operator.observed.answer import Waiting
+from inference_operator.observed.answer import Failed, Waiting
 from inference_operator.status.facts import Facts
 from inference_operator.status.ready import ready
 from inference_operator.status.stalled import stalled
@@ -12,8 +12,8 @@ def reconciling(facts: Facts) -> Verdict:
     """Decide whether work goes on."""
     if facts.refusal:
         return Verdict("False", Reason.SETTLED, "Nothing is changed until the specification can be served.")
-    if isinstance(facts.blocked, Waiting):
-        return Verdict("True", Reason.WAITING_FOR_DELETION, f"{facts.blocked.ref} is still being deleted.")
+    if passing := _passing(facts):
+        return passing
     if stalled(facts).status == "True":
         return Verdict("False", Reason.SETTLED, "Waiting does not help; see the condition Stalled.")
     state = ready(facts)
@@ -26,3 +26,15 @@ def reconciling(facts: Facts) -> Verdict:
     if state.status == "False":
         return Verdict("True", state.reason, state.message)
     return Verdict("True", Reason.ROLLING_OUT, "Pods of the previous specification are being replaced.")
+
+
+def _passing(facts: Facts) -> Verdict | None:
+    """What stands in the way of a child and needs nobody's hand, if anything."""
+    match facts.blocked:
+        case Waiting(ref):
+            return Verdict("True", Reason.WAITING_FOR_DELETION, f"{ref} is still being deleted.")
+        case Failed(ref, cause):
+            again = "It is tried again, later each time, until it can."
+            return Verdict("True", Reason.REQUEST_FAILED, f"{ref} could not be changed: {cause}. {again}")
+        case _:
+            return None

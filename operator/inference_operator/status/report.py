@@ -36,6 +36,8 @@ class After:
     """A wish to look again."""
 
     seconds: float
+    backoff: bool = False
+    """Something failed: look no sooner than in `seconds`, and later with each failure in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
 
 def _again(known: Facts, status: Status) -> After | None:
     """Look again at what is in the way, and when a deadline passes."""
+    if known.failures:
+        return After(max(failure.retry_after for failure in known.failures), backoff=True)
     if known.blocked is not None:
         return After(RECHECK.total_seconds())
     deadline = progress_deadline(replace(known, previous=status))  # it may begin with this very status
