@@ -12,7 +12,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, Kind, Manifest, Ref
+from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, POD, Kind, Manifest, Ref
+from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import FIELD_MANAGER, ConflictError, Listing, NotFoundError
 from tests.fields import Fields, Path, fields_of, manifest_of, overlaps
 
@@ -67,6 +68,7 @@ class MemoryCluster:
         self._versions = itertools.count(1)
         self._version = next(self._versions)
         self._faults: deque[_Fault] = deque()
+        self._logs: dict[str, str] = {}
 
     # What the operator asks for.
 
@@ -80,6 +82,13 @@ class MemoryCluster:
     async def get(self, ref: Ref) -> Manifest | None:
         self.reads.append(Request("get", ref))
         return self.peek(ref)
+
+    async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
+        """What `say` has put there; a container that has said nothing has no log."""
+        self.reads.append(Request("log", Ref(POD, look.namespace, look.pod)))
+        if look.pod not in self._logs:
+            raise NotFoundError(f"pod {look.pod} not found")
+        return "".join(self._logs[look.pod].splitlines(keepends=True)[-lines:])[:size]
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
@@ -114,6 +123,10 @@ class MemoryCluster:
             owned.difference_update(touched | gone)
         stored.owners.setdefault(manager, set()).update(touched)
         return self._store(ref, stored, wanted)
+
+    def say(self, pod: str, log: str) -> None:
+        """Let a pod's container have this log."""
+        self._logs[pod] = log
 
     def set_status(self, ref: Ref, status: Manifest) -> Manifest:
         """Write the status as an object's controller does."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from inference_operator import __version__
 from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.kube.looks import Looks
 from inference_operator.kube.watch import WATCHED_CHILDREN, watch
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest
 from inference_operator.reconcile.cache import Cache
@@ -26,6 +27,9 @@ from inference_operator.telemetry.metrics import API_REQUESTS, QUEUE_DEPTH, RECO
 
 WORKERS = 4
 """Keys that are worked on at a time: enough to hide the API server's latency on one event loop."""
+
+LOOKERS = 2
+"""Logs and the like that are read at a time: what explains a state must not crowd out what changes it."""
 
 RETRY_SECONDS = 5.0
 """Between two attempts to reach the API server at the start."""
@@ -48,6 +52,7 @@ class Operator:
         self._cache = Cache(settings)
         self._queue = KeyQueue()
         self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC))
+        self._looks = Looks(cluster, self._cache.see, self._queue.add)
         self._listed_at: float | None = None
 
     def ready(self) -> bool:
@@ -67,6 +72,7 @@ class Operator:
             return
         # Created before kopf starts, which takes every younger task for its own when it stops.
         tasks = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
+        tasks += [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
         tasks.append(asyncio.create_task(self._resync()))
         try:
             await watch(self._settings, self._seen, stop=stop)
@@ -79,6 +85,7 @@ class Operator:
         QUEUE_DEPTH.set(len(self._queue))
         with RECONCILE_SECONDS.time():
             again = await self._reconciler.reconcile(key)
+        self._looks.want(key, again.looks if again else ())
         RECONCILES.labels("success").inc()
         return again
 

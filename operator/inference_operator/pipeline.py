@@ -4,7 +4,7 @@ The recipe and the command line both call `outcome`, and nobody else composes ro
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from inference_operator.engines.engine import Engine, Served
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
 from inference_operator.models.source import model_source
+from inference_operator.observed.look import Look, Seen
 from inference_operator.observed.pod import PodView
 from inference_operator.resources.child import fingerprint
 from inference_operator.resources.children import children
@@ -50,6 +51,8 @@ class Inputs:
     pods: Sequence[PodView]
     settings: Settings
     now: datetime
+    seen: Seen = field(default_factory=dict)
+    """What has been looked up of what the rounds before wanted."""
 
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource."""
@@ -74,6 +77,8 @@ class Planned:
     desired: Mapping[Ref, Manifest]
     notice: str = ""
     """What a user should know about the decisions; empty if nothing."""
+    looks: tuple[Look, ...] = ()
+    """What has to be looked up before more can be decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,8 @@ class Refused:
 
     refusal: Refusal
     desired: Mapping[Ref, Manifest]
+    looks: tuple[Look, ...] = ()
+    """What has to be looked up before it can be decided whether the refusal still holds."""
 
 
 Outcome: TypeAlias = Planned | Refused

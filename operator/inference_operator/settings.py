@@ -50,6 +50,9 @@ class Settings(BaseSettings):
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)] = ()
     """The namespaces to serve; none means the whole cluster."""
 
+    read_logs: bool = True
+    """Whether the logs of engines and routers that fail are read, to tell why; it needs the right to `pods/log`."""
+
     log_format: Literal["json", "text"] = "json"
     """One JSON object a line, or text for people."""
 

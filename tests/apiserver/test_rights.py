@@ -1,5 +1,7 @@
 """The chart's Role and what the operator asks for agree: nothing missing, nothing unused."""
 
+import json
+
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE
@@ -15,6 +17,8 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     workspace.settled("qwen")
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
+
+    _let_an_engine_fail(workspace)
 
     rules = workspace.get("clusterrole", RELEASE)["rules"]
     granted = {
@@ -32,3 +36,27 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     assert granted - used == set()
     # In namespaces that are being deleted admission forbids to create, whatever the rights.
     assert [str(r) for r in requests if r.code == FORBIDDEN and r.namespace == workspace.namespace] == []
+
+
+def _let_an_engine_fail(workspace: Workspace) -> None:
+    """Show an engine whose container has ended without a word, as its kubelet would; nobody has its log."""
+    selector = "--selector=inference-operator.dev/name=qwen,app.kubernetes.io/component=engine"
+    pod = workspace.kubectl("get", "pods", selector, "--output=name").splitlines()[0]
+    container = {
+        "name": "engine",
+        "image": "engine",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 1,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1}},
+    }
+    ready = {"type": "Ready", "status": "False"}
+    patch = json.dumps({"status": {"conditions": [ready], "containerStatuses": [container]}})
+    workspace.kubectl("patch", pod, "--subresource=status", "--type=strategic", f"--patch={patch}")
+    told = "its log cannot be read: its node does not answer"
+    eventually(
+        lambda: told in workspace.condition("qwen", "Reconciling").get("message", ""),
+        seconds=20,
+        what=lambda: f"`{told}`: {workspace.get('infd', 'qwen')['status']}",
+    )

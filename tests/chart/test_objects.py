@@ -150,6 +150,7 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
         "settings.dnsStalenessSeconds=40",
         "settings.resyncSeconds=86400",
         "settings.imagePullPolicy=Never",
+        "settings.readLogs=false",
         "settings.logFormat=text",
         "scope.namespaces={team-a,team-b}",
     )
@@ -163,6 +164,7 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
         dns_staleness_seconds=40,
         resync_seconds=86_400,
         image_pull_policy="Never",
+        read_logs=False,
         log_format="text",
         namespaces=("team-a", "team-b"),
     )

@@ -60,3 +60,11 @@ def test_the_built_in_roles_cover_the_resource_and_leave_status_to_the_operator(
 
 def test_the_roles_of_users_may_be_left_to_others(helm: Helm) -> None:
     assert set(by_kind(helm.objects("userRoles.create=false"), "ClusterRole")) == {RELEASE}
+
+
+def test_the_right_to_logs_goes_with_the_setting(helm: Helm) -> None:
+    def resources(*sets: str) -> set[str]:
+        rules = by_kind(helm.objects(*sets), "ClusterRole")[RELEASE]["rules"]
+        return {resource for rule in rules for resource in rule["resources"]}
+
+    assert resources() - resources("settings.readLogs=false") == {"pods/log"}

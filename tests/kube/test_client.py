@@ -11,7 +11,14 @@ from kubernetes.aio.client.configuration import Configuration
 
 from inference_operator.kube.client import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
-from inference_operator.reconcile.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
+from inference_operator.observed.look import LogTail
+from inference_operator.reconcile.cluster import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    RejectedError,
+)
 
 REF = Ref(CONFIG_MAP, "default", "settings")
 BODY: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
@@ -102,7 +109,7 @@ async def test_how_long_to_wait_is_handed_on(api: ApiServer, cluster: KubeCluste
     [
         (400, RejectedError),
         (401, ClusterError),
-        (403, RejectedError),
+        (403, ForbiddenError),
         (404, NotFoundError),
         (409, ConflictError),
         (422, RejectedError),
@@ -194,3 +201,29 @@ async def test_namespaces_are_listed_one_by_one_and_the_oldest_moment_counts(api
 
     api.answer = page
     assert (await KubeCluster(client, ["a", "b"]).list_objects(CONFIG_MAP)).version == 7
+
+
+LOG = LogTail("default", "qwen-engine-a", "u", "engine", run=2, previous=True, running=False)
+
+
+async def test_a_log_is_read_as_text_within_bounds(api: ApiServer, cluster: KubeCluster) -> None:
+    async def text(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b'{"looks": "like an object"}\n\xff')
+
+    api.answer = text
+    assert await cluster.read_log(LOG, lines=10, size=100) == '{"looks": "like an object"}\n\ufffd'
+    path = "/api/v1/namespaces/default/pods/qwen-engine-a/log"
+    query = "container=engine&previous=true&tailLines=10&limitBytes=100"
+    assert [request[:2] for request in api.requests] == [("GET", f"{path}?{query}")]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(400, RejectedError), (403, ForbiddenError), (404, NotFoundError), (502, ClusterError)]
+)
+async def test_a_log_that_cannot_be_read_is_an_error(
+    api: ApiServer, cluster: KubeCluster, status: int, error: type[ClusterError]
+) -> None:
+    api.says(status, kind="Status", message="these are the words")
+    with pytest.raises(ClusterError, match="these are the words") as raised:
+        await cluster.read_log(LOG, lines=10, size=100)
+    assert type(raised.value) is error

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
-from inference_operator.observed.pod import MAX_CAUSE_LENGTH, PodProblem, pod_view
+from inference_operator.observed.look import LogTail
+from inference_operator.observed.pod import MAX_CAUSE_LENGTH, Ended, PodProblem, pod_view, sentence
 from tests.builders import NOW, pod, ready_pod, unschedulable, waiting
 
 OOM_KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": ""}}
@@ -82,14 +83,16 @@ PROBLEMS: list[tuple[Manifest, Reason, str]] = [
     (
         waiting("CrashLoopBackOff", BACK_OFF, last=FAILED),
         Reason.CRASH_LOOP,
-        "container `engine` ended with exit code 1: ValueError: No supported config format found",
+        "container `engine` ended with exit code 1",
     ),
 ]
 
 
 @pytest.mark.parametrize(("status", "reason", "cause"), PROBLEMS)
 def test_the_kubelets_and_the_schedulers_words_are_kept(status: Manifest, reason: Reason, cause: str) -> None:
-    assert pod_view(pod(status=status), component="engine").problem == PodProblem(reason, cause)
+    problem = pod_view(pod(status=status), component="engine").problem
+    assert problem is not None
+    assert (problem.reason, problem.cause) == (reason, cause)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
         (
             FAILED,
             Reason.CRASH_LOOP,
-            "container `engine` ended with exit code 1: ValueError: No supported config format found",
+            "container `engine` ended with exit code 1",
         ),
         (
             {"terminated": {"exitCode": 2, "reason": "Error"}},
@@ -129,14 +132,39 @@ def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
 def test_a_crash_loop_is_one_problem_in_all_its_phases(end: Manifest, reason: Reason, cause: str) -> None:
     running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
     phases: list[Manifest] = [
-        {"state": end},
-        {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": BACK_OFF}}, "lastState": end},
-        {"state": running, "started": False, "lastState": end},
-        {"state": end, "started": False, "lastState": end},
+        {"state": end, "restartCount": 2},
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 2},
+        {"state": running, "started": False, "lastState": end, "restartCount": 3},
+        {"state": end, "started": False, "lastState": end, "restartCount": 2},
     ]
-    for phase in phases:
-        status = {"phase": "Running", "containerStatuses": [{"name": "engine", **phase}]}
-        assert pod_view(pod(status=status), component="engine").problem == PodProblem(reason, cause)
+    problems = [_problem_of({"name": "engine", **phase}) for phase in phases]
+    assert [(p.reason, p.cause) for p in problems] == [(reason, cause)] * len(phases)
+    assert {problem.ended for problem in problems} == {problems[0].ended}
+    logs = [problem.ended.log for problem in problems if problem.ended]
+    assert {(log.run, log.running) for log in logs} <= {(2, False)}
+    assert [log.previous for log in logs] in ([], [False, True, True, False])
+
+
+def _problem_of(container: Manifest) -> PodProblem:
+    status = {"phase": "Running", "containerStatuses": [container]}
+    problem = pod_view(pod(status=status), component="engine").problem
+    assert problem is not None
+    return problem
+
+
+def test_the_log_of_a_container_that_ended_has_an_address() -> None:
+    problem = _problem_of({"name": "engine", "state": FAILED, "restartCount": 1})
+    log = LogTail("default", "qwen-engine-7c9f-abcde", "pod-qwen-engine-7c9f-abcde", "engine", 1, False, False)  # noqa: FBT003
+    assert problem.ended == Ended("ValueError: No supported config format found", log)
+
+
+def test_what_a_container_says_last_carries_no_secret() -> None:
+    said = {"terminated": {"exitCode": 1, "message": "401 with hf_AbCdEfGhIjKlMnOp"}}
+    ended = _problem_of({"name": "engine", "state": said}).ended
+    assert ended is not None
+    assert ended.message == "401 with [hidden]"
+    pulling = waiting("ErrImagePull", "GET https://me:pass@registry.example/v2: 401")
+    assert _problem_of(pulling["containerStatuses"][0]).cause == "GET https://[hidden]@registry.example/v2: 401"
 
 
 @pytest.mark.parametrize(
@@ -165,13 +193,10 @@ def test_a_ready_pod_has_no_problem_whatever_has_been() -> None:
 
 
 def test_a_long_log_is_cut_at_its_beginning() -> None:
-    log = "\n".join(f"line {number}" for number in range(1000))
-    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
-    problem = pod_view(pod(status=waiting("CrashLoopBackOff", BACK_OFF, last=failed)), component="engine").problem
-    assert problem is not None
-    assert problem.cause.endswith("line 998 line 999")
-    assert "\n" not in problem.cause
-    assert len(problem.cause) < MAX_CAUSE_LENGTH + 100
+    cut = sentence("\n".join(f"line {number}" for number in range(1000)))
+    assert cut.endswith("line 998 line 999")
+    assert "\n" not in cut
+    assert len(cut) == MAX_CAUSE_LENGTH + len("… ")
 
 
 def test_what_a_pod_is() -> None:

@@ -120,7 +120,7 @@ def test_the_deadline_of_a_pods_problem_is_looked_at_in_time() -> None:
     first = told(loading(pods=[view(NO_IMAGE)]))
     second = told(loading(pods=[view(NO_IMAGE)], before=first.status, minutes=10))
     younger = told(loading(pods=[view(NO_IMAGE, age=-5)], before=first.status, minutes=10))
-    waits = [result.again.seconds / 60 for result in (first, second, younger) if result.again]
+    waits = [(result.again.seconds or 0) / 60 for result in (first, second, younger) if result.again]
     assert waits == [MINUTES, MINUTES - 10, MINUTES - 5]
 
 

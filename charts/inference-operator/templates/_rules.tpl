@@ -21,4 +21,9 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+{{- if .Values.settings.readLogs }}
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end }}
 {{- end -}}

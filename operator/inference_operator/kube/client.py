@@ -12,11 +12,13 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from inference_operator.manifest import Kind, Manifest, Ref
+from inference_operator.manifest import POD, Kind, Manifest, Ref
+from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import (
     FIELD_MANAGER,
     ClusterError,
     ConflictError,
+    ForbiddenError,
     Listing,
     NotFoundError,
     RejectedError,
@@ -27,7 +29,7 @@ LIST_CHUNK = 500
 """Objects per page of a listing (the API server's own clients use the same)."""
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-_REJECTIONS = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
+_REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
 
 
 def in_cluster() -> bool:
@@ -109,6 +111,20 @@ class KubeCluster:
         except (NotFoundError, ConflictError):
             return None
 
+    async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
+        """The last lines of a container's log, of at most so many bytes; raises `NotFoundError` and `RejectedError`."""
+        ref = Ref(POD, look.namespace, look.pod)
+        query = {
+            "container": look.container,
+            "previous": "true" if look.previous else "false",
+            "tailLines": str(lines),
+            "limitBytes": str(size),
+        }
+        status, content, retry_after = await self._call("GET", f"{ref.path}/log", ref.kind, query=query)
+        if status >= HTTPStatus.BAD_REQUEST:
+            _body(status, content, f"GET {ref.path}/log", retry_after=retry_after)
+        return content.decode(errors="replace")
+
     async def _list_in(self, kind: Kind, namespace: str | None, selector: str | None) -> tuple[list[Manifest], int]:
         query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
         items: list[Manifest] = []
@@ -132,6 +148,19 @@ class KubeCluster:
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
     ) -> Manifest:
+        status, content, retry_after = await self._call(method, path, kind, query=query, body=body)
+        return _body(status, content, f"{method} {path}", retry_after=retry_after)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+    ) -> tuple[int, bytes, float]:
+        """The HTTP status and content of an answer, and for how many seconds the server does not want to be asked."""
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Accept": "application/json"}
         if method == "PATCH":
@@ -141,15 +170,17 @@ class KubeCluster:
                 method, target, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
             response = await self._client.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            content = await response.read()
+            content: bytes = await response.read()
         except (ClientError, OSError, TimeoutError) as error:
             self._tell(method, kind.name, "error")
             raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
         self._tell(method, kind.name, str(response.status))
-        retry_after = response.headers.get("Retry-After", "")
-        # An HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds.
-        wait = float(retry_after) if retry_after.isdecimal() else 0.0
-        return _body(response.status, content, f"{method} {path}", retry_after=wait)
+        return response.status, content, _retry_after(response.headers.get("Retry-After", ""))
+
+
+def _retry_after(header: str) -> float:
+    """Seconds to wait; an HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds."""
+    return float(header) if header.isdecimal() else 0.0
 
 
 def _is_of_another(answer: Manifest) -> bool:
@@ -179,6 +210,8 @@ def _body(status: int, content: bytes, what: str, *, retry_after: float) -> Mani
         raise NotFoundError(message)
     if status == HTTPStatus.CONFLICT or _is_of_another(answer):
         raise ConflictError(message)
+    if status == HTTPStatus.FORBIDDEN:
+        raise ForbiddenError(message)
     if status in _REJECTIONS:
         raise RejectedError(message)
     raise ClusterError(f"HTTP {status}: {message}", request=what, retry_after=retry_after)

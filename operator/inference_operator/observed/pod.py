@@ -6,9 +6,21 @@ from datetime import datetime
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
+from inference_operator.observed.look import LogTail
+from inference_operator.observed.redact import redacted
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/template"
 """Hash of the pod template, in itself: tells the pods of a Deployment's template from those of an earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A container that ended with an error."""
+
+    message: str
+    """Its termination message, which the kubelet fills with the end of the log; empty if it has none."""
+    log: LogTail
+    """Where it tells more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +29,8 @@ class PodProblem:
 
     reason: Reason
     cause: str
+    ended: Ended | None = None
+    """The container whose own words may tell the cause; None where none has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready=ready,
         terminating="deletionTimestamp" in meta,
         failed=status.get("phase") == "Failed",
-        problem=None if ready else _problem(status),
+        problem=None if ready else _problem(meta, status),
         template=template_of(meta),
     )
 
@@ -101,38 +115,54 @@ def _list(parent: Manifest, name: str) -> Iterable[Manifest]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _problem(status: Manifest) -> PodProblem | None:
+def _problem(meta: Manifest, status: Manifest) -> PodProblem | None:
     if status.get("phase") == "Failed":
-        said = (_sentence(status.get("reason")), _sentence(status.get("message")))
+        said = (sentence(status.get("reason")), sentence(status.get("message")))
         return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in said if part) or "it has failed")
     for container in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
-        if problem := _container_problem(container):
+        if problem := _container_problem(meta, container):
             return problem
     for condition in _list(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return _unschedulable(_sentence(condition.get("message")).replace("not found. not found", "not found."))
+            return _unschedulable(sentence(condition.get("message")).replace("not found. not found", "not found."))
     return None
 
 
-def _container_problem(container: Manifest) -> PodProblem | None:
+def _container_problem(meta: Manifest, container: Manifest) -> PodProblem | None:
     state, last = _mapping(container, "state"), _mapping(container, "lastState")
     waiting = _mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
-        return PodProblem(reason, _sentence(waiting.get("message")) or str(waiting.get("reason")))
+        return PodProblem(reason, sentence(waiting.get("message")) or str(waiting.get("reason")))
     ended = _mapping(state, "terminated")
     if not ended and container.get("started") is not True:
         ended = _mapping(last, "terminated")
-    return _end(container, ended) if reason or ended.get("exitCode") else None
+    return _end(meta, container, ended) if reason or ended.get("exitCode") else None
 
 
-def _end(container: Manifest, ended: Manifest) -> PodProblem:
+def _end(meta: Manifest, container: Manifest, ended: Manifest) -> PodProblem:
     """How a container ended last: the same words while it waits, runs and ends again."""
-    name, said = container.get("name"), _sentence(ended.get("message"))
+    name = container.get("name")
     if ended.get("reason") == "OOMKilled":
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than its limit")
     cause = f"container `{name}` ended with exit code {ended.get('exitCode')}"
-    return PodProblem(Reason.CRASH_LOOP, f"{cause}: {said}" if said else cause)
+    said = redacted(str(ended.get("message") or "")).strip()
+    return PodProblem(Reason.CRASH_LOOP, cause, Ended(said, _log_of_end(meta, container)))
+
+
+def _log_of_end(meta: Manifest, container: Manifest) -> LogTail:
+    """The log of the run that ended last; the kubelet counts a restart when it begins the next run."""
+    state, restarts = _mapping(container, "state"), container.get("restartCount")
+    run = restarts if isinstance(restarts, int) else 0
+    return LogTail(
+        namespace=str(meta.get("namespace", "")),
+        pod=str(meta.get("name", "")),
+        uid=str(meta.get("uid", "")),
+        container=str(container.get("name", "")),
+        run=run - 1 if "running" in state else run,
+        previous="terminated" not in state,
+        running=False,
+    )
 
 
 def _unschedulable(cause: str) -> PodProblem:
@@ -140,7 +170,7 @@ def _unschedulable(cause: str) -> PodProblem:
     return PodProblem(Reason.VOLUME_UNAVAILABLE if by_volume else Reason.UNSCHEDULABLE, cause)
 
 
-def _sentence(text: object) -> str:
-    """One line, bounded; what a log says last says most."""
-    line = " ".join(str(text or "").split())
+def sentence(text: object) -> str:
+    """One line, bounded and without secrets; what a log says last says most."""
+    line = " ".join(redacted(str(text or "")).split())
     return line if len(line) <= MAX_CAUSE_LENGTH else f"… {line[-MAX_CAUSE_LENGTH:]}"

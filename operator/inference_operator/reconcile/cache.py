@@ -6,6 +6,7 @@ from datetime import datetime
 from inference_operator.api.resource import resource
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Kind, Manifest, Ref
 from inference_operator.observed.answer import Answer, Applied, Deleted
+from inference_operator.observed.look import Found, Look
 from inference_operator.observed.pod import pod_view
 from inference_operator.pipeline import Inputs
 from inference_operator.reconcile.cluster import Listing
@@ -26,6 +27,7 @@ class Cache:
         self._families: dict[Key, set[Ref]] = defaultdict(set)
         self._gone: dict[Ref, int] = {}
         """Versions at which objects were deleted, so that a listing from before does not bring them back."""
+        self._seen: dict[Look, Found] = {}
 
     def known(self) -> list[Key]:
         """All InferenceDeployments that are known."""
@@ -50,7 +52,15 @@ class Cache:
             ],
             settings=self._settings,
             now=now,
+            seen=self._seen.copy(),
         )
+
+    def see(self, look: Look, found: Found | None) -> None:
+        """Remember what a look found; None: forget it, nobody wants it any more."""
+        if found is None:
+            self._seen.pop(look, None)
+        else:
+            self._seen[look] = found
 
     def note(self, answer: Answer) -> None:
         """Remember what a write brought about."""

@@ -50,6 +50,10 @@ class RejectedError(ClusterError):
     """The API server, a quota or an admission policy refuses the object as it is."""
 
 
+class ForbiddenError(RejectedError):
+    """The operator has no right to this."""
+
+
 class Cluster(Protocol):
     """The verbs. Every one may raise `ClusterError` for a fault, and what its description names."""
 

@@ -81,16 +81,18 @@ class KeyQueue:
     def _finish(self, key: Key, after: After | None) -> None:
         again = key in self._again
         self._again.discard(key)
+        wait = after.seconds if after else None
         if after is not None and after.backoff:
-            if after.seconds > 0:
-                self._not_before[key] = asyncio.get_running_loop().time() + after.seconds
-            after = After(max(after.seconds, self._backoff(key)))
+            asked = after.seconds or 0.0
+            if asked > 0:
+                self._not_before[key] = asyncio.get_running_loop().time() + asked
+            wait = max(asked, self._backoff(key))
         else:
             self._failures.pop(key, None)
         if again:
             self.add(key)
-        elif after is not None:
-            self.add_after(key, after.seconds)
+        elif wait is not None:
+            self.add_after(key, wait)
 
     def _backoff(self, key: Key) -> float:
         failures = self._failures.get(key, 0)

@@ -21,6 +21,7 @@ from inference_operator.resources.names import (
     router_name,
     service_name,
 )
+from inference_operator.status.trouble import trouble_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Facts:
     failures: Sequence[Failed]
     stuck: PodView | None
     """The pod whose problem matters most, if any."""
+    trouble: str
+    """Why that pod does not run, in a sentence; empty if nothing is known."""
     engine_since: datetime | None
     """When the oldest engine pod was made that is to stay."""
     notice: str
@@ -71,13 +74,6 @@ class Facts:
         """Whether a pod waits for a node, which it may do for as long as it takes."""
         return bool(self.stuck and self.stuck.problem and self.stuck.problem.reason is Reason.UNSCHEDULABLE)
 
-    @property
-    def trouble(self) -> str:
-        """Why a pod does not run, in a sentence; empty if nothing is known."""
-        if self.stuck is None or self.stuck.problem is None:
-            return ""
-        return f"Pod {self.stuck.name} does not run: {self.stuck.problem.cause}"
-
 
 def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     """Gather the facts."""
@@ -87,6 +83,7 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     obstacles = [a for a in answers if isinstance(a, Conflict | Waiting | Rejected)]
     failures = [a for a in answers if isinstance(a, Failed)]
     kept = isinstance(outcome, Refused) and engines.exists
+    stuck = _stuck(inputs.pods, {ENGINE: engines, ROUTER: routers})
     return Facts(
         key=key,
         wanted=spec.replicas if isinstance(spec, Spec) and not kept else engines.wanted,
@@ -96,7 +93,8 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         blocked=next(iter([*obstacles, *failures]), None),
         failures=failures,
-        stuck=_stuck(inputs.pods, {ENGINE: engines, ROUTER: routers}),
+        stuck=stuck,
+        trouble=trouble_of(stuck, inputs),
         engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         previous=inputs.resource.status,

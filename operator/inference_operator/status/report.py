@@ -8,6 +8,7 @@ from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, PlanStatus, Status
 from inference_operator.observed.answer import Answer
+from inference_operator.observed.look import Look
 from inference_operator.pipeline import Inputs, Outcome, Planned
 from inference_operator.resources.names import ENGINE, selector_text
 from inference_operator.resources.router_service import url
@@ -17,6 +18,7 @@ from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
 from inference_operator.status.router_available import router_available
 from inference_operator.status.stalled import progress_deadline, stalled
+from inference_operator.status.trouble import looks_for
 from inference_operator.status.verdict import Verdict
 
 RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
@@ -35,9 +37,12 @@ RECHECK = timedelta(seconds=15)
 class After:
     """A wish to look again."""
 
-    seconds: float
+    seconds: float | None = None
+    """After this time; None: only when something happens."""
     backoff: bool = False
     """Something failed: look no sooner than in `seconds`, and later with each failure in a row."""
+    looks: tuple[Look, ...] = ()
+    """What is to be looked up, and kept up to date for as long as every report wants it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,8 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
         plan=PlanStatus(**asdict(decided.plan), asked=decided.asked) if decided else None,
         engine=EngineStatus(image=decided.image) if decided else None,
     )
-    return Report(status, _again(known, status))
+    again = replace(_again(known, status), looks=(*outcome.looks, *looks_for(known.stuck, inputs)))
+    return Report(status, again if again != After() else None)
 
 
 def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Condition:
@@ -87,7 +93,7 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
     )
 
 
-def _again(known: Facts, status: Status) -> After | None:
+def _again(known: Facts, status: Status) -> After:
     """Look again at what is in the way, and when a deadline passes."""
     if known.failures:
         return After(max(failure.retry_after for failure in known.failures), backoff=True)
@@ -95,5 +101,5 @@ def _again(known: Facts, status: Status) -> After | None:
         return After(RECHECK.total_seconds())
     deadline = progress_deadline(replace(known, previous=status))  # it may begin with this very status
     if deadline is None or deadline <= known.now:
-        return None
+        return After()
     return After((deadline - known.now).total_seconds())

@@ -1,0 +1,48 @@
+"""Secrets are taken out of what engines and kubelets say before anybody else reads it.
+
+What is hidden too often costs a word; what is hidden too seldom costs a key. So the forms are wide.
+"""
+
+import re
+
+HIDDEN = "[hidden]"
+
+_BY_FORM = re.compile(
+    r"""
+      \bhf_[A-Za-z0-9]{8,} | \bapi_org_[A-Za-z0-9]{8,}                        # Hugging Face
+    | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_\w{16,}                      # GitHub
+    | \bsk-[A-Za-z0-9_-]{16,}                                                  # OpenAI and those who follow it
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                            # AWS
+    | \bAIza[A-Za-z0-9_-]{30,}                                                 # Google
+    | \bxox[abprs]-[A-Za-z0-9-]{10,}                                           # Slack
+    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?           # JSON web tokens (RFC 7519)
+    | -----BEGIN[ ][A-Z ]*KEY-----.*?(?:-----END[ ][A-Z ]*KEY-----|\Z)         # PEM (RFC 7468)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_VALUE = r"""(?!\[hidden\]|(?:None|null|True|False|true|false)\b)(?:\[[^\]]*\]|"[^"]*"|'[^']*'|[^\s,;&"')}\]]+)"""
+_NAME = (
+    r"token|secret|password|passwd|credentials?|signature|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
+    r"|private[_-]?key|account[_-]?key|\bkey|\bsig|\bpwd"
+)
+_BY_NAME = re.compile(rf"""(?i)((?:{_NAME})["']?\s*[=:]\s*){_VALUE}""")
+"""`name=value`, `name: value` and `'name': ['value']`, whatever stands before the name."""
+
+_BY_OPTION = re.compile(rf"""(?i)(--[\w-]{{0,32}}(?:token|secret|password|key)["']?,?\s+){_VALUE}""")
+_AUTHORIZATION = re.compile(r"""(?i)(\bauthorization["']?\s*[=:]\s*["']?)(?!\[hidden\])(?:[a-z]+\s+)?[^\s,;"']+""")
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
+_IN_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^\s/@]+@")
+
+
+def redacted(text: str) -> str:
+    """The text without what looks like a secret.
+
+    Examples:
+        >>> redacted("401 for https://me:secret@hub.example/x?token=abc with hf_AbCdEfGhIj, max_tokens=8")
+        '401 for https://[hidden]@hub.example/x?token=[hidden] with [hidden], max_tokens=8'
+    """
+    text = _IN_URL.sub(rf"\1{HIDDEN}@", _BY_FORM.sub(HIDDEN, text))
+    for named in (_AUTHORIZATION, _BY_NAME, _BY_OPTION, _BEARER):
+        text = named.sub(rf"\1{HIDDEN}", text)
+    return text

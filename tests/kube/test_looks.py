@@ -1,0 +1,208 @@
+"""What is looked up, how often, and who hears of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from inference_operator.kube.looks import (
+    FIRST_BACKOFF_SECONDS,
+    KEPT_CHARACTERS,
+    LATEST_BACKOFF_SECONDS,
+    LOG_HOLDS_SECONDS,
+    Looks,
+    look_up,
+)
+from inference_operator.manifest import Key
+from inference_operator.observed.look import Found, Log, LogTail, Look, Unseen
+from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
+from tests.reconcile.virtual_time import run
+
+A, B = Key("default", "a"), Key("default", "b")
+ENDED = LogTail("default", "engine-a", "u", "engine", run=0, previous=False, running=False)
+RUNNING = replace(ENDED, running=True)
+OTHER = replace(ENDED, pod="engine-b", uid="v")
+
+
+@dataclass(slots=True)
+class Stage:
+    """Looks with somebody to tell, in virtual time."""
+
+    answers: list[str | ClusterError] = field(default_factory=list)
+    seen: dict[Look, Found] = field(default_factory=dict)
+    asked: list[Key] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:  # noqa: ARG002 - the protocol's
+        self.times.append(asyncio.get_running_loop().time())
+        answer: str | ClusterError = self.answers.pop(0) if self.answers else f"run {look.run}"
+        if isinstance(answer, ClusterError):
+            raise answer
+        return answer
+
+    def tell(self, look: Look, found: Found | None) -> None:
+        if found is None:
+            del self.seen[look]
+        else:
+            self.seen[look] = found
+
+
+def play(script: Callable[[Looks], Awaitable[None]], answers: Iterable[str | ClusterError] = ()) -> Stage:
+    stage = Stage(answers=list(answers))
+
+    async def everything() -> None:
+        looks = Looks(stage, stage.tell, stage.asked.append)
+        workers = [asyncio.create_task(looks.work()) for _ in range(2)]
+        await script(looks)
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+    run(everything())
+    return stage
+
+
+def test_what_has_ended_is_read_once_for_all_who_want_it() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [ENDED])
+        looks.want(B, [ENDED, OTHER])
+        await asyncio.sleep(1)
+        looks.want(A, [ENDED])
+        await asyncio.sleep(10_000)
+
+    stage = play(script)
+    assert stage.times == [0, 0]
+    assert stage.seen == {ENDED: Log("run 0"), OTHER: Log("run 0")}
+    assert sorted(stage.asked) == [A, B, B]
+
+
+def test_who_comes_later_finds_what_was_seen() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [ENDED])
+        await asyncio.sleep(1)
+        looks.want(B, [ENDED])
+        await asyncio.sleep(1)
+
+    stage = play(script)
+    assert (len(stage.times), stage.asked) == (1, [A])
+
+
+def test_the_next_run_is_read_when_it_has_ended_and_the_one_before_is_known_until_then() -> None:
+    known: list[Found] = []
+
+    async def script(looks: Looks) -> None:
+        looks.want(A, [ENDED])
+        await asyncio.sleep(1)
+        looks.want(A, [replace(ENDED, previous=True)])
+        await asyncio.sleep(1)
+        looks.want(A, [replace(ENDED, run=1)])
+        known.append(stage.seen[ENDED])
+        await asyncio.sleep(1)
+        known.append(stage.seen[ENDED])
+
+    stage = Stage()
+
+    async def everything() -> None:
+        looks = Looks(stage, stage.tell, stage.asked.append)
+        worker = asyncio.create_task(looks.work())
+        await script(looks)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+    run(everything())
+    assert (stage.times, known) == ([0, 2], [Log("run 0"), Log("run 1")])
+
+
+def test_what_still_writes_is_read_again_and_told_only_when_it_is_new() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [RUNNING])
+        await asyncio.sleep(3.5 * LOG_HOLDS_SECONDS)
+
+    stage = play(script, ["loading", "loading", "compiling", "compiling"])
+    assert stage.times == [0, LOG_HOLDS_SECONDS, 2 * LOG_HOLDS_SECONDS, 3 * LOG_HOLDS_SECONDS]
+    assert stage.asked == [A, A]
+
+
+def test_what_nobody_wants_any_more_is_forgotten() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [RUNNING])
+        looks.want(B, [RUNNING])
+        await asyncio.sleep(1)
+        looks.want(A, [])
+        await asyncio.sleep(LOG_HOLDS_SECONDS)
+        looks.want(B, [])
+        await asyncio.sleep(10_000)
+
+    stage = play(script)
+    assert stage.times == [0, LOG_HOLDS_SECONDS]
+    assert stage.seen == {}
+
+
+def test_what_cannot_be_seen_is_told_once_and_tried_ever_more_rarely() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [ENDED])
+        await asyncio.sleep(3600)
+
+    stage = play(script, [ClusterError("no route")] * 1000)
+    assert stage.seen == {ENDED: Unseen("its node does not answer")}
+    assert stage.asked == [A]
+    gaps = [later - earlier for earlier, later in zip(stage.times, stage.times[1:], strict=False)]
+    assert gaps[0] == FIRST_BACKOFF_SECONDS
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == LATEST_BACKOFF_SECONDS
+    assert len(stage.times) < 20
+
+
+def test_a_right_that_is_granted_later_is_used() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [ENDED])
+        await asyncio.sleep(60)
+
+    stage = play(script, [ForbiddenError("no"), ForbiddenError("no"), "at last"])
+    assert stage.seen == {ENDED: Log("at last")}
+    assert (len(stage.times), stage.asked) == (3, [A, A])
+
+
+def test_a_defect_in_one_look_stops_no_other() -> None:
+    class Broken(Stage):
+        async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
+            if look == OTHER:
+                raise RuntimeError("a defect")
+            return await Stage.read_log(self, look, lines=lines, size=size)
+
+    stage = Broken()
+
+    async def everything() -> None:
+        looks = Looks(stage, stage.tell, stage.asked.append)
+        worker = asyncio.create_task(looks.work())
+        looks.want(A, [OTHER])
+        await asyncio.sleep(1)
+        looks.want(B, [ENDED])
+        await asyncio.sleep(1)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+    run(everything())
+    assert stage.seen == {OTHER: Unseen("the operator failed to"), ENDED: Log("run 0")}
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ForbiddenError("f"), "the operator has no right to it"),
+        (NotFoundError("n"), "it is gone"),
+        (RejectedError("previous terminated container not found"), "there is none"),
+        (ClusterError("c"), "its node does not answer"),
+    ],
+)
+async def test_what_cannot_be_seen_is_an_answer(error: ClusterError, why: str) -> None:
+    assert await look_up(Stage(answers=[error]), ENDED) == Unseen(why)
+
+
+async def test_a_log_is_kept_from_its_end_and_without_secrets() -> None:
+    text = "x" * KEPT_CHARACTERS + "\nHF_TOKEN=abc\n"
+    found = await look_up(Stage(answers=[text]), ENDED)
+    assert isinstance(found, Log)
+    assert found.text.endswith("x\nHF_TOKEN=[hidden]\n")
+    assert len(found.text) == KEPT_CHARACTERS

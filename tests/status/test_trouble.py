@@ -1,0 +1,62 @@
+"""Why a pod does not run: what its container said, or why that is not known."""
+
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.observed.look import Found, Log, LogTail, Unseen
+from inference_operator.observed.pod import PodView
+from inference_operator.settings import Settings
+from tests.builders import waiting
+from tests.status.situations import CRASHING, loading, message, told, view
+
+SILENT = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1}})
+ENDED = "Pod qwen-engine-a does not run: container `engine` ended with exit code 1"
+
+
+def log_of(pod: PodView) -> LogTail:
+    assert pod.problem
+    assert pod.problem.ended
+    return pod.problem.ended.log
+
+
+def said(pod: PodView, found: Found | None = None) -> str:
+    situation = loading(pods=[pod])
+    if found:
+        situation = replace(situation, seen={log_of(pod): found})
+    return message(told(situation), ConditionType.RECONCILING)
+
+
+def test_a_container_that_says_why_needs_no_look() -> None:
+    pod = view(CRASHING)
+    assert said(pod) == f"{ENDED}: ValueError: no"
+    again = told(loading(pods=[pod])).again
+    assert again is not None
+    assert again.looks == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (None, ""),
+        (Log("Traceback\n  of old\nValueError: no\n"), ": Traceback of old ValueError: no"),
+        (Log("\n"), ""),
+        (Unseen("there is none"), "; its log cannot be read: there is none"),
+    ],
+)
+def test_the_log_of_one_that_does_not_is_wanted_and_told(found: Found | None, words: str) -> None:
+    pod = view(SILENT)
+    assert said(pod, found) == f"{ENDED}{words}"
+    again = told(loading(pods=[pod])).again
+    assert again is not None
+    assert again.looks == (log_of(pod),)
+
+
+def test_where_logs_are_not_to_be_read_that_is_said() -> None:
+    pod = view(SILENT)
+    result = told(replace(loading(pods=[pod]), settings=Settings(read_logs=False)))
+    words = "; its log is not read, because the operator's setting `readLogs` is off"
+    assert message(result, ConditionType.RECONCILING) == f"{ENDED}{words}"
+    assert result.again is not None
+    assert result.again.looks == ()
