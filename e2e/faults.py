@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster
@@ -24,3 +26,17 @@ def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> No
         if time.monotonic() > deadline:
             raise ClusterError(f"processes of pod {namespace}/{pod} survive SIGKILL")
         time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def paused(cluster: Cluster, pod: str, namespace: str = "default") -> Iterator[None]:
+    """All that runs in a pod's only container stands still; what is started in it later does not."""
+    running = container_processes(cluster, pod, namespace)
+    for process in running:
+        os.kill(int(process.name), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in running:
+            with suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGCONT)

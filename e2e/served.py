@@ -80,12 +80,16 @@ class Served:
 
     def answered(self) -> dict[str, float]:
         """Completions that each engine has answered since it started, by its pod."""
-        return {pod: _successes(address) for pod, address in self.pods("engine").items()}
+        return {pod: _metric(address, "vllm:request_success_total") for pod, address in self.pods("engine").items()}
+
+    def running(self, pod: str) -> float:
+        """Requests that an engine is working on."""
+        return _metric(self.pods("engine")[pod], "vllm:num_requests_running")
 
 
-def _successes(address: str) -> float:
+def _metric(address: str, name: str) -> float:
     _, text = _answer(f"http://{address}:8000/metrics", None)
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:request_success_total"))
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name}{{"))
 
 
 def _answer(url: str, body: bytes | None) -> tuple[int, str]:

@@ -213,5 +213,21 @@ def test_the_clusters_domain_and_staleness_are_settings() -> None:
     desired = planned(RAW, settings=settings).desired
     assert "qwen-engines.default.svc.corp.example:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
     pod = desired[ENGINES]["spec"]["template"]["spec"]
-    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] == 40
-    assert pod["terminationGracePeriodSeconds"] == 110
+    assert pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][6] == "40"
+    assert pod["terminationGracePeriodSeconds"] == 360
+
+
+@pytest.mark.parametrize(
+    ("asked", "startup", "deadline"),
+    [
+        ({}, 1800, 2100),
+        ({"startupTimeout": "1h"}, 3600, 3900),
+        ({"rollout": {"progressDeadline": "45m"}}, 1800, 2700),
+        ({"rollout": {"progressDeadline": "5m"}, "startupTimeout": "61s"}, 62, 300),
+    ],
+)
+def test_how_long_a_start_and_a_rollout_may_take(asked: Manifest, startup: int, deadline: int) -> None:
+    desired = planned(inference_deployment(**asked)).desired
+    probe = desired[ENGINES]["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == startup
+    assert {desired[ref]["spec"]["progressDeadlineSeconds"] for ref in (ENGINES, ROUTERS)} == {deadline}

@@ -95,7 +95,11 @@ class Loopback:
         """Render the configuration, with the constants as they are now, and start HAProxy."""
         self.port, self.metrics_port, self.engine_port = _free_ports(3)
         text = haproxy.haproxy_cfg(
-            engines_host=ENGINES_HOST, engine_port=self.engine_port, engine_health_path="/health", slots=32
+            engines_host=ENGINES_HOST,
+            engine_port=self.engine_port,
+            engine_health_path="/health",
+            slots=32,
+            drain_seconds=120,
         )
         text = text.replace(f"bind :{haproxy.PORT}", f"bind 127.0.0.1:{self.port}")
         text = text.replace(f"bind :{haproxy.METRICS_PORT}", f"bind 127.0.0.1:{self.metrics_port}")

@@ -13,7 +13,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Device, Spec
 from inference_operator.api.status import Status
-from inference_operator.engines.engine import Engine, Served
+from inference_operator.engines.engine import Engine, Patience, Served
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
 from inference_operator.models.source import model_source
@@ -30,6 +30,7 @@ from inference_operator.resources.router_config import live_slots
 from inference_operator.router.haproxy import slots
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan, Wishes, plan
+from inference_operator.sizing.startup import startup_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,19 @@ def outcome(inputs: Inputs) -> Outcome:
     default = spec.engine.image or _default_image(spec, settings)
     decided = _standing(inputs, spec) or Pinned(_asked(spec), default, plan(_wishes(spec)))
     served = Served(model_argument(source), spec.model.served_name or owner.key.name)
-    process = engine.process(spec.engine, decided.plan, served, port=ENGINE_PORT)
+    process = engine.process(spec.engine, decided.plan, served, _patience(spec, settings), port=ENGINE_PORT)
     room = slots(spec.replicas, inputs.previous.slots)
     desired = children(spec, decided, source, process, slots=room, owner=owner, settings=settings)
     return Planned(decided, desired, _notice(decided, default))
+
+
+def _patience(spec: Spec, settings: Settings) -> Patience:
+    asked = spec.startup_timeout
+    return Patience(
+        startup=int(asked.total_seconds()) if asked else startup_seconds(weights_bytes=None),
+        staleness=settings.dns_staleness_seconds,
+        drain=int(spec.drain_timeout.total_seconds()),
+    )
 
 
 def _wishes(spec: Spec) -> Wishes:

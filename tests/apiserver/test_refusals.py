@@ -46,6 +46,12 @@ def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         (spec(engine={"resources": {"limits": {"cpu": "lots"}}}), "spec.engine.resources.limits.cpu", "should match"),
         (spec(engine={"args": [""]}), "spec.engine.args[0]", "at least 1 chars"),
         (spec(unknown=1), "spec.unknown", "unknown field"),
+        (spec(drainTimeout="0s"), "spec.drainTimeout", "at least `1s` and at most `1h`, for example `5m`"),
+        (spec(drainTimeout="61m"), "spec.drainTimeout", "at least `1s` and at most `1h`, for example `5m`"),
+        (spec(drainTimeout=300), "spec.drainTimeout", "must be of type string"),
+        (spec(startupTimeout="soon"), "spec.startupTimeout", "for example `45m`"),
+        (spec(startupTimeout="99999h99999h99999h"), "spec.startupTimeout", "Too long"),
+        (spec(rollout={"progressDeadline": ""}), "spec.rollout.progressDeadline", "for example `30m`"),
     ],
 )
 def test_the_api_server_names_the_field(workspace: Workspace, asked: dict[str, Any], field: str, words: str) -> None:

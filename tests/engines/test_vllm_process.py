@@ -1,14 +1,23 @@
 from inference_operator.api.spec import Device, EngineSpec, EnvironmentVariable
-from inference_operator.engines.engine import EngineProcess, Served
+from inference_operator.engines.engine import EngineProcess, Patience, Served
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES, managed_flag
-from inference_operator.engines.vllm.vllm import DRAIN_SECONDS, ENVIRONMENT, HOME, WRITABLE, Vllm
+from inference_operator.engines.vllm.vllm import (
+    ENGINE_READY_TIMEOUT,
+    ENVIRONMENT,
+    HOME,
+    SHUTDOWN_SECONDS,
+    WRITABLE,
+    Vllm,
+)
 from inference_operator.sizing.plan import Wishes, plan
 from tests.engines.test_vllm_flags import OPTIONS
+
+PATIENCE = Patience(startup=1800, staleness=15, drain=300)
 
 
 def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
     sizes = plan(Wishes(Device.GPU, tensor))
-    return Vllm().process(asked or EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), port=8000)
+    return Vllm().process(asked or EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), PATIENCE, port=8000)
 
 
 def test_the_model_comes_first_and_what_was_asked_last() -> None:
@@ -19,7 +28,7 @@ def test_the_model_comes_first_and_what_was_asked_last() -> None:
         "--host=0.0.0.0",
         "--port=8000",
         "--tensor-parallel-size=8",
-        f"--shutdown-timeout={DRAIN_SECONDS}",
+        f"--shutdown-timeout={SHUTDOWN_SECONDS}",
         "--max-model-len=4096",
     ]
 
@@ -35,7 +44,7 @@ def test_the_users_variables_replace_the_defaults() -> None:
     env = process(EngineSpec(env=asked)).env
     values = {variable.name: variable.value for variable in env}
     assert len(values) == len(env)
-    assert values == {**ENVIRONMENT, "HF_HOME": "/tmp/hub", "A": "1"}  # noqa: S108 - a path in a pod
+    assert values == {**ENVIRONMENT, ENGINE_READY_TIMEOUT: "1800", "HF_HOME": "/tmp/hub", "A": "1"}  # noqa: S108 - a path in a pod
 
 
 def test_everything_is_written_where_it_may_be() -> None:

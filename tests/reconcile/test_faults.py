@@ -144,7 +144,7 @@ async def test_engines_that_are_gone_are_stalled_after_the_deadline_without_any_
     serving.cluster.set_status(ENGINES, deployment_status(1, ready=0))
     again = await serving.reconcile()
     assert again is not None
-    assert again.seconds == 1800
+    assert again.seconds == 2100
     assert serving.conditions()["Ready"] == ("False", "EnginesUnavailable")
     assert serving.conditions()["Stalled"][0] == "False"
     serving.now += timedelta(seconds=again.seconds)

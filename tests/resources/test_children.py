@@ -54,6 +54,9 @@ VARIANTS: dict[str, Manifest] = {
             "resources": {"requests": {"cpu": 2, "memory": "0.5Gi"}, "limits": {"memory": "1024Mi"}},
         },
         replicas=40,
+        rollout={"progressDeadline": "2h"},
+        startupTimeout="1h30m",
+        drainTimeout="20m",
     ),
 }
 CHILDREN = {
@@ -161,12 +164,14 @@ def test_there_is_time_to_stop(raw: Manifest) -> None:
     desired = planned(raw).desired
     engine, router = pod_of(desired[ENGINES]), pod_of(desired[ROUTERS])
     (container,) = engine["containers"]
-    sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    (drain,) = [int(a.split("=")[1]) for a in container["args"] if a.startswith("--shutdown-timeout=")]
-    assert (sleep, engine["terminationGracePeriodSeconds"]) == (15, sleep + drain + 10)
+    staleness, drain = map(int, container["lifecycle"]["preStop"]["exec"]["command"][6:8])
+    (shutdown,) = [int(a.split("=")[1]) for a in container["args"] if a.startswith("--shutdown-timeout=")]
+    assert engine["terminationGracePeriodSeconds"] == staleness + drain + shutdown + 10
+    assert staleness == 15
     (hard_stop,) = re.findall(r"hard-stop-after (\d+)s", desired[CONFIG]["data"]["haproxy.cfg"])
     pause = router["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert router["terminationGracePeriodSeconds"] > pause + int(hard_stop)
+    assert drain == int(hard_stop) == (1200 if "drainTimeout" in raw["spec"] else 300)
 
 
 @EVERY_VARIANT

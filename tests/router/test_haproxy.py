@@ -16,7 +16,11 @@ from inference_operator.router.haproxy import (
 from tests.golden import GoldenFile
 
 CONFIG = haproxy_cfg(
-    engines_host="qwen-engines.default.svc.cluster.local", engine_port=8000, engine_health_path="/health", slots=32
+    engines_host="qwen-engines.default.svc.cluster.local",
+    engine_port=8000,
+    engine_health_path="/health",
+    slots=32,
+    drain_seconds=300,
 )
 
 
@@ -39,7 +43,11 @@ def test_nothing_is_left_unrendered() -> None:
 
 def test_the_same_is_rendered_twice() -> None:
     again = haproxy_cfg(
-        engines_host="qwen-engines.default.svc.cluster.local", engine_port=8000, engine_health_path="/health", slots=32
+        engines_host="qwen-engines.default.svc.cluster.local",
+        engine_port=8000,
+        engine_health_path="/health",
+        slots=32,
+        drain_seconds=300,
     )
     assert again == CONFIG
 

@@ -11,7 +11,6 @@ from inference_operator.observed.pod import TEMPLATE_ANNOTATION, PodView, pod_vi
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.resources.names import ENGINE
 from inference_operator.status.report import Report, report
-from inference_operator.status.stalled import PROGRESS_DEADLINE
 from tests.builders import (
     ENGINES,
     NOW,
@@ -38,7 +37,8 @@ REFUSED_POD = {
 EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
-MINUTES = PROGRESS_DEADLINE // timedelta(minutes=1)
+MINUTES = 35
+"""The progress deadline where nothing is asked."""
 
 
 def view(

@@ -7,7 +7,6 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import template_of
 from inference_operator.resources.names import ROUTER
-from inference_operator.status.stalled import PROGRESS_DEADLINE
 from tests.builders import (
     ENGINES,
     SETTINGS,
@@ -104,7 +103,7 @@ def test_who_had_served_is_stalled_after_the_deadline() -> None:
     first = told(loading(before=served, minutes=1))
     assert three(first) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
     assert first.again is not None
-    assert first.again.seconds == PROGRESS_DEADLINE.total_seconds()
+    assert first.again.seconds == MINUTES * 60
     almost = told(loading(before=first.status, minutes=MINUTES))
     assert three(almost)[2] == "False Unobstructed"
     assert almost.again is not None
@@ -129,7 +128,7 @@ def test_a_pod_that_has_served_for_days_has_its_time_to_recover() -> None:
     first = told(loading(pods=crashing, before=told(SERVING).status, minutes=1))
     assert three(first) == ("False EnginesUnavailable", "True CrashLoop", "False Unobstructed")
     assert first.again is not None
-    assert first.again.seconds == PROGRESS_DEADLINE.total_seconds()
+    assert first.again.seconds == MINUTES * 60
     late = told(loading(pods=crashing, before=first.status, minutes=MINUTES + 1))
     assert three(late)[2] == "True ProgressDeadlineExceeded"
 

@@ -3,17 +3,25 @@
 Every model becomes a part of the CRD (`crd.py`); `cel` adds rules with messages for people.
 """
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
+from inference_operator.api.duration import Within
+
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
 
 MAX_REPLICAS = 256
 """Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
+
+DRAIN_TIMEOUT = timedelta(minutes=5)
+"""Time for an answer of 8,192 tokens at 30 tokens/s, which is 273 s; and, with what comes before and after it, below
+the 600 s that a node autoscaler gives the pods of a node that it removes (kubernetes/autoscaler,
+cluster-autoscaler/FAQ.md, `max-graceful-termination-sec`). Idle pods do not wait."""
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 """Kubernetes quantities without signs and exponents (apimachinery, pkg/api/resource)."""
@@ -242,6 +250,18 @@ class RouterSpec(_Part):
     replicas: int = Field(2, ge=1, le=16, description="Number of routers. Default: 2. Change: in place.")
 
 
+class RolloutSpec(_Part):
+    """How a change of the engines is carried out."""
+
+    progress_deadline: Annotated[timedelta, Within("1m", "48h", "30m")] | None = Field(
+        None,
+        description=(
+            "How long engines or routers may make no progress before the condition Stalled says so, for example"
+            " `30m`. Default: `startupTimeout` and 5 minutes. Change: in place."
+        ),
+    )
+
+
 class Spec(_Part):
     """What an InferenceDeployment asks for."""
 
@@ -257,3 +277,18 @@ class Spec(_Part):
         json_schema_extra={"default": 1},
     )
     router: RouterSpec = Field(RouterSpec(), description="The load balancer in front of the engines.")
+    rollout: RolloutSpec = Field(RolloutSpec(), description="How a change of the engines is carried out.")
+    startup_timeout: Annotated[timedelta, Within("1m", "24h", "45m")] | None = Field(
+        None,
+        description=(
+            "How long an engine may take from its start until it answers before it is started again, for example"
+            " `45m`. Default: `30m`. Change: rolling restart."
+        ),
+    )
+    drain_timeout: Annotated[timedelta, Within("1s", "1h", "5m")] = Field(
+        DRAIN_TIMEOUT,
+        description=(
+            "How long an engine or router that is to stop may go on with the requests that it has, for example"
+            " `20m`; without requests it stops at once. Default: `5m`. Change: rolling restart."
+        ),
+    )

@@ -18,6 +18,18 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an engine is waited for, in seconds."""
+
+    startup: int
+    """From its start until it answers."""
+    staleness: int
+    """From the end until nobody sends it requests any more."""
+    drain: int
+    """From there until it has answered those that it has."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineProcess:
     """How an engine is started, watched and stopped."""
 
@@ -26,8 +38,12 @@ class EngineProcess:
     env: Sequence[EnvironmentVariable]
     health_path: str
     writable: Sequence[str]
-    drain_seconds: int
-    """Seconds in which the engine finishes running requests after SIGTERM."""
+    startup_seconds: int
+    """How long it may take until it answers its health path."""
+    pre_stop: Sequence[str]
+    """What runs beside it, and ends, before it gets SIGTERM; without a shell."""
+    stop_seconds: int
+    """How long it may take from there to its end."""
 
 
 class Engine(Protocol):
@@ -36,5 +52,5 @@ class Engine(Protocol):
     def check(self, asked: EngineSpec) -> Refusal | None:
         """Why what was asked cannot be given, or None."""
 
-    def process(self, asked: EngineSpec, plan: Plan, served: Served, *, port: int) -> EngineProcess:
+    def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one engine of this plan is run."""

@@ -1,12 +1,17 @@
 """What a Deployment tells about its pods."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import template_of
 
 _OVERDUE = ("False", "ProgressDeadlineExceeded")
 """Condition Progressing of a Deployment (Kubernetes 1.36, pkg/controller/deployment/util/deployment_util.go)."""
+
+
+KUBERNETES_DEADLINE = timedelta(seconds=600)
+"""Where a Deployment says nothing (Kubernetes 1.36, API reference, `progressDeadlineSeconds`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,8 @@ class DeploymentView:
     """Why pods cannot be created, in the API server's words."""
     overdue: bool = False
     """Whether `progressDeadlineSeconds` have passed since the last progress, as its controller says."""
+    deadline: timedelta = KUBERNETES_DEADLINE
+    """How long it may make no progress."""
     template: str | None = None
     """The hash of its template; None where it has none."""
 
@@ -58,5 +65,8 @@ def deployment_view(deployment: Manifest | None) -> DeploymentView:
         ready=status.get("readyReplicas", 0),
         rejection=str(failure.get("message", "")) if failure.get("status") == "True" else None,
         overdue=observed >= latest and (progress.get("status"), progress.get("reason")) == _OVERDUE,
+        deadline=timedelta(seconds=spec["progressDeadlineSeconds"])
+        if "progressDeadlineSeconds" in spec
+        else KUBERNETES_DEADLINE,
         template=template_of((spec.get("template") or {}).get("metadata") or {}),
     )

@@ -5,7 +5,7 @@ from inference_operator.engines.engine import EngineProcess
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.models.source import ModelSource
 from inference_operator.resources.disruption_budget import FEWEST_REPLICAS, disruption_budget
-from inference_operator.resources.engine_deployment import ENGINE_PORT, engine_deployment
+from inference_operator.resources.engine_deployment import ENGINE_PORT, engine_deployment, progress_deadline_seconds
 from inference_operator.resources.engine_service import engine_service, engines_host
 from inference_operator.resources.names import ENGINE, ROUTER, engine_name, router_name
 from inference_operator.resources.pinned import Pinned
@@ -32,14 +32,16 @@ def children(
         engine_port=ENGINE_PORT,
         engine_health_path=process.health_path,
         slots=slots,
+        drain_seconds=int(spec.drain_timeout.total_seconds()),
     )
+    deadline = progress_deadline_seconds(spec, process)
     name = owner.key.name
     built = [
         router_config(config, slots=slots, owner=owner),
         engine_service(owner=owner),
         router_service(owner=owner),
         engine_deployment(spec, pinned, source, process, owner=owner, settings=settings),
-        router_deployment(spec.router, config, owner=owner, settings=settings),
+        router_deployment(spec, config, progress_deadline_seconds=deadline, owner=owner, settings=settings),
     ]
     if spec.replicas >= FEWEST_REPLICAS:
         built.append(disruption_budget(engine_name(name), ENGINE, owner=owner))

@@ -1,5 +1,6 @@
 """The Deployment of the engines."""
 
+import math
 from collections.abc import Sequence
 
 from inference_operator.api.spec import EnvironmentVariable, Spec
@@ -15,7 +16,6 @@ from inference_operator.resources.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
     http_probe,
-    pre_stop_sleep,
     restricted_pod,
 )
 from inference_operator.resources.pod_template import pod_template
@@ -25,8 +25,8 @@ ENGINE_PORT = 8000
 ENGINE_USER, ENGINE_GROUP = 2000, 0
 """The user that vLLM's images prepare (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
 
-STARTUP_SECONDS = 1800
-"""How long an engine may load before it is started again; also the progress deadline of both Deployments."""
+PULL_SECONDS = 300
+"""What the progress deadline leaves for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
 STARTUP_PERIOD_SECONDS = 2
 READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
 ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6
@@ -49,7 +49,7 @@ def engine_deployment(
         "spec": {
             "replicas": spec.replicas,
             "revisionHistoryLimit": 2,
-            "progressDeadlineSeconds": STARTUP_SECONDS,
+            "progressDeadlineSeconds": progress_deadline_seconds(spec, process),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ENGINE)},
             "template": pod_template(_pod(spec, pinned, source, process, settings), labels=labels(name, ENGINE)),
@@ -65,11 +65,17 @@ def engine_deployment(
     )
 
 
+def progress_deadline_seconds(spec: Spec, process: EngineProcess) -> int:
+    """How long engines and routers may make no progress: as was asked, or as long as a start may take."""
+    asked = spec.rollout.progress_deadline
+    return int(asked.total_seconds()) if asked else process.startup_seconds + PULL_SECONDS
+
+
 def _pod(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineProcess, settings: Settings) -> Manifest:
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": (settings.dns_staleness_seconds + process.drain_seconds + STOP_MARGIN_SECONDS),
+        "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
         "securityContext": restricted_pod(user=ENGINE_USER, group=ENGINE_GROUP),
         "containers": [_container(spec, pinned, source, process, settings)],
         "volumes": [
@@ -96,7 +102,7 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
             path,
             period=STARTUP_PERIOD_SECONDS,
             timeout=READY_TIMEOUT_SECONDS,
-            failures=STARTUP_SECONDS // STARTUP_PERIOD_SECONDS,
+            failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
         ),
         "readinessProbe": http_probe(
             path, period=READY_PERIOD_SECONDS, timeout=READY_TIMEOUT_SECONDS, failures=READY_FAILURES
@@ -104,7 +110,7 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "livenessProbe": http_probe(
             path, period=ALIVE_PERIOD_SECONDS, timeout=ALIVE_TIMEOUT_SECONDS, failures=ALIVE_FAILURES
         ),
-        "lifecycle": pre_stop_sleep(settings.dns_staleness_seconds),
+        "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [

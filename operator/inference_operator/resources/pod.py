@@ -35,8 +35,3 @@ def http_probe(path: str, *, period: int, timeout: int, failures: int) -> Manife
         "timeoutSeconds": timeout,
         "failureThreshold": failures,
     }
-
-
-def pre_stop_sleep(seconds: int) -> Manifest:
-    """A lifecycle that waits before SIGTERM, without a shell (Kubernetes 1.34)."""
-    return {"preStop": {"sleep": {"seconds": seconds}}}

@@ -1,20 +1,18 @@
 """The Deployment of the routers."""
 
-from inference_operator.api.spec import RouterSpec
+from inference_operator.api.spec import Spec
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.resources.child import child, fingerprint
-from inference_operator.resources.engine_deployment import STARTUP_SECONDS
 from inference_operator.resources.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.resources.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
     http_probe,
-    pre_stop_sleep,
     restricted_pod,
 )
 from inference_operator.resources.pod_template import pod_template
 from inference_operator.resources.router_config import CONFIG_FILE
-from inference_operator.router.haproxy import DRAIN_SECONDS, HEALTH_PATH, METRICS_PORT, PORT
+from inference_operator.router.haproxy import HEALTH_PATH, METRICS_PORT, PORT
 from inference_operator.settings import Settings
 
 ROUTER_USER = 99
@@ -32,18 +30,20 @@ LIMITS = {"memory": "512Mi"}
 """HAProxy 3.0 holds about 20 MiB plus two 16 KiB buffers for each request in flight."""
 
 
-def router_deployment(spec: RouterSpec, config: str, *, owner: Owner, settings: Settings) -> Manifest:
+def router_deployment(
+    spec: Spec, config: str, *, progress_deadline_seconds: int, owner: Owner, settings: Settings
+) -> Manifest:
     """The Deployment of the routers."""
     name = owner.key.name
     content = {
         "spec": {
-            "replicas": spec.replicas,
+            "replicas": spec.router.replicas,
             "revisionHistoryLimit": 2,
-            "progressDeadlineSeconds": STARTUP_SECONDS,
+            "progressDeadlineSeconds": progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ROUTER)},
             "template": pod_template(
-                _pod(name, settings),
+                _pod(name, spec, settings),
                 labels=labels(name, ROUTER),
                 annotations={CHECKSUM_ANNOTATION: fingerprint(config)},
             ),
@@ -52,11 +52,12 @@ def router_deployment(spec: RouterSpec, config: str, *, owner: Owner, settings: 
     return child(DEPLOYMENT, router_name(name), owner=owner, component=ROUTER, content=content)
 
 
-def _pod(name: str, settings: Settings) -> Manifest:
+def _pod(name: str, spec: Spec, settings: Settings) -> Manifest:
+    drain = int(spec.drain_timeout.total_seconds())
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": ENDPOINT_REMOVAL_SECONDS + DRAIN_SECONDS + STOP_MARGIN_SECONDS,
+        "terminationGracePeriodSeconds": ENDPOINT_REMOVAL_SECONDS + drain + STOP_MARGIN_SECONDS,
         "securityContext": restricted_pod(user=ROUTER_USER, group=ROUTER_USER),
         "topologySpreadConstraints": [
             {
@@ -87,7 +88,7 @@ def _container(settings: Settings) -> Manifest:
         "resources": {"requests": REQUESTS, "limits": LIMITS},
         "readinessProbe": http_probe(HEALTH_PATH, period=2, timeout=2, failures=2),
         "livenessProbe": http_probe(HEALTH_PATH, period=10, timeout=5, failures=6),
-        "lifecycle": pre_stop_sleep(ENDPOINT_REMOVAL_SECONDS),
+        "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},

@@ -20,9 +20,6 @@ SERVER_MAX_CONNECTIONS = 256
 """Requests that one router sends to one engine at a time: vLLM's smaller default of max_num_seqs (0.32.0,
 vllm/engine/arg_utils.py). What is above waits in the router, where the first engine that is free takes it."""
 
-DRAIN_SECONDS = 120
-"""How long a router that stops finishes streams."""
-
 DNS_OUTAGE_SECONDS = 600
 """How long known engines are kept while no DNS server answers."""
 
@@ -79,7 +76,7 @@ def slots(replicas: int, live: int) -> int:
     return 1 << (max(MIN_SLOTS, 2 * replicas) - 1).bit_length()
 
 
-def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str, slots: int) -> str:
+def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str, slots: int, drain_seconds: int) -> str:
     """The whole configuration.
 
     Args:
@@ -87,6 +84,7 @@ def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str,
         engine_port: TCP port of the engines.
         engine_health_path: path that answers 200 while an engine is healthy.
         slots: number of engines that the router can know at a time.
+        drain_seconds: how long a router that stops goes on with the requests that it has.
     """
     return _TEMPLATE.render(
         engines_host=engines_host,
@@ -99,7 +97,7 @@ def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str,
         max_wait_seconds=MAX_WAIT_SECONDS,
         queue_size=QUEUE_SIZE,
         server_max_connections=SERVER_MAX_CONNECTIONS,
-        drain_seconds=DRAIN_SECONDS,
+        drain_seconds=drain_seconds,
         max_connections=MAX_CONNECTIONS,
         dns_outage_seconds=DNS_OUTAGE_SECONDS,
         errors=_ERRORS,

@@ -1,17 +1,14 @@
 """Stalled: whether waiting cannot help; and until when waiting may."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from inference_operator.api.duration import in_words
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.observed.answer import Conflict, Rejected, Waiting
-from inference_operator.resources.engine_deployment import STARTUP_SECONDS
 from inference_operator.resources.names import ENGINE
 from inference_operator.status.facts import Facts
 from inference_operator.status.ready import ready
 from inference_operator.status.verdict import Verdict
-
-PROGRESS_DEADLINE = timedelta(seconds=STARTUP_SECONDS)
-"""How long a problem that could pass by itself may last: as long as an engine may take to start."""
 
 
 def stalled(facts: Facts) -> Verdict:
@@ -28,8 +25,8 @@ def stalled(facts: Facts) -> Verdict:
     if isinstance(facts.blocked, Rejected):
         return Verdict("True", Reason.CHILD_REJECTED, f"{facts.blocked.ref} was refused: {facts.blocked.message}")
     if _too_long(facts):
-        minutes = PROGRESS_DEADLINE // timedelta(minutes=1)
-        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, f"For {minutes} minutes: {_lasting(facts)}")
+        lasting = f"For {in_words(facts.engines.deadline)}: {_lasting(facts)}"
+        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, lasting)
     return Verdict("False", Reason.UNOBSTRUCTED, "Nothing stands in the way.")
 
 
@@ -72,10 +69,10 @@ def progress_deadline(facts: Facts) -> datetime | None:
         return None
     pod = facts.stuck
     if pod and pod.created and pod.problem and pod.problem.reason in _PASSING_ONLY_BY_HAND:
-        return max(pod.created, _down_since(facts, pod.component)) + PROGRESS_DEADLINE
+        return max(pod.created, _down_since(facts, pod.component)) + facts.engines.deadline
     if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
         down = _down_since(facts, ENGINE)
-        return max(down, facts.engine_since or down) + PROGRESS_DEADLINE
+        return max(down, facts.engine_since or down) + facts.engines.deadline
     return None
 
 

@@ -40,7 +40,8 @@ MANAGED_FLAGS: dict[str, str] = {
     "--grpc": _PLAIN,
     "--root-path": _PLAIN,
     "--config": "Write the options of the file into `spec.engine.args`.",
-    "--shutdown-timeout": _NO_FIELD,
+    "--shutdown-timeout": "Use `spec.drainTimeout`.",
+    "--disable-log-stats": "Remove it; an engine's metrics tell when it may be stopped.",
     "--headless": _PLAIN,
     "--api-server-count": _NO_FIELD,
     "--download-dir": _NO_FIELD,
@@ -67,6 +68,7 @@ FLAG_ALIASES: dict[str, str] = {
 
 MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
+    "VLLM_ENGINE_READY_TIMEOUT_S": "Use `spec.startupTimeout`.",
     "VLLM_PORT": _NO_FIELD,
     "VLLM_HOST_IP": _NO_FIELD,
     **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), "Remove it; Kubernetes assigns the GPUs."),

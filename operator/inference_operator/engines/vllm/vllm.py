@@ -1,15 +1,25 @@
 """How vLLM is started, watched and stopped."""
 
 from collections.abc import Sequence
+from importlib.resources import files
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, EnvironmentVariable
-from inference_operator.engines.engine import EngineProcess, Served
+from inference_operator.engines.engine import EngineProcess, Patience, Served
 from inference_operator.engines.vllm.flags import refusal_of_args, refusal_of_env
+from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
 from inference_operator.sizing.plan import Plan
 
-DRAIN_SECONDS = 60
-"""`--shutdown-timeout`: how long vLLM finishes running requests after SIGTERM (since 0.18; 0 aborts them)."""
+SHUTDOWN_SECONDS = 10
+"""`--shutdown-timeout`: how long vLLM goes on after SIGTERM (since 0.18; 0 aborts requests at once). It has waited for
+its requests by then, so this is for one that came between the last look and the signal."""
+
+PRE_STOP = files(__package__).joinpath("pre_stop.py").read_text(encoding="utf-8")
+"""The program that waits for the requests; the engine's image has Python, and nothing of ours."""
+
+ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
+"""How long vLLM itself waits for its engine before it gives up: 600 s by default, which a large model exceeds (0.32.0,
+vllm/envs.py)."""
 
 HOME = "/home/vllm"
 """Home of the user that vLLM's images prepare since 0.22 (uid 2000, gid 0)."""
@@ -42,27 +52,35 @@ class Vllm:
         """Why what was asked cannot be given, or None."""
         return refusal_of_args(asked.args) or refusal_of_env(asked.env)
 
-    def process(self, asked: EngineSpec, plan: Plan, served: Served, *, port: int) -> EngineProcess:
+    def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one vLLM of this plan is run."""
         managed = (
             f"--served-model-name={served.name}",
             "--host=0.0.0.0",
             f"--port={port}",
             f"--tensor-parallel-size={plan.tensor_parallel_size}",
-            f"--shutdown-timeout={DRAIN_SECONDS}",
+            f"--shutdown-timeout={SHUTDOWN_SECONDS}",
         )
         return EngineProcess(
             command=("vllm", "serve"),
             args=(served.model, *managed, *asked.args),
-            env=_environment(asked.env),
+            env=_environment(asked.env, patience),
             health_path="/health",
             writable=WRITABLE,
-            drain_seconds=DRAIN_SECONDS,
+            startup_seconds=patience.startup,
+            pre_stop=_pre_stop(patience, port),
+            stop_seconds=patience.staleness + patience.drain + SHUTDOWN_SECONDS,
         )
 
 
-def _environment(asked: Sequence[EnvironmentVariable]) -> tuple[EnvironmentVariable, ...]:
+def _pre_stop(patience: Patience, port: int) -> tuple[str, ...]:
+    numbers = (str(number) for number in (port, patience.staleness, patience.drain))
+    return ("python3", "-I", "-S", "-c", PRE_STOP, *numbers, REQUESTS_RUNNING, REQUESTS_WAITING)
+
+
+def _environment(asked: Sequence[EnvironmentVariable], patience: Patience) -> tuple[EnvironmentVariable, ...]:
     """The defaults, where nothing else was asked, and then what was asked."""
     names = {variable.name for variable in asked}
-    defaults = (EnvironmentVariable(name=n, value=v) for n, v in ENVIRONMENT.items() if n not in names)
+    values = {**ENVIRONMENT, ENGINE_READY_TIMEOUT: str(patience.startup)}
+    defaults = (EnvironmentVariable(name=n, value=v) for n, v in values.items() if n not in names)
     return (*defaults, *asked)

@@ -1,0 +1,99 @@
+"""The program that waits before an engine is stopped, run as the kubelet runs it, beside an engine's metrics."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.engines.engine import Patience, Served
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.sizing.plan import Wishes, plan
+
+DRAIN_SECONDS = 3
+IDLE = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="qwen"} 0.0
+vllm:num_requests_waiting{engine="0",model_name="qwen"} 0.0
+vllm:num_requests_waiting_by_reason{engine="0",model_name="qwen",reason="capacity"} 7.0
+"""
+RUNNING = IDLE.replace("0.0", "2.0", 1)
+WAITING = IDLE.replace('waiting{engine="0",model_name="qwen"} 0.0', 'waiting{engine="0",model_name="qwen"} 1.0')
+
+
+class Metrics(ThreadingHTTPServer):
+    """An engine that answers with one text after the other, and with the last one from then on."""
+
+    def __init__(self, texts: Sequence[str], status: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.texts, self.status, self.looks = list(texts), status, 0
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Metrics
+
+    def do_GET(self) -> None:
+        assert self.path == "/metrics"
+        text = self.server.texts[min(self.server.looks, len(self.server.texts) - 1)].encode()
+        self.server.looks += 1
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Tests are quiet."""
+
+
+def wait(port: int) -> subprocess.CompletedProcess[bytes]:
+    patience = Patience(startup=1800, staleness=0, drain=DRAIN_SECONDS)
+    sizes = plan(Wishes(Device.GPU, 1))
+    _, *rest = Vllm().process(EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), patience, port=port).pre_stop
+    return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Iterator[Metrics]:
+    texts, status = request.param
+    with Metrics(texts, status) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("engine", "looks"),
+    [
+        (((IDLE,), 200), 1),
+        (((RUNNING, IDLE), 200), 2),
+        (((RUNNING, WAITING, IDLE), 200), 3),
+        (((IDLE.replace("0.0", "0"),), 200), 1),
+    ],
+    indirect=["engine"],
+)
+def test_it_waits_until_all_requests_are_answered(engine: Metrics, looks: int) -> None:
+    done = wait(engine.server_port)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert engine.looks == looks
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [((RUNNING,), 200), ((WAITING,), 200), (("",), 200), (("vllm:num_requests_running x",), 200), (("no",), 503)],
+    ids=["busy", "queueing", "says nothing", "unreadable", "failing"],
+    indirect=True,
+)
+def test_it_waits_no_longer_than_it_may(engine: Metrics) -> None:
+    done = wait(engine.server_port)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert 1 < engine.looks <= DRAIN_SECONDS
+
+
+def test_where_no_engine_listens_there_is_nothing_to_wait_for() -> None:
+    with Metrics([IDLE], 200) as server:
+        port = server.server_port
+    done = wait(port)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
