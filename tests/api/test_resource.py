@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from inference_operator.api.spec import Device, Spec
 from inference_operator.api.status import NEVER_OBSERVED, Status
 from inference_operator.manifest import Key, Manifest
 from tests.builders import UID, inference_deployment
+from tests.invalid import INVALID as SHARED
 
 
 def test_seven_lines_are_enough() -> None:
@@ -73,6 +75,21 @@ def test_a_field_that_is_wrong_is_named_in_one_line(spec: dict[str, object], mes
     assert refusal.message.startswith(message)
     assert "\n" not in refusal.message
     assert "Value error" not in refusal.message
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_what_the_api_server_refuses_is_refused_in_a_file_too(case: str) -> None:
+    spec, field, words = SHARED[case]
+    refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
+    assert isinstance(refusal, Refusal)
+    assert refusal.message.startswith(re.sub(r"\[(\d+)\]", r".\1", field))
+    assert words in refusal.message
+
+
+def test_names_of_python_are_no_names_of_the_api() -> None:
+    refusal = resource(inference_deployment(model={"source": "hf://a/b", "served_name": "x"})).spec
+    assert isinstance(refusal, Refusal)
+    assert refusal.field == "spec.model.served_name"
 
 
 @pytest.mark.parametrize("name", ["qwen", "q", "qwen3-8b", "a" * 55])

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec, EnvironmentVariable
+from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.vllm.flags import (
     FLAG_ALIASES,
     MANAGED_FLAGS,

@@ -1,4 +1,5 @@
-from inference_operator.api.spec import Device, EngineSpec, EnvironmentVariable
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.engine import EngineProcess, Patience, Served
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES, managed_flag
 from inference_operator.engines.vllm.vllm import (

@@ -34,6 +34,7 @@ from tests.builders import (
     inputs,
     planned,
 )
+from tests.everything import SCHEDULING
 
 VARIANTS: dict[str, Manifest] = {
     "hub": inference_deployment(),
@@ -41,6 +42,9 @@ VARIANTS: dict[str, Manifest] = {
     "image": inference_deployment(source="oci://ghcr.io/org/qwen:1"),
     "tensor 8, two engines": inference_deployment(parallelism={"tensor": 8}, replicas=2),
     "CPU, one router": inference_deployment(hardware={"device": "CPU"}, router={"replicas": 1}),
+    "scheduled": inference_deployment(
+        scheduling={**SCHEDULING, "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
+    ),
     "scaled to zero": inference_deployment(replicas=0),
     "everything": inference_deployment(
         engine={

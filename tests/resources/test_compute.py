@@ -1,7 +1,8 @@
 import pytest
 
+from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device, ResourcesSpec
+from inference_operator.api.spec import Device
 from inference_operator.resources.compute import refusal_of_resources, requirements
 from inference_operator.sizing.plan import Wishes, plan
 

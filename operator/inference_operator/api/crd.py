@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from inference_operator.api.resource import RESERVED_NAME
-from inference_operator.api.spec import MAX_NAME_LENGTH, Spec, cel
+from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
 from inference_operator.api.status import NEVER_OBSERVED, Status
 from inference_operator.manifest import GROUP, KIND, PLURAL, VERSION, Manifest
 
@@ -24,6 +24,28 @@ _COLUMNS = (
     ("URL", "string", ".status.url", "Where the OpenAI API answers inside the cluster"),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists"),
 )
+
+_NAME_RULES = (
+    (
+        f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
+        f"metadata.name must have at most {MAX_NAME_LENGTH} characters, for example `qwen3-8b`",
+    ),
+    (
+        "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        (
+            "metadata.name must be a DNS-1035 label (lower-case letters, digits and `-`, a letter first),"
+            " for example `qwen3-8b`"
+        ),
+    ),
+    (
+        f"self.metadata.name != '{RESERVED_NAME}'",
+        (
+            f"metadata.name must not be `{RESERVED_NAME}`, whose Service variables would stop the engine;"
+            " use for example `qwen3-8b`"
+        ),
+    ),
+)
+"""What `resource.py` asks of a name, in CEL."""
 
 
 def _structural(node: Any, definitions: dict[str, JsonSchemaValue]) -> Any:  # noqa: ANN401 - JSON
@@ -77,26 +99,7 @@ def _schema() -> Manifest:
             "spec": spec,
             "status": status,
         },
-        **cel(
-            (
-                f"self.metadata.name.size() <= {MAX_NAME_LENGTH}",
-                f"metadata.name must have at most {MAX_NAME_LENGTH} characters, for example `qwen3-8b`",
-            ),
-            (
-                "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-                (
-                    "metadata.name must be a DNS-1035 label (lower-case letters, digits and `-`, a letter first),"
-                    " for example `qwen3-8b`"
-                ),
-            ),
-            (
-                f"self.metadata.name != '{RESERVED_NAME}'",
-                (
-                    f"metadata.name must not be `{RESERVED_NAME}`, whose Service variables would stop the engine;"
-                    " use for example `qwen3-8b`"
-                ),
-            ),
-        ),
+        "x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in _NAME_RULES],
     }
 
 

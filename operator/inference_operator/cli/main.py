@@ -19,6 +19,9 @@ from inference_operator.settings import Settings, complaints
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid that the API server gives out on creation."""
 
+SCHEMA_WIDTH = 140
+"""Characters of a line of the CRD, where YAML can break it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
@@ -44,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _crd(_: argparse.Namespace) -> int:
-    print(dump([crd()]), end="")
+    print(schema_text(crd()), end="")
     return 0
 
 
@@ -101,6 +104,13 @@ _Dumper.add_representer(str, _text)
 def dump(manifests: Sequence[Manifest]) -> str:
     """Objects as YAML documents."""
     return "".join(f"---\n{yaml.dump(m, Dumper=_Dumper, sort_keys=False, width=110)}" for m in manifests)
+
+
+def schema_text(manifest: Manifest) -> str:
+    """An object with a schema as YAML: what nests deeply is short only with its leaves on one line each."""
+    head = {name: value for name, value in manifest.items() if name != "spec"}
+    spec = {"spec": manifest["spec"]}
+    return dump([head]) + yaml.dump(spec, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=SCHEMA_WIDTH)
 
 
 def _inference_deployments(text: str) -> Iterator[Manifest]:

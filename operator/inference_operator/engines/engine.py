@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, EnvironmentVariable
+from inference_operator.api.spec import EngineSpec
 from inference_operator.sizing.plan import Plan
 
 

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 _MERGE_KEYS = ("mountPath", "name", "port", "topologyKey", "key", "uid")
 """What identifies an item of a list, the most telling first (Kubernetes' list-map keys of the kinds we write)."""
 
-_WHOLE = frozenset({"selector", "labelSelector", "tolerations"})
+_WHOLE = frozenset(
+    {
+        *("selector", "labelSelector", "matchLabelKeys", "nodeSelector", "tolerations"),
+        *(f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("required", "preferred")),
+    }
+)
 """Fields that Kubernetes takes as a whole (`atomic` in its API): a key that somebody adds is a change of ours."""
 
 

@@ -33,6 +33,7 @@ def child(
     component: str,
     content: Manifest,
     annotations: Mapping[str, str] | None = None,
+    added_labels: Mapping[str, str] | None = None,
 ) -> Manifest:
     """A complete child: address, labels, owner, stamp and content.
 
@@ -43,15 +44,16 @@ def child(
         component: `engine` or `router`.
         content: everything beside apiVersion, kind and metadata, in the API server's canonical form.
         annotations: annotations beside the stamp.
+        added_labels: labels beside those of every child.
     """
-    stamped = fingerprint([content, dict(annotations or {})])
+    stamped = fingerprint([content, {**(annotations or {}), **(added_labels or {})}])
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": {
             "name": name,
             "namespace": owner.key.namespace,
-            "labels": labels(owner.key.name, component),
+            "labels": {**(added_labels or {}), **labels(owner.key.name, component)},
             "annotations": {**(annotations or {}), STAMP_ANNOTATION: stamped},
             "ownerReferences": [owner.reference],
         },

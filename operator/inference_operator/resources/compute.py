@@ -1,8 +1,8 @@
 """Compute resources of an engine: what sizing decided, what the user replaces, and the GPUs."""
 
+from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import ResourcesSpec
 from inference_operator.manifest import Manifest
 from inference_operator.resources.quantity import canonical, value
 from inference_operator.sizing.plan import Plan

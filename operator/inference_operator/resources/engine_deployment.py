@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from inference_operator.api.spec import EnvironmentVariable, Spec
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.spec import Spec
 from inference_operator.engines.engine import EngineProcess
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.models.source import ModelSource
 from inference_operator.resources.child import child
-from inference_operator.resources.compute import GPU_RESOURCE, requirements
+from inference_operator.resources.compute import requirements
 from inference_operator.resources.model_volume import model_mounts, model_volumes
 from inference_operator.resources.names import ENGINE, engine_name, labels, selector_labels
 from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned
@@ -19,6 +20,7 @@ from inference_operator.resources.pod import (
     restricted_pod,
 )
 from inference_operator.resources.pod_template import pod_template
+from inference_operator.resources.scheduling import queue_labels, scheduling
 from inference_operator.settings import Settings
 
 ENGINE_PORT = 8000
@@ -52,7 +54,9 @@ def engine_deployment(
             "progressDeadlineSeconds": progress_deadline_seconds(spec, process),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ENGINE)},
-            "template": pod_template(_pod(spec, pinned, source, process, settings), labels=labels(name, ENGINE)),
+            "template": pod_template(
+                _pod(spec, pinned, source, process, name=name, settings=settings), labels=labels(name, ENGINE)
+            ),
         }
     }
     return child(
@@ -62,6 +66,7 @@ def engine_deployment(
         component=ENGINE,
         content=content,
         annotations={PLAN_ANNOTATION: pinned.text},
+        added_labels=queue_labels(spec.scheduling),
     )
 
 
@@ -71,7 +76,9 @@ def progress_deadline_seconds(spec: Spec, process: EngineProcess) -> int:
     return int(asked.total_seconds()) if asked else process.startup_seconds + PULL_SECONDS
 
 
-def _pod(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineProcess, settings: Settings) -> Manifest:
+def _pod(
+    spec: Spec, pinned: Pinned, source: ModelSource, process: EngineProcess, *, name: str, settings: Settings
+) -> Manifest:
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -83,7 +90,7 @@ def _pod(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineProcess
             *({"name": _volume_name(path), "emptyDir": {}} for path in process.writable),
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pinned.plan.shared_memory}},
         ],
-        **_tolerations(pinned.plan.gpus_per_replica),
+        **scheduling(spec.scheduling, gpus=pinned.plan.gpus_per_replica, selector=selector_labels(name, ENGINE)),
     }
 
 
@@ -138,10 +145,3 @@ def _environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
 
 def _empty(variable: EnvironmentVariable) -> set[str]:
     return {"value"} if variable.value == "" else set()
-
-
-def _tolerations(gpus: int) -> Manifest:
-    """GPU nodes are often tainted with their resource's name (NVIDIA GPU operator, GKE, EKS)."""
-    if not gpus:
-        return {}
-    return {"tolerations": [{"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}]}

@@ -5,9 +5,9 @@ Names: `vllm serve --help=all` of vLLM 0.32.0.
 
 from collections.abc import Sequence
 
+from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EnvironmentVariable
 
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."

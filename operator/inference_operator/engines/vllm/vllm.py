@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from importlib.resources import files
 
+from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, EnvironmentVariable
+from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.engine import EngineProcess, Patience, Served
 from inference_operator.engines.vllm.flags import refusal_of_args, refusal_of_env
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING

@@ -1,0 +1,77 @@
+"""What users may say of a container: its environment and its compute resources."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic.config import JsonDict
+
+from inference_operator.api.part import Must, Part, Quantity, Rule, form
+
+IMAGE_FORM = form(r"\S+", "must be an image reference without spaces, for example `docker.io/vllm/vllm-openai:v0.32.0`")
+Image = Annotated[str, StringConstraints(min_length=1, max_length=512), Must(IMAGE_FORM)]
+Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+ResourceName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
+
+
+class KeySelector(Part):
+    """One key of a Secret or ConfigMap of this namespace."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the object.")
+    key: str = Field(min_length=1, max_length=253, description="Key in its data.")
+
+
+class EnvironmentSource(Part):
+    """Where the value of an environment variable comes from."""
+
+    secret_key_ref: KeySelector | None = Field(None, description="A key of a Secret.")
+    config_map_key_ref: KeySelector | None = Field(None, description="A key of a ConfigMap.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.secretKeyRef) != has(self.configMapKeyRef)",
+            lambda self: (self.secret_key_ref is None) != (self.config_map_key_ref is None),
+            "must have exactly one of `secretKeyRef` and `configMapKeyRef`",
+        ),
+    )
+
+
+class EnvironmentVariable(Part):
+    """An environment variable of a container."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        min_length=1, max_length=256, description="Name of the variable."
+    )
+    value: str | None = Field(None, max_length=8192, description="Its value.")
+    value_from: EnvironmentSource | None = Field(None, description="Where its value comes from.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.value) != has(self.valueFrom)",
+            lambda self: (self.value is None) != (self.value_from is None),
+            "must have exactly one of `value` and `valueFrom`",
+        ),
+    )
+
+
+def _unique_names(variables: tuple[EnvironmentVariable, ...]) -> tuple[EnvironmentVariable, ...]:
+    if len({v.name for v in variables}) != len(variables):
+        raise ValueError("must not name a variable twice")
+    return variables
+
+
+Environment = Annotated[tuple[EnvironmentVariable, ...], AfterValidator(_unique_names)]
+BY_NAME: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+"""Marks a list whose items server-side apply tells apart by their names."""
+
+
+class ResourcesSpec(Part):
+    """Compute resources of one container, beside its GPUs."""
+
+    requests: dict[ResourceName, Quantity] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="What the scheduler reserves.",
+    )
+    limits: dict[ResourceName, Quantity] = Field(
+        default_factory=dict, max_length=16, description="What the kubelet enforces."
+    )
