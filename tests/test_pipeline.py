@@ -10,7 +10,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.cli.main import dump
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import PodProblem, PodView
-from inference_operator.pipeline import Planned, Refused, outcome
+from inference_operator.pipeline import Paused, Planned, Refused, outcome
 from inference_operator.resources.pinned import PLAN_ANNOTATION, pinned
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
@@ -202,6 +202,18 @@ def test_what_is_refused_keeps_what_runs(raw: Manifest, reason: Reason) -> None:
     nothing = outcome(inputs(raw))
     assert isinstance(nothing, Refused)
     assert nothing.desired == {}
+
+
+EDITS: list[Manifest] = [{}, {"replicas": 9}, {"parallelism": {"tensor": 2}}, {"engine": {"args": ["--port=1"]}}]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_pause_changes_nothing_of_what_is_there(edit: Manifest) -> None:
+    raw = inference_deployment(**edit, paused=True)
+    damaged = {ref: child for ref, child in MADE.items() if ref != ROUTERS}
+    for children in (MADE, damaged, {}):
+        result = outcome(inputs(raw, children=children.values(), settings=LATER))
+        assert result == Paused(children)
 
 
 def test_the_annotation_is_plain_json() -> None:

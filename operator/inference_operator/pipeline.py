@@ -92,7 +92,15 @@ class Refused:
     """What has to be looked up before it can be decided whether the refusal still holds."""
 
 
-Outcome: TypeAlias = Planned | Refused
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Nothing is to be changed, because the user says so."""
+
+    desired: Mapping[Ref, Manifest]
+    looks: tuple[Look, ...] = ()
+
+
+Outcome: TypeAlias = Planned | Refused | Paused
 
 
 def outcome(inputs: Inputs) -> Outcome:
@@ -100,6 +108,8 @@ def outcome(inputs: Inputs) -> Outcome:
     spec, owner, settings = inputs.resource.spec, inputs.resource.owner, inputs.settings
     if isinstance(spec, Refusal):
         return Refused(spec, inputs.children)
+    if spec.paused:
+        return Paused(inputs.children)
     source = model_source(spec.model.source)
     if isinstance(source, Refusal):
         return Refused(source, inputs.children)

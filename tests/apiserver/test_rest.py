@@ -39,6 +39,19 @@ def test_an_operator_with_nothing_to_do_writes_nothing(
     assert audit.writes(mark) == []
 
 
+def test_a_pause_is_no_write_but_a_status(qwen: Workspace, audit: AuditLog) -> None:
+    mark = audit.mark()
+    qwen.patch("qwen", {"paused": True, "replicas": 2})
+    assert qwen.settled("qwen", "Ready", "True", "Paused")
+    qwen.kubectl("delete", "configmap", "qwen-router")
+    time.sleep(RESYNC_SECONDS + QUIET_SECONDS)
+    assert {w.resource for w in audit.writes(mark, namespace=qwen.namespace)} == {"inferencedeployments/status"}
+    qwen.patch("qwen", {"paused": False})
+    qwen.settled("qwen", "Ready", "True", "Serving")
+    assert qwen.exists("configmap", "qwen-router")
+    assert qwen.get("deployment", "qwen-engine")["spec"]["replicas"] == 2
+
+
 def test_a_killed_operator_loses_nothing(workspace: Workspace, operator: OperatorProcess) -> None:
     operator.kill()
     workspace.create("qwen", QWEN)

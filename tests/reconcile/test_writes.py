@@ -137,6 +137,27 @@ async def test_what_others_add_takes_none(settled: World) -> None:
     assert await settled.settle() == []
 
 
+async def test_a_pause_takes_a_status_and_what_was_edited_meanwhile_is_done_at_its_end(serving: World) -> None:
+    serving.ask(paused=True)
+    assert await serving.settle() == [STATUS]
+    serving.ask(paused=True, replicas=3, router={"replicas": 3})
+    serving.cluster.remove(CONFIG)
+    serving.edit(ENGINES, _set_image)
+    assert set(await serving.settle()) == {STATUS}
+    assert serving.cluster.peek(CONFIG) is None
+    assert serving.live(ENGINES)["spec"]["replicas"] == 1
+    serving.ask(replicas=3, router={"replicas": 3})
+    written = await serving.settle()
+    assert {w.ref for w in written} == {CONFIG, ENGINES, ROUTERS, BUDGET_OF_ENGINES, RESOURCE}
+    assert serving.live(ENGINES)["spec"]["replicas"] == 3
+
+
+async def test_a_pause_from_the_start_makes_nothing(world: World) -> None:
+    world.ask(paused=True)
+    assert await world.settle() == [STATUS]
+    assert world.children() == {}
+
+
 async def test_scaling_up_takes_the_deployment_a_budget_and_a_status(serving: World) -> None:
     serving.ask(replicas=2)
     assert await serving.settle() == [Request("apply", ENGINES), Request("apply", BUDGET_OF_ENGINES), STATUS]

@@ -22,6 +22,7 @@ class Reason(StrEnum):
 
     SERVING = "Serving"
     SCALED_TO_ZERO = "ScaledToZero"
+    PAUSED = "Paused"
     STARTING = "Starting"
     ENGINES_UNAVAILABLE = "EnginesUnavailable"
     ROUTER_UNAVAILABLE = "RouterUnavailable"
@@ -63,6 +64,11 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         _READY,
         "`spec.replicas` is 0; the router holds requests until an engine is ready.",
         "Raise `spec.replicas`.",
+    ),
+    Reason.PAUSED: Explanation(
+        _READY,
+        "`spec.paused` is true: nothing is made, changed, mended or deleted. The status still says what serves.",
+        "Set `spec.paused` to false; what was edited meanwhile is done then.",
     ),
     Reason.STARTING: Explanation(
         _READY,

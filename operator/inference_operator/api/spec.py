@@ -161,6 +161,14 @@ class Spec(Part):
             " `20m`; without requests it stops at once. Default: `5m`. Change: rolling restart."
         ),
     )
+    paused: bool = Field(
+        False,  # noqa: FBT003 - a field's default
+        description=(
+            "Whether the operator leaves everything as it is: no child is made, changed, mended or deleted, whatever"
+            " is edited or scaled; the status goes on telling the truth. Default: false. Change: in place; what was"
+            " edited meanwhile is done when it ends."
+        ),
+    )
     scheduling: SchedulingSpec = Field(
         SchedulingSpec(), description="Where engines run and how the scheduler treats them; not the routers."
     )

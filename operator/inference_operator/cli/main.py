@@ -13,7 +13,7 @@ from inference_operator import __version__
 from inference_operator.api.crd import crd
 from inference_operator.api.resource import resource
 from inference_operator.manifest import API_VERSION, KIND, Manifest
-from inference_operator.pipeline import Inputs, Refused, outcome
+from inference_operator.pipeline import Inputs, Paused, Refused, outcome
 from inference_operator.settings import Settings, complaints
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
@@ -66,7 +66,9 @@ def _render(options: argparse.Namespace) -> int:
     failures = 0
     for document in documents:
         result = outcome(offline_inputs(document))
-        if isinstance(result, Refused):
+        if isinstance(result, Paused):
+            failures += _complain(f"{_metadata(document).get('name', '?')}: spec.paused: is true: nothing is made.")
+        elif isinstance(result, Refused):
             failures += _complain(f"{_metadata(document).get('name', '?')}: {result.refusal.message}")
         else:
             print(dump(list(result.desired.values())), end="")

@@ -12,7 +12,7 @@ from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Re
 from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
 from inference_operator.observed.deployment import DeploymentView, deployment_view
 from inference_operator.observed.pod import PodView
-from inference_operator.pipeline import Inputs, Outcome, Planned, Refused
+from inference_operator.pipeline import Inputs, Outcome, Paused, Planned, Refused
 from inference_operator.resources.names import (
     ENGINE,
     ROUTER,
@@ -30,12 +30,14 @@ class Facts:
 
     key: Key
     wanted: int
-    """Engines asked for; while a specification is refused, those that the one before it asks for."""
+    """Engines asked for; while nothing is changed, those that the live Deployment is asked for."""
     engines: DeploymentView
     routers: DeploymentView
     connected: bool
     """Whether the Services and the configuration are there by which requests find their way."""
     refusal: Refusal | None
+    paused: bool
+    """Whether nothing is to be changed, because the user says so."""
     blocked: Conflict | Waiting | Rejected | Failed | None
     """What stands in the way of a child; rather what somebody must act on than what only takes another attempt."""
     failures: Sequence[Failed]
@@ -82,7 +84,7 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     routers = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
     obstacles = [a for a in answers if isinstance(a, Conflict | Waiting | Rejected)]
     failures = [a for a in answers if isinstance(a, Failed)]
-    kept = isinstance(outcome, Refused) and engines.exists
+    kept = not isinstance(outcome, Planned) and engines.exists
     stuck = _stuck(inputs.pods, {ENGINE: engines, ROUTER: routers})
     return Facts(
         key=key,
@@ -91,6 +93,7 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         routers=routers,
         connected=all(ref in inputs.children for ref in _way(key)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
+        paused=isinstance(outcome, Paused),
         blocked=next(iter([*obstacles, *failures]), None),
         failures=failures,
         stuck=stuck,

@@ -17,6 +17,8 @@ _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
 
 def ready(facts: Facts) -> Verdict:
     """Decide whether a request gets an answer, and say what is missing where not."""
+    if facts.paused:
+        return _paused(facts)
     if facts.at_zero and facts.connected and facts.routers.ready:
         return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted; raise `spec.replicas` to serve.")
     if facts.serving:
@@ -33,6 +35,14 @@ def ready(facts: Facts) -> Verdict:
     return Verdict("False", Reason.STARTING, f"Waiting for the first of {facts.wanted} engines.")
 
 
+def _paused(facts: Facts) -> Verdict:
+    """What serves is told as ever; why something does not is nothing that the operator would act upon."""
+    idle = facts.at_zero and facts.connected and facts.routers.ready > 0
+    counted = f"{facts.engines.ready} of {facts.wanted} engines and {facts.routers.ready} routers are ready."
+    message = f"Nothing is changed while `spec.paused` is true. {counted}"
+    return Verdict("True" if facts.serving or idle else "False", Reason.PAUSED, message)
+
+
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
 
 
@@ -42,4 +52,6 @@ def _has_served(facts: Facts) -> bool:
     It forgets with any other reason, such as an object in the way: what comes after that is a start again.
     """
     before = facts.previous.condition(ConditionType.READY)
-    return before is not None and before.reason in _AFTER_SERVING
+    if before is None:
+        return False
+    return before.reason in _AFTER_SERVING or (before.reason, before.status) == (Reason.PAUSED, "True")

@@ -10,8 +10,8 @@ from inference_operator.status.verdict import Verdict
 
 def reconciling(facts: Facts) -> Verdict:
     """Decide whether work goes on."""
-    if facts.refusal:
-        return Verdict("False", Reason.SETTLED, "Nothing is changed until the specification can be served.")
+    if facts.paused or facts.refusal:
+        return _at_rest(facts)
     if passing := _passing(facts):
         return passing
     if stalled(facts).status == "True":
@@ -38,3 +38,9 @@ def _passing(facts: Facts) -> Verdict | None:
             return Verdict("True", Reason.REQUEST_FAILED, f"{ref} could not be changed: {cause}. {again}")
         case _:
             return None
+
+
+def _at_rest(facts: Facts) -> Verdict:
+    if facts.paused:
+        return Verdict("False", Reason.PAUSED, "Nothing is changed while `spec.paused` is true.")
+    return Verdict("False", Reason.SETTLED, "Nothing is changed until the specification can be served.")

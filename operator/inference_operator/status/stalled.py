@@ -13,6 +13,8 @@ from inference_operator.status.verdict import Verdict
 
 def stalled(facts: Facts) -> Verdict:
     """Decide whether waiting cannot help."""
+    if facts.paused:
+        return Verdict("False", Reason.PAUSED, "Nothing is attempted while `spec.paused` is true.")
     if facts.refusal:
         return Verdict("True", facts.refusal.reason, facts.refusal.message)
     if isinstance(facts.blocked, Conflict):
@@ -65,7 +67,7 @@ def _lasting(facts: Facts) -> str:
 
 def progress_deadline(facts: Facts) -> datetime | None:
     """When the problem there is, if any, has lasted too long; Deployments know how long they have been rolling."""
-    if ready(facts).status == "True" or facts.homeless:
+    if facts.paused or ready(facts).status == "True" or facts.homeless:
         return None
     pod = facts.stuck
     if pod and pod.created and pod.problem and pod.problem.reason in _PASSING_ONLY_BY_HAND:
