@@ -1,7 +1,8 @@
 """A stand-in for an engine: `python engine.py ADDRESS PORT`.
 
-A completion's body says how it behaves: `delay` seconds before the answer begins, then a JSON answer, or a stream of
-`chunks` that are `gap` seconds apart and carry the time at which they were sent.
+A completion's body says how it behaves: a JSON answer, or a stream of `chunks` that are `gap` seconds apart and carry
+the time at which they were sent. With `held` the answer, or what comes after a stream's first chunk, waits until
+somebody posts to `/release`.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import time
 from aiohttp import web
 
 COUNTS = web.AppKey("counts", dict[str, int])
+RELEASED = web.AppKey("released", asyncio.Event)
 
 
 async def health(_request: web.Request) -> web.Response:
@@ -24,18 +26,25 @@ async def stats(request: web.Request) -> web.Response:
     return web.json_response(request.app[COUNTS])
 
 
+async def release(request: web.Request) -> web.Response:
+    """Let every completion that is held, and all later ones, go on."""
+    request.app[RELEASED].set()
+    return web.Response()
+
+
 async def completion(request: web.Request) -> web.StreamResponse:
     """Answer as the body says."""
     counts, wanted = request.app[COUNTS], await request.json()
     counts["started"] += 1
     try:
-        await asyncio.sleep(wanted.get("delay", 0))
         if "chunks" not in wanted:
+            await _hold(request, wanted)
             return web.json_response({"answer": "whole"})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for _ in range(wanted["chunks"]):
             await response.write(f"data: {json.dumps({'sent': time.time()})}\n\n".encode())
+            await _hold(request, wanted)
             await asyncio.sleep(wanted["gap"])
         await response.write(b"data: [DONE]\n\n")
     except asyncio.CancelledError:
@@ -44,12 +53,19 @@ async def completion(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def _hold(request: web.Request, wanted: dict[str, float]) -> None:
+    if wanted.get("held"):
+        await request.app[RELEASED].wait()
+
+
 def main(address: str, port: int) -> None:
     """Serve until killed."""
     app = web.Application()
     app[COUNTS] = {"started": 0, "left": 0}
+    app[RELEASED] = asyncio.Event()
     app.router.add_get("/health", health)
     app.router.add_get("/stats", stats)
+    app.router.add_post("/release", release)
     app.router.add_post("/v1/completions", completion)
     web.run_app(app, host=address, port=port, print=None, handler_cancellation=True)
 

@@ -24,7 +24,8 @@ from inference_operator.router import haproxy
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
 """An address of loopback on which no other DNS server listens: HAProxy asks on port 53 only."""
-START_SECONDS = 10.0
+START_SECONDS = 30.0
+POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
 
 
@@ -124,11 +125,34 @@ class Loopback:
 
     async def until_served(self, servers: int) -> None:
         """Wait until the router counts this many engines."""
-        wanted = f'haproxy_backend_active_servers{{proxy="engines"}} {servers}\n'
+        await self._until_backend("active_servers", servers)
+
+    async def until_held(self, requests: int) -> None:
+        """Wait until the router holds this many requests, or has them at an engine."""
+        await self._until_backend("current_sessions", requests)
+
+    async def until_queued(self, requests: int) -> None:
+        """Wait until this many requests queue for a slot at an engine."""
+        await self._until_backend("current_queue", requests)
+
+    async def until_counted(self, engine: Engine, **wanted: int) -> None:
+        """Wait until an engine has counted this."""
         deadline = time.monotonic() + START_SECONDS
-        while wanted not in await self.metrics():
-            assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
-            await asyncio.sleep(0.05)
+        while not wanted.items() <= (counted := await self.counts(engine)).items():
+            assert time.monotonic() < deadline, counted  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def until_refused(self) -> None:
+        """Wait until the router takes no new connections."""
+        deadline = time.monotonic() + START_SECONDS
+        while (answer := await self.ask()).status:
+            assert time.monotonic() < deadline, answer  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def release(self, engine: Engine) -> None:
+        """Let what an engine holds go on."""
+        async with self.session.post(f"http://{engine.address}:{engine.port}/release"):
+            pass
 
     async def metrics(self) -> str:
         """The router's own metrics."""
@@ -175,6 +199,13 @@ class Loopback:
             await process.wait()
         await self.names.close()
 
+    async def _until_backend(self, metric: str, value: int) -> None:
+        wanted = f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n'
+        deadline = time.monotonic() + START_SECONDS
+        while wanted not in await self.metrics():
+            assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
     async def _until(self, url: str) -> None:
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -184,7 +215,7 @@ class Loopback:
             except aiohttp.ClientError:
                 printed = self.log.read_text() if self.log.exists() else ""
                 assert time.monotonic() < deadline, printed  # noqa: S101 - a test's helper
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(POLL_SECONDS)
 
 
 @contextmanager

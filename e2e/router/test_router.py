@@ -10,11 +10,15 @@ from statistics import median
 import aiohttp
 import pytest
 
-from e2e.router.loopback import Answer, Loopback
+from e2e.router.loopback import Answer, Engine, Loopback
 from inference_operator.router import haproxy
 
 QUEUE = 20
 AT_AN_ENGINE = 4
+SOON = 60.0
+"""Seconds within which a loaded machine does what an idle one does in two; the router's own times are longer."""
+
+Asked = list[asyncio.Task[Answer]]
 
 
 @pytest.fixture(autouse=True)
@@ -40,96 +44,117 @@ async def test_chunks_of_a_stream_do_not_wait_for_each_other(loopback: Loopback)
     await loopback.start_router()
     await loopback.start_engine()
     await loopback.until_served(1)
-    answers = await asyncio.gather(*(loopback.ask(chunks=50, gap=0.02) for _ in range(AT_AN_ENGINE)))
+    gap = 0.05
+    answers = await asyncio.gather(*(loopback.ask(chunks=30, gap=gap) for _ in range(AT_AN_ENGINE)))
     assert statuses(answers) == {200: AT_AN_ENGINE}
-    assert median(lag for answer in answers for lag in answer.lags) < 0.02, "100 ms where chunks are batched"
+    assert median(lag for answer in answers for lag in answer.lags) < gap, "100 ms where chunks are batched"
 
 
 async def test_what_does_not_fit_into_engines_and_queue_is_refused_at_once(loopback: Loopback) -> None:
     await loopback.start_router()
-    await loopback.start_engine()
+    engine = await loopback.start_engine()
     await loopback.until_served(1)
-    answers = await asyncio.gather(*(loopback.ask(delay=0.5) for _ in range(AT_AN_ENGINE + QUEUE + 6)))
-    assert statuses(answers) == {200: AT_AN_ENGINE + QUEUE, 429: 6}
-    refused = next(answer for answer in answers if answer.status == 429)
-    assert (refused.error_code, refused.retry_after) == (429, "2")
+    taken = [asyncio.ensure_future(loopback.ask(held=1)) for _ in range(AT_AN_ENGINE + QUEUE)]
+    await loopback.until_queued(QUEUE)
+    refused = await asyncio.gather(*(loopback.ask() for _ in range(6)))
+    assert statuses(refused) == {429: 6}
+    assert (refused[0].error_code, refused[0].retry_after) == (429, "2")
+    await loopback.release(engine)
+    assert statuses(await asyncio.gather(*taken)) == {200: AT_AN_ENGINE + QUEUE}
 
 
 async def test_without_engines_no_more_are_held_than_the_queue_takes(loopback: Loopback) -> None:
     await loopback.start_router()
-    asked = [asyncio.ensure_future(loopback.ask()) for _ in range(QUEUE + 5)]
+    held = [asyncio.ensure_future(loopback.ask()) for _ in range(QUEUE)]
+    await loopback.until_held(QUEUE)
     for _ in range(60):  # arrivals at every moment of the one-second rhythm in which held requests are tried
+        assert (await loopback.ask()).status == 429
         await asyncio.sleep(0.05)
-        asked.append(asyncio.ensure_future(loopback.ask()))
-    await asyncio.sleep(0.5)
-    assert sum(not answer.done() for answer in asked) == QUEUE
+    assert not any(answer.done() for answer in held)
     await loopback.start_engine()
-    begin = time.monotonic()
-    assert statuses(await asyncio.gather(*asked)) == {200: QUEUE, 429: 65}
-    assert time.monotonic() - begin < 5
+    assert statuses(await asyncio.wait_for(asyncio.gather(*held), SOON)) == {200: QUEUE}
 
 
 async def test_who_waited_long_enough_is_told_so(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(haproxy, "MAX_WAIT_SECONDS", 3)
     await loopback.start_router()
     begin = time.monotonic()
-    held = await loopback.ask()
-    assert 2.5 < time.monotonic() - begin < 6
+    held = await asyncio.wait_for(loopback.ask(), SOON)
+    assert time.monotonic() - begin > 2.5
     assert (held.status, held.error_code, held.retry_after) == (503, 503, "5")
-    await loopback.start_engine()
+    engine = await loopback.start_engine()
     await loopback.until_served(1)
-    answers = await asyncio.gather(*(loopback.ask(delay=6) for _ in range(AT_AN_ENGINE + 2)))
-    assert statuses(answers) == {200: AT_AN_ENGINE, 503: 2}
+    at_the_engine = [asyncio.ensure_future(loopback.ask(held=1)) for _ in range(AT_AN_ENGINE)]
+    await loopback.until_counted(engine, started=AT_AN_ENGINE)
+    assert statuses(await asyncio.gather(*(loopback.ask() for _ in range(2)))) == {503: 2}
+    await loopback.release(engine)
+    assert statuses(await asyncio.gather(*at_the_engine)) == {200: AT_AN_ENGINE}
 
 
 async def test_only_what_a_dying_engine_had_is_lost_and_every_client_hears_of_it(loopback: Loopback) -> None:
     await loopback.start_router()
-    first, _second = await loopback.start_engine(), await loopback.start_engine()
-    await loopback.until_served(2)
     # Not their connections' first requests: those are the ones that HAProxy would leave without an answer.
     async with aiohttp.ClientSession() as kept:
+
+        async def asked(engine: Engine) -> tuple[Asked, Asked]:
+            """Fill an engine that is the only one with room: which one has what does not hang on the balancing."""
+            before = (await loopback.counts(engine))["started"]
+            waiting = [asyncio.ensure_future(loopback.ask(kept, held=1)) for _ in range(AT_AN_ENGINE // 2)]
+            streams = [asyncio.ensure_future(loopback.ask(held=1, chunks=9, gap=0)) for _ in range(AT_AN_ENGINE // 2)]
+            await loopback.until_counted(engine, started=before + AT_AN_ENGINE)
+            return waiting, streams
+
+        first = await loopback.start_engine()
+        await loopback.until_served(1)
         await asyncio.gather(*(loopback.ask(kept) for _ in range(4)))
-        waiting = [asyncio.ensure_future(loopback.ask(kept, delay=2)) for _ in range(4)]
-        streams = [asyncio.ensure_future(loopback.ask(chunks=40, gap=0.05)) for _ in range(4)]
-        await asyncio.sleep(1)
+        lost, broken = await asked(first)
+        second = await loopback.start_engine()
+        await loopback.until_served(2)
+        answered, whole = await asked(second)
         first.process.kill()
-        answers = await asyncio.gather(*waiting)
-        assert statuses(answers) == {200: 2, 502: 2}
-        assert {answer.error_code for answer in answers if answer.status == 502} == {502}
-        assert Counter(stream.whole for stream in await asyncio.gather(*streams)) == {True: 2, False: 2}
+        await first.process.wait()  # until then its port may still take connections, and lose them
+        answers = await asyncio.gather(*lost)
+        assert statuses(answers) == {502: 2}
+        assert {answer.error_code for answer in answers} == {502}
+        assert [stream.whole for stream in await asyncio.gather(*broken)] == [False, False]
+        await loopback.release(second)
+        assert statuses(await asyncio.gather(*answered, *whole)) == {200: 4}
         assert statuses([await loopback.ask(kept) for _ in range(50)]) == {200: 50}
 
 
 async def test_a_client_that_leaves_frees_its_engine(loopback: Loopback) -> None:
     await loopback.start_router()
     left_before = [asyncio.ensure_future(loopback.ask()) for _ in range(5)]
-    await asyncio.sleep(0.5)
+    await loopback.until_held(5)
     for request in left_before:
         request.cancel()
     engine = await loopback.start_engine()
     await loopback.until_served(1)
-    waiting = asyncio.ensure_future(loopback.ask(delay=60))
-    stream = asyncio.ensure_future(loopback.ask(chunks=1000, gap=0.05))
-    await asyncio.sleep(1)
+    waiting = asyncio.ensure_future(loopback.ask(held=1))
+    stream = asyncio.ensure_future(loopback.ask(chunks=100_000, gap=0.05))
+    await loopback.until_counted(engine, started=2)
     waiting.cancel()
     stream.cancel()
-    await asyncio.sleep(1)
+    await loopback.until_counted(engine, left=2)
+    await asyncio.sleep(1.5)  # whatever was held would have been tried again by now
     assert await loopback.counts(engine) == {"started": 2, "left": 2}
 
 
 async def test_an_engine_that_leaves_finishes_its_streams_and_gets_no_more(loopback: Loopback) -> None:
     await loopback.start_router()
-    first, second = await loopback.start_engine(), await loopback.start_engine()
+    first = await loopback.start_engine()
+    await loopback.until_served(1)
+    streams = [asyncio.ensure_future(loopback.ask(held=1, chunks=9, gap=0.05)) for _ in range(2)]
+    await loopback.until_counted(first, started=2)
+    second = await loopback.start_engine()
     await loopback.until_served(2)
-    streams = [asyncio.ensure_future(loopback.ask(chunks=80, gap=0.05)) for _ in range(4)]
-    await asyncio.sleep(0.5)
     loopback.names.addresses.remove(first.address)
     await loopback.until_served(1)
-    before = await loopback.counts(first)
     assert statuses(await asyncio.gather(*(loopback.ask() for _ in range(10)))) == {200: 10}
-    assert await loopback.counts(first) == before
-    assert statuses(await asyncio.gather(*streams)) == {200: 4}
-    assert (await loopback.counts(second))["started"] == 12
+    await loopback.release(first)
+    assert statuses(await asyncio.gather(*streams)) == {200: 2}
+    assert await loopback.counts(first) == {"started": 2, "left": 0}
+    assert await loopback.counts(second) == {"started": 10, "left": 0}
 
 
 async def test_a_silent_name_server_loses_nothing(loopback: Loopback) -> None:
@@ -144,19 +169,20 @@ async def test_a_silent_name_server_loses_nothing(loopback: Loopback) -> None:
 
 async def test_a_router_that_stops_finishes_what_it_has_and_leaves(loopback: Loopback) -> None:
     await loopback.start_router()
-    await loopback.start_engine()
+    engine = await loopback.start_engine()
     await loopback.until_served(1)
     async with aiohttp.ClientSession() as kept:
         await loopback.ask(kept)
-        in_flight = [asyncio.ensure_future(loopback.ask(chunks=40, gap=0.05)) for _ in range(2)]
-        in_flight += [asyncio.ensure_future(loopback.ask(delay=2)) for _ in range(2)]
-        await asyncio.sleep(0.5)
+        # Fewer than fit, so that those who ask whether it still accepts need not wait for these.
+        in_flight = [asyncio.ensure_future(loopback.ask(held=1))]
+        in_flight += [asyncio.ensure_future(loopback.ask(held=1, chunks=9, gap=0.05))]
+        await loopback.until_counted(engine, started=3)
         loopback.soft_stop()
-        await asyncio.sleep(0.5)
-        assert (await loopback.ask()).status == 0, "others get the new connection"
-        assert statuses(await asyncio.gather(*in_flight)) == {200: 4}
+        await loopback.until_refused()  # others get the new connections
+        await loopback.release(engine)
+        assert statuses(await asyncio.gather(*in_flight)) == {200: 2}
         assert loopback.router is not None
-        assert await asyncio.wait_for(loopback.router.wait(), 5) == 0
+        assert await asyncio.wait_for(loopback.router.wait(), SOON) == 0
 
 
 async def test_each_request_is_one_line_of_json_and_probes_are_none(loopback: Loopback) -> None:
@@ -166,6 +192,8 @@ async def test_each_request_is_one_line_of_json_and_probes_are_none(loopback: Lo
     await loopback.ask()
     async with loopback.session.get(f'http://127.0.0.1:{loopback.port}/v1/"odd\\name') as response:
         assert response.status == 404
-    await asyncio.sleep(0.5)
+    loopback.soft_stop()
+    assert loopback.router is not None
+    await loopback.router.wait()
     lines = [json.loads(line) for line in loopback.log.read_text().splitlines() if line.startswith("{")]
     assert [(line["status"], line["engine"]) for line in lines] == [(200, "e1"), (404, "e1")]
