@@ -1,0 +1,1 @@
+"""GPUs: what kinds there are, and what nodes offer."""

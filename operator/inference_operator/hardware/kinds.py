@@ -1,0 +1,128 @@
+"""One table of GPU kinds: what CUDA reports, how fast, which arithmetic.
+
+Names are what NVIDIA's GPU feature discovery writes into `nvidia.com/gpu.product`, matched by their characteristic
+part, since older releases leave out `NVIDIA-` and drivers differ in suffixes.
+
+Sources: usable memory is `torch.cuda.get_device_properties().total_memory` as vLLM logs it ("total_gpu_memory",
+"requested GPU memory") in the start-ups of `bench/data/startups.csv` and in vllm-project/vllm#14011, #21429 and
+recipes; where no log is known, the driver's memory less the 1.5 % that the measured kinds lose at most (`estimated`).
+Bandwidth and compute capability: NVIDIA's data sheets and CUDA GPU list.
+"""
+
+import re
+from dataclasses import dataclass
+
+GIB_OF_MIB = 1024
+LOST_TO_CUDA = 0.985
+"""The least part of the driver's memory that CUDA reports (T4: 14.56 of 15.0 GiB is the exception, measured below)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKind:
+    """One kind of GPU."""
+
+    name: str
+    """What people call it; an argument of `infd fit --gpu`."""
+    product: str
+    """A regular expression for its product label."""
+    memory_gib: float
+    """All memory as CUDA reports it."""
+    bandwidth_gb_per_s: float
+    capability: tuple[int, int]
+    """CUDA's compute capability: 8.0 computes bfloat16, 8.9 FP8."""
+    linked: bool = False
+    """GPUs of a node reach each other over NVLink; engines then reserve more for collective operations."""
+    estimated: bool = False
+    """The memory is no measured value."""
+
+
+GPU_KINDS: tuple[GpuKind, ...] = (
+    GpuKind("T4", r"Tesla-T4|NVIDIA-T4", 14.56, 320, (7, 5)),
+    GpuKind("V100-16GB", r"V100.*16GB", 15.77, 900, (7, 0), linked=True),
+    GpuKind("V100-32GB", r"V100.*32GB", 31.74, 900, (7, 0), linked=True),
+    GpuKind("A2", r"NVIDIA-A2$", 14.6, 200, (8, 6), estimated=True),
+    GpuKind("A10", r"NVIDIA-A10$", 22.06, 600, (8, 6)),
+    GpuKind("A10G", r"NVIDIA-A10G$", 22.06, 600, (8, 6)),
+    GpuKind("A16", r"NVIDIA-A16$", 14.6, 200, (8, 6), estimated=True),
+    GpuKind("A30", r"NVIDIA-A30$", 23.5, 933, (8, 0), estimated=True),
+    GpuKind("A40", r"NVIDIA-A40$", 44.34, 696, (8, 6), estimated=True),
+    GpuKind("A100-40GB", r"A100.*40GB", 39.38, 1555, (8, 0), linked=True),
+    GpuKind("A100-80GB", r"A100.*80GB", 79.15, 2039, (8, 0), linked=True),
+    GpuKind("RTX-A5000", r"RTX-A5000", 23.5, 768, (8, 6), estimated=True),
+    GpuKind("RTX-A6000", r"RTX-A6000", 47.54, 768, (8, 6)),
+    GpuKind("RTX-3090", r"GeForce-RTX-3090", 23.56, 936, (8, 6)),
+    GpuKind("RTX-4060", r"GeForce-RTX-4060$", 7.6, 272, (8, 9), estimated=True),
+    GpuKind("RTX-4090", r"GeForce-RTX-4090", 23.5, 1008, (8, 9)),
+    GpuKind("RTX-5090", r"GeForce-RTX-5090", 31.4, 1792, (12, 0)),
+    GpuKind("L4", r"NVIDIA-L4$", 22.05, 300, (8, 9), estimated=True),
+    GpuKind("L20", r"NVIDIA-L20$", 44.5, 864, (8, 9), estimated=True),
+    GpuKind("L40", r"NVIDIA-L40$", 44.4, 864, (8, 9), estimated=True),
+    GpuKind("L40S", r"NVIDIA-L40S$", 44.4, 864, (8, 9), estimated=True),
+    GpuKind("RTX-6000-Ada", r"RTX-6000-Ada", 47.5, 960, (8, 9), estimated=True),
+    GpuKind("H20", r"NVIDIA-H20(?!0)", 95.1, 4000, (9, 0), linked=True, estimated=True),
+    GpuKind("H100-PCIe", r"H100-PCIe", 79.18, 2039, (9, 0)),
+    GpuKind("H100-NVL", r"H100-NVL", 93.1, 3938, (9, 0), linked=True, estimated=True),
+    GpuKind("H100-80GB", r"H100-80GB", 79.18, 3352, (9, 0), linked=True),
+    GpuKind("H800", r"H800", 79.18, 3352, (9, 0), linked=True, estimated=True),
+    GpuKind("GH200", r"GH200", 94.5, 4000, (9, 0), linked=True),
+    GpuKind("H200", r"NVIDIA-H200", 139.7, 4800, (9, 0), linked=True),
+    GpuKind("B200", r"NVIDIA-B200", 178.36, 8000, (10, 0), linked=True),
+    GpuKind("GB200", r"GB200", 184.0, 8000, (10, 0), linked=True, estimated=True),
+    GpuKind("B300", r"B300", 267.0, 8000, (10, 3), linked=True, estimated=True),
+    GpuKind("RTX-PRO-6000", r"RTX-PRO-6000-Blackwell", 94.9, 1597, (12, 0), estimated=True),
+    GpuKind("GB10", r"GB10|DGX-Spark", 119.6, 273, (12, 1), estimated=True),
+)
+
+
+def kind_of_product(product: str) -> GpuKind | None:
+    """The kind that a product label names, without what sharing and MIG append; None if the table has none.
+
+    Examples:
+        >>> kind_of_product("NVIDIA-H100-80GB-HBM3").name
+        'H100-80GB'
+        >>> kind_of_product("A100-SXM4-40GB-SHARED").name
+        'A100-40GB'
+        >>> kind_of_product("NVIDIA-H200-NVL").name
+        'H200'
+        >>> kind_of_product("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb").name
+        'H100-80GB'
+    """
+    plain = re.sub(r"-(SHARED|MIG-.*)$", "", product)
+    return next((kind for kind in GPU_KINDS if re.search(kind.product, plain)), None)
+
+
+def kind_named(name: str) -> GpuKind | None:
+    """The kind that a person names, however it is written.
+
+    Examples:
+        >>> kind_named("h100").name, kind_named("RTX 4090").name, kind_named("A100-SXM4-80GB").name
+        ('H100-80GB', 'RTX-4090', 'A100-80GB')
+        >>> kind_named("abacus") is None
+        True
+    """
+    asked = _letters(name)
+    exact = next((kind for kind in GPU_KINDS if _letters(kind.name) == asked), None)
+    alias = next((kind for kind in GPU_KINDS if kind.name == _ALIASES.get(asked)), None)
+    return exact or alias or kind_of_product(name.replace(" ", "-")) or kind_of_product(f"NVIDIA-{name}")
+
+
+_ALIASES = {
+    "h100": "H100-80GB",
+    "h100sxm": "H100-80GB",
+    "a100": "A100-80GB",
+    "a10080": "A100-80GB",
+    "a10040": "A100-40GB",
+    "v100": "V100-32GB",
+    "a6000": "RTX-A6000",
+    "3090": "RTX-3090",
+    "4090": "RTX-4090",
+    "4090d": "RTX-4090",
+    "rtx4090d": "RTX-4090",
+    "5090": "RTX-5090",
+    "dgxsparkgb10": "GB10",
+    "spark": "GB10",
+}
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().removeprefix("nvidia"))

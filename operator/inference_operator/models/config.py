@@ -1,0 +1,159 @@
+"""Read numbers out of a `config.json` that anybody may have written: a wrong value is named, never a crash."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inference_operator.manifest import Manifest
+
+LARGEST = 2**40
+"""No count in a config is larger; what is would only make the arithmetic slow."""
+TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where multimodal models keep the language model's config (transformers 5.0, `PretrainedConfig.get_text_config`)."""
+VISION_CONFIGS = ("vision_config", "vision_tower_config", "visual", "vit_config")
+DEPTH = 3
+"""How deep such configs are nested (omni models: `thinker_config.text_config`)."""
+
+
+class UnreadableError(Exception):
+    """A field that cannot be used; becomes a refusal at the edge of this room."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field = field
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The language model's part of a `config.json`, with typed questions.
+
+    Examples:
+        >>> config = Config({"n_head": 12, "tie_word_embeddings": False})
+        >>> config.count("num_attention_heads", "n_head")
+        12
+        >>> config.flag("tie_word_embeddings", default=True)
+        False
+        >>> config.count("hidden_size") is None
+        True
+    """
+
+    fields: Manifest
+
+    def count(self, *names: str) -> int | None:
+        """The first of these fields that is there; None if none is.
+
+        Raises:
+            UnreadableError: it is there and no whole number from 0 up.
+        """
+        for name in names:
+            value = self.fields.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+                raise UnreadableError(name, "is no whole number from 0 up")
+            return value
+        return None
+
+    def positive(self, *names: str) -> int | None:
+        """As `count`, where 0 makes no sense.
+
+        Raises:
+            UnreadableError: it is there and not above 0.
+        """
+        value = self.count(*names)
+        if value == 0:
+            raise UnreadableError(next(name for name in names if self.fields.get(name) is not None), "is 0")
+        return value
+
+    def required(self, *names: str) -> int:
+        """As `positive`, where nothing can be computed without it.
+
+        Raises:
+            UnreadableError: it is missing, or not above 0.
+        """
+        value = self.positive(*names)
+        if value is None:
+            raise UnreadableError(names[0], "is missing")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A truth value; what is none counts as not given."""
+        value = self.fields.get(name)
+        return value if isinstance(value, bool) else default
+
+    def text(self, name: str) -> str:
+        """A text; empty if there is none."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else ""
+
+    def section(self, name: str) -> "Config":
+        """A nested object; empty if there is none."""
+        value = self.fields.get(name)
+        return Config(value if isinstance(value, dict) else {})
+
+    def tally(self, name: str) -> dict[str, int]:
+        """How often each value stands in a list; catalogues keep such a list as `{"counts": {value: times}}`.
+
+        Examples:
+            >>> Config({"layer_types": ["a", "b", "a"]}).tally("layer_types")
+            {'a': 2, 'b': 1}
+            >>> Config({"layer_types": {"counts": {"a": 2}}}).tally("layer_types")
+            {'a': 2}
+
+        Raises:
+            UnreadableError: it is neither.
+        """
+        value = self.fields.get(name)
+        if value is None:
+            return {}
+        if isinstance(value, list | str):
+            found: dict[str, int] = {}
+            for item in value:
+                found[str(item)] = found.get(str(item), 0) + 1
+            return found
+        counts = value.get("counts") if isinstance(value, dict) else None
+        if not isinstance(counts, dict):
+            raise UnreadableError(name, "is no list")
+        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST for n in counts.values()):
+            raise UnreadableError(name, "has counts that are no whole numbers from 0 up")
+        return {str(key): int(times) for key, times in counts.items()}
+
+    @property
+    def architecture(self) -> str:
+        """The first of `architectures`; empty if there is none."""
+        named = self.fields.get("architectures")
+        first = named[0] if isinstance(named, list) and named else ""
+        return first if isinstance(first, str) else ""
+
+
+def language_model(document: object) -> tuple[Config, bool]:
+    """The language model's config, and whether the model also sees pictures.
+
+    Examples:
+        >>> config, sees = language_model({"text_config": {"hidden_size": 8}, "vision_config": {}, "dtype": "float16"})
+        >>> config.count("hidden_size"), config.text("dtype"), sees
+        (8, 'float16', True)
+
+    Raises:
+        UnreadableError: the document is no JSON object.
+    """
+    if not isinstance(document, dict):
+        raise UnreadableError("config.json", "holds no JSON object")
+    fields: Manifest = document
+    sees = False
+    for _ in range(DEPTH):
+        sees = sees or any(isinstance(fields.get(name), dict) for name in VISION_CONFIGS)
+        inner = next((fields[name] for name in TEXT_CONFIGS if isinstance(fields.get(name), dict)), None)
+        if inner is None:
+            break
+        fields = {**_without(fields, TEXT_CONFIGS), **_given(inner), "architectures": document.get("architectures")}
+    named = Config(fields)
+    return named, sees or named.architecture.endswith("ForConditionalGeneration")
+
+
+def _without(fields: Manifest, names: tuple[str, ...]) -> Manifest:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _given(fields: Mapping[str, object]) -> Manifest:
+    return {str(name): value for name, value in fields.items() if value is not None}

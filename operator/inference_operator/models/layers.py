@@ -1,0 +1,190 @@
+"""How each layer of a model remembers tokens: groups of layers from a `config.json`."""
+
+from inference_operator.models.config import Config, UnreadableError
+from inference_operator.models.facts import Attention, LayerGroup, State
+
+SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "gemma4": 6, "gemma4_text": 6}
+"""One layer in so many sees everything, the rest a window (transformers 5.0, `models/*/configuration_*.py`)."""
+CHUNKED_EVERY = 4
+"""Llama 4: one layer in four has no chunks (transformers 5.0, `Llama4TextConfig.no_rope_layer_interval`)."""
+LINEAR_EVERY = 4
+"""Qwen 3.5 and 3-Next: one layer in four is full attention (transformers 5.0, `full_attention_interval`)."""
+LINEAR_DEFAULTS = {
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
+"""Sizes of the gated delta rule where a config leaves them out (transformers 5.0, `Qwen3NextConfig`)."""
+FLOAT32_BYTES = 4
+INDEX_SCALE_BYTES = 4
+"""The sparse attention of DeepSeek V3.2 keeps 8-bit keys and a float32 scale for its index."""
+STATE_NAMES = ("linear_attention", "mamba", "mamba2", "kda")
+
+
+def head_dimension(config: Config) -> int:
+    """Elements of a head's key: not hidden / heads in every model.
+
+    Raises:
+        UnreadableError: there is not enough to tell.
+    """
+    if given := config.positive("head_dim", "head_dim_derived", "attention_head_dim", "kv_channels"):
+        return given
+    hidden, heads = config.positive("hidden_size", "n_embd", "d_model"), _heads(config)
+    if not hidden or not heads:
+        raise UnreadableError("head_dim", "is missing, and so is `hidden_size` or `num_attention_heads`")
+    return max(1, hidden // heads)
+
+
+def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
+    """The layers of a model by how they remember, each kind once.
+
+    Examples:
+        >>> config = Config({"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128})
+        >>> [(one.attention.value, one.layers, one.kv_heads, one.elements) for one in layer_groups(config, 36)]
+        [('full', 36, 8, 256)]
+
+    Raises:
+        UnreadableError: a field that it needs is missing or of no use.
+    """
+    if config.positive("kv_lora_rank"):
+        return _latent(config, layers)
+    if config.fields.get("compress_ratios"):
+        return _compressed(config)
+    state, remembering = _states(config, layers)
+    shared = min(config.count("num_kv_shared_layers") or 0, remembering - 1 if remembering else 0)
+    return (*_windows(config, remembering, shared), *state)
+
+
+def _heads(config: Config) -> int | None:
+    return config.positive("num_attention_heads", "n_head", "num_heads", "n_heads")
+
+
+def kv_heads(config: Config) -> int:
+    """Heads of keys and values; as many as attention heads where the config names none.
+
+    Raises:
+        UnreadableError: neither is named.
+    """
+    found = config.positive("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
+    found = found or _heads(config)
+    if found is None:
+        raise UnreadableError("num_key_value_heads", "is missing, and so is `num_attention_heads`")
+    return found
+
+
+def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]:
+    """Layers with keys and values; `shared` of them use another layer's."""
+    if not layers:
+        return ()
+    heads, size = kv_heads(config), head_dimension(config)
+    elements = size + (config.positive("v_head_dim") or size)
+    narrow, kind, window = _narrow(config, layers)
+    kept = max(1, layers - shared)
+    narrow = round(narrow * kept / layers)
+    wide_heads = config.positive("num_global_key_value_heads") or heads
+    wide_size = config.positive("global_head_dim")
+    wide = LayerGroup(Attention.FULL, kept - narrow, wide_heads, 2 * wide_size if wide_size else elements)
+    return tuple(one for one in (wide, LayerGroup(kind, narrow, heads, elements, window)) if one.layers)
+
+
+def _narrow(config: Config, layers: int) -> tuple[int, Attention, int]:
+    """How many layers see less than everything, how, and how much."""
+    model = config.text("model_type")
+    chunk = config.positive("attention_chunk_size") or 0
+    named = config.tally("layer_types")
+    if chunk and "Llama4" in config.architecture:
+        return (named.get("chunked_attention") or layers - layers // CHUNKED_EVERY), Attention.CHUNKED, chunk
+    window = config.count("sliding_window") or 0
+    if not window:
+        return 0, Attention.SLIDING, 0
+    if "sliding_attention" in named:
+        return min(layers, named["sliding_attention"]), Attention.SLIDING, window
+    every = config.positive("sliding_window_pattern") or SLIDING_EVERY.get(model)
+    if every is None and config.positive("global_head_dim"):
+        every = SLIDING_EVERY["gemma4"]
+    if every:
+        return layers - layers // every, Attention.SLIDING, window
+    everywhere = config.flag("use_sliding_window", default=model in ("mistral", "starcoder2")) and not named
+    return (layers if everywhere else 0), Attention.SLIDING, window
+
+
+def _latent(config: Config, layers: int) -> tuple[LayerGroup, ...]:
+    rank, rope = config.required("kv_lora_rank"), config.count("qk_rope_head_dim") or 0
+    state, remembering = _states(config, layers)
+    groups = [LayerGroup(Attention.LATENT, remembering, 1, rank + rope)]
+    if index := config.positive("index_head_dim"):
+        groups.append(LayerGroup(Attention.LATENT, remembering, 1, index, token_bytes=float(index + INDEX_SCALE_BYTES)))
+    return (*groups, *state)
+
+
+def _compressed(config: Config) -> tuple[LayerGroup, ...]:
+    """DeepSeek V4: each layer keeps one vector for as many tokens as `compress_ratios` says; 0 keeps a window only."""
+    size, window = head_dimension(config), config.count("sliding_window") or 0
+    groups = []
+    for ratio, layers in config.tally("compress_ratios").items():
+        if not ratio.isdigit():
+            raise UnreadableError("compress_ratios", "holds what is no whole number")
+        each = int(ratio)
+        kind = LayerGroup(Attention.LATENT, layers, 1, size, token_bytes=2.0 * size / each) if each else None
+        groups.append(kind or LayerGroup(Attention.SLIDING, layers, 1, size, max(1, window)))
+    return tuple(one for one in groups if one.layers)
+
+
+def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
+    """The layers with a state, and how many layers have keys and values."""
+    pattern = _pattern(config)
+    if pattern:
+        return _mamba(config, pattern.get("M", 0)), pattern.get("*", 0)
+    named = config.tally("layer_types") or config.tally("layers_block_type")
+    linear = sum(named.get(name, 0) for name in STATE_NAMES)
+    if section := config.section("linear_attn_config").fields.get("kda_layers"):
+        linear = len(section) if isinstance(section, list) else 0
+    if not linear and _alternates(config):
+        linear = layers - layers // (config.positive("full_attention_interval") or LINEAR_EVERY)
+    if not linear:
+        return (), layers
+    linear = min(linear, layers)
+    return (_mamba(config, linear) if "mamba_num_heads" in config.fields else _linear(config, linear)), layers - linear
+
+
+def _alternates(config: Config) -> bool:
+    named = config.architecture.startswith(("Qwen3_5", "Qwen3Next")) or config.text("model_type").startswith("qwen3_5")
+    return named or config.positive("full_attention_interval") is not None or "layer_pattern" in config.fields
+
+
+def _pattern(config: Config) -> dict[str, int]:
+    value = config.fields.get("hybrid_override_pattern")
+    if isinstance(value, str):
+        return {letter: value.count(letter) for letter in set(value)}
+    return config.tally("hybrid_override_pattern") if value else {}
+
+
+def _linear(config: Config, layers: int) -> tuple[LayerGroup, ...]:
+    sizes = {name: config.positive(name) or usual for name, usual in LINEAR_DEFAULTS.items()}
+    keys = sizes["linear_num_key_heads"] * sizes["linear_key_head_dim"]
+    values = sizes["linear_num_value_heads"] * sizes["linear_value_head_dim"]
+    exact = config.architecture.startswith("Qwen3_5") or config.text("mamba_ssm_dtype") == "float32"
+    state = State(
+        convolution_width=2 * keys + values,
+        convolution_length=sizes["linear_conv_kernel_dim"] - 1,
+        recurrent=values * sizes["linear_key_head_dim"],
+        recurrent_bytes=FLOAT32_BYTES if exact or config.positive("linear_num_value_heads") is None else None,
+    )
+    return (LayerGroup(Attention.STATE, layers, state=state),)
+
+
+def _mamba(config: Config, layers: int) -> tuple[LayerGroup, ...]:
+    if not layers:
+        return ()
+    inner = config.required("mamba_num_heads", "mamba_n_heads") * config.required("mamba_head_dim", "mamba_d_head")
+    size = config.required("ssm_state_size", "mamba_d_state")
+    groups = config.positive("n_groups", "mamba_n_groups") or 1
+    state = State(
+        convolution_width=inner + 2 * groups * size,
+        convolution_length=(config.positive("conv_kernel", "mamba_d_conv") or 4) - 1,
+        recurrent=inner * size,
+        recurrent_bytes=FLOAT32_BYTES if config.text("mamba_ssm_cache_dtype") == "float32" else None,
+    )
+    return (LayerGroup(Attention.STATE, layers, state=state),)

@@ -1,0 +1,113 @@
+"""The weight matrices that a `config.json` implies: what an engine allocates, layer by layer."""
+
+from collections.abc import Iterator
+
+from inference_operator.models.config import Config
+from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, Part, Split
+
+UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
+"""Model types whose MLP has two matrices, not three."""
+NAMES_OF_INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
+
+
+def matrices(
+    config: Config,
+    *,
+    hidden: int,
+    layers: int,
+    vocabulary: int,
+    heads: int,
+    head_size: int,
+    groups: tuple[LayerGroup, ...],
+    intermediate: int,
+    experts: Experts | None,
+    tied: bool,
+) -> tuple[Matrix, ...]:
+    """All matrices of the language model; a vision tower is not among them."""
+    found = [Matrix(Part.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
+    if not tied:
+        found.append(Matrix(Part.HEAD, vocabulary, hidden, 1, Split.ROWS))
+    for group in groups:
+        found.extend(_memory(config, group, hidden, heads, head_size))
+    found.extend(_feed_forward(config, hidden, intermediate, _feeding(config, layers), experts))
+    found.append(Matrix(Part.SMALL, 2, hidden, layers, Split.WHOLE))
+    return tuple(one for one in found if one.elements)
+
+
+def intermediate_size(config: Config) -> int:
+    """Width of a dense MLP; 0 if the config does not say."""
+    return config.count(*NAMES_OF_INTERMEDIATE) or 0
+
+
+def _feeding(config: Config, layers: int) -> int:
+    """Layers with a feed-forward part: all, unless the pattern of a hybrid keeps them apart."""
+    counts = config.tally("hybrid_override_pattern") if config.fields.get("hybrid_override_pattern") else {}
+    return counts.get("-", 0) + counts.get("E", 0) if counts else layers
+
+
+def _memory(config: Config, group: LayerGroup, hidden: int, heads: int, size: int) -> Iterator[Matrix]:
+    match group.attention:
+        case Attention.LATENT if group.token_bytes is None:
+            yield from _latent(config, group.layers, hidden, heads)
+        case Attention.LATENT:
+            return
+        case Attention.STATE:
+            yield from _state(group, hidden)
+        case _:
+            wide = group.elements // 2 if group.elements != 2 * size else size
+            queries = Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS, fused="qkv")
+            yield queries
+            kept = group.kv_heads * group.elements
+            yield Matrix(Part.ATTENTION, kept, hidden, group.layers, Split.KV_ROWS, fused="qkv")
+            yield Matrix(Part.ATTENTION, hidden, heads * wide, group.layers, Split.COLUMNS)
+
+
+def _latent(config: Config, layers: int, hidden: int, heads: int) -> Iterator[Matrix]:
+    rank, rope = config.required("kv_lora_rank"), config.count("qk_rope_head_dim") or 0
+    plain, value = config.count("qk_nope_head_dim") or 128, config.positive("v_head_dim") or 128
+    low = config.count("q_lora_rank") or 0
+    if low:
+        yield Matrix(Part.ATTENTION, low, hidden, layers, Split.WHOLE, fused="qkv")
+    yield Matrix(Part.ATTENTION, heads * (plain + rope), low or hidden, layers, Split.ROWS)
+    yield Matrix(Part.ATTENTION, rank + rope, hidden, layers, Split.WHOLE, fused="qkv")
+    yield Matrix(Part.ATTENTION, heads * (plain + value), rank, layers, Split.ROWS)
+    yield Matrix(Part.ATTENTION, hidden, heads * value, layers, Split.COLUMNS)
+
+
+def _state(group: LayerGroup, hidden: int) -> Iterator[Matrix]:
+    """In: what is convolved and a gate as wide as the output. Out: back to the hidden size."""
+    if group.state is None:
+        return
+    wide = group.state.convolution_width
+    inner = wide // 2
+    yield Matrix(Part.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS)
+    yield Matrix(Part.ATTENTION, hidden, inner, group.layers, Split.COLUMNS)
+
+
+def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts: Experts | None) -> Iterator[Matrix]:
+    gated = 1 if config.text("model_type") in UNGATED else 2
+    if experts is None:
+        yield from _mlp(hidden, dense, layers, gated)
+        return
+    first = min(layers, config.count("first_k_dense_replace") or 0)
+    step = config.positive("interleave_moe_layer_step", "decoder_sparse_step") or 1
+    mixed = (layers - first) // step
+    width = experts.intermediate_size
+    yield Matrix(Part.EXPERTS, gated * width, hidden, mixed, Split.ROWS, stacked=experts.count)
+    yield Matrix(Part.EXPERTS, hidden, width, mixed, Split.COLUMNS, stacked=experts.count)
+    yield Matrix(Part.SMALL, experts.count, hidden, mixed, Split.WHOLE)
+    yield from _mlp(hidden, _shared(config, width), mixed, gated)
+    yield from _mlp(hidden, config.count("intermediate_size_mlp") or dense, layers - mixed, gated)
+
+
+def _shared(config: Config, width: int) -> int:
+    """Width of the experts that every token uses."""
+    if given := config.count("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"):
+        return given
+    shared = config.count("n_shared_experts", "num_shared_experts") or 0
+    return shared * width if shared else width * ("Llama4" in config.architecture)
+
+
+def _mlp(hidden: int, width: int, layers: int, gated: int) -> Iterator[Matrix]:
+    yield Matrix(Part.MLP, gated * width, hidden, layers, Split.ROWS)
+    yield Matrix(Part.MLP, hidden, width, layers, Split.COLUMNS)

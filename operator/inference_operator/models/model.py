@@ -1,0 +1,201 @@
+"""`config.json` and the bytes of the weights become facts, or a refusal that names the field."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.config import VISION_CONFIGS, Config, UnreadableError, language_model
+from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
+from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
+from inference_operator.models.matrices import intermediate_size, matrices
+from inference_operator.models.not_understood import NotUnderstood
+from inference_operator.models.quantization import quantization
+
+MOST_LAYERS = 4096
+USUAL_VOCABULARY = 152064
+"""Taken where a config names no vocabulary: that of the largest family in the catalogue (Qwen 2.5)."""
+USUAL_CONTEXT = 8192
+"""Taken where a config names no longest sequence."""
+ELEMENT_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+TIED = ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "cohere", "cohere2", "gpt2", "starcoder2")
+"""Model types that share embeddings and head where the config does not say (transformers 5.0)."""
+TWO_COPIES = (1.9, 2.2)
+"""Files so many times as large as the matrices hold the weights twice (openai/gpt-oss-20b: `original/` and again)."""
+QUERIES_PER_KV_HEAD = 4
+"""Attention heads for each head of keys and values, where the config names only the latter (Llama 3 8B, Qwen 3 8B)."""
+USUAL_TOWER = 880_000_000
+"""Bytes of a vision tower that a config does not describe: SigLIP So400m, Pixtral have 0.4 G parameters of 16 bits."""
+WIDEST = 16
+"""An MLP wider than so many times the hidden size stands for experts that the config does not name."""
+
+
+def model_facts(document: object, weights: Weights | None = None) -> ModelFacts | NotUnderstood:
+    """What sizing needs of a model.
+
+    Args:
+        document: the parsed `config.json`, whatever it holds.
+        weights: bytes of the checkpoint, if they are known; else the matrices of the config are counted.
+
+    Examples:
+        >>> facts = model_facts({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+        ...     "vocab_size": 1000, "intermediate_size": 128, "max_position_embeddings": 512})
+        >>> facts.weight_bytes, facts.weights_from
+        (420352, 'counted from config.json')
+        >>> print(model_facts({"hidden_size": 64}).message)
+        config.json.num_hidden_layers: is missing. Give the `config.json` of a model that generates text.
+    """
+    try:
+        config, sees = language_model(document)
+        return _facts(config, sees=sees, weights=weights)
+    except UnreadableError as error:
+        return NotUnderstood(
+            error.field if error.field.endswith(".json") else f"config.json.{error.field}",
+            f"{error.problem}.",
+            "Give the `config.json` of a model that generates text.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The numbers that every matrix depends on; what is not in the config is assumed, and said."""
+
+    layers: int
+    hidden: int
+    vocabulary: int
+    context: int
+    heads: int
+    head_size: int
+    assumed: tuple[str, ...]
+
+
+def _shape(config: Config) -> _Shape:
+    layers = config.required("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    if layers > MOST_LAYERS:
+        raise UnreadableError("num_hidden_layers", f"is above {MOST_LAYERS}")
+    size = head_dimension(config)
+    heads = config.count("num_attention_heads", "n_head", "num_heads", "n_heads") or 0
+    hidden = config.positive("hidden_size", "n_embd", "d_model")
+    vocabulary = config.positive("vocab_size", "padded_vocab_size")
+    context = config.positive("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+    likely = size * (heads or QUERIES_PER_KV_HEAD * kv_heads(config))
+    assumed = (
+        (hidden, f"a hidden size of {likely}"),
+        (vocabulary, f"a vocabulary of {USUAL_VOCABULARY}"),
+        (context, f"a context of {USUAL_CONTEXT}"),
+    )
+    return _Shape(
+        layers=layers,
+        hidden=hidden or likely,
+        vocabulary=vocabulary or USUAL_VOCABULARY,
+        context=context or USUAL_CONTEXT,
+        heads=heads,
+        head_size=size,
+        assumed=tuple(f"{text} (not in the config)" for given, text in assumed if given is None),
+    )
+
+
+def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts:
+    shape = _shape(config)
+    groups, experts, stored = layer_groups(config, shape.layers), _experts(config), quantization(config)
+    element = ELEMENT_BYTES.get((config.text("dtype") or config.text("torch_dtype")).removeprefix("torch."), 2)
+
+    of_width = _of_width(config, shape, groups, experts)
+    assumed, wide = shape.assumed, intermediate_size(config)
+    if not wide and experts is None:
+        wide = _width_left(weights, of_width, element, stored)
+        assumed = (*assumed, f"an MLP {wide} wide (what the checkpoint's size leaves; not in the config)")
+    found = of_width(wide)
+    tower = _tower(config, element) if sees else 0
+    used = _believable(weights, counted_bytes(found, element, stored) + tower)
+    return ModelFacts(
+        architecture=config.architecture,
+        hidden_size=shape.hidden,
+        vocabulary=shape.vocabulary,
+        heads=shape.heads,
+        layers=shape.layers,
+        groups=groups,
+        matrices=found,
+        intermediate_size=wide if wide <= WIDEST * shape.hidden else 0,
+        experts=experts,
+        sees=sees,
+        context=shape.context,
+        rotary_dimension=config.positive("qk_rope_head_dim") or shape.head_size,
+        element_bytes=element,
+        quantization=stored,
+        weight_bytes=used.total_bytes,
+        weights_from=used.origin,
+        assumptions=assumed,
+    )
+
+
+def _of_width(
+    config: Config, shape: _Shape, groups: tuple[LayerGroup, ...], experts: Experts | None
+) -> Callable[[int], tuple[Matrix, ...]]:
+    """All matrices, as a function of the width of the dense MLPs."""
+    return lambda width: matrices(
+        config,
+        hidden=shape.hidden,
+        layers=shape.layers,
+        vocabulary=shape.vocabulary,
+        heads=shape.heads or shape.hidden // shape.head_size,
+        head_size=shape.head_size,
+        groups=groups,
+        intermediate=width,
+        experts=experts,
+        tied=config.flag("tie_word_embeddings", default=config.text("model_type") in TIED),
+    )
+
+
+def _width_left(
+    weights: Weights | None, of_width: Callable[[int], tuple[Matrix, ...]], element: int, stored: Quantization
+) -> int:
+    """The width of the MLP that fills what the other matrices leave of the checkpoint.
+
+    Raises:
+        UnreadableError: the bytes of the checkpoint are not known either.
+    """
+    if weights is None:
+        raise UnreadableError("intermediate_size", "is missing, and the size of the checkpoint is not known")
+    none, one = (counted_bytes(of_width(width), element, stored) for width in (0, 1))
+    return max(1, (weights.total_bytes - none) // (one - none))
+
+
+def counted_bytes(found: tuple[Matrix, ...], element_bytes: int, stored: Quantization) -> int:
+    """Bytes of these matrices as they are stored."""
+    return round(sum(one.elements * element_size(one, element_bytes, stored) for one in found))
+
+
+def element_size(matrix: Matrix, element_bytes: int, stored: Quantization) -> float:
+    """Bytes of one element: embeddings, heads and routers keep their type in every quantisation."""
+    quantised = stored.kernel is not Kernel.NONE and matrix.part in stored.parts
+    return stored.bits / 8 if quantised else float(element_bytes)
+
+
+def _tower(config: Config, element: int) -> int:
+    """Bytes of a vision tower, which no one quantises."""
+    vision = next((config.section(name) for name in VISION_CONFIGS if config.section(name).fields), None)
+    width = vision.positive("hidden_size", "embed_dim") if vision else None
+    layers = vision.positive("num_hidden_layers", "depth") if vision else None
+    if vision is None or not width or not layers or layers > MOST_LAYERS:
+        return USUAL_TOWER
+    inner = vision.positive("intermediate_size") or 4 * width
+    return layers * (4 * width * width + 2 * width * inner) * element
+
+
+def _believable(weights: Weights | None, counted: int) -> Weights:
+    if weights is None:
+        return Weights(counted, "counted from config.json")
+    least, most = TWO_COPIES
+    if not weights.exact and least * counted < weights.total_bytes < most * counted:
+        return Weights(counted, f"counted from config.json, since {weights.origin} holds the weights twice")
+    return weights
+
+
+def _experts(config: Config) -> Experts | None:
+    names = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+    count = config.count(*names)
+    if not count or count == 1:
+        return None
+    used = config.positive("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts") or 1
+    width = config.positive("moe_intermediate_size", "expert_ffn_hidden_size") or intermediate_size(config)
+    return Experts(count, min(used, count), width or 0)

@@ -1,0 +1,152 @@
+"""How the weights of a checkpoint are stored, from `quantization_config`."""
+
+from inference_operator.models.config import Config
+from inference_operator.models.facts import Kernel, Part, Quantization
+
+UNQUANTISED = Quantization(Kernel.NONE, 16)
+
+GROUP = 128
+"""Inputs that share a scale where a 4-bit checkpoint does not say: the usual value of AutoAWQ and GPTQModel."""
+SCALE_BITS, ZERO_BITS = 16, 4
+"""A float16 scale a group, and for AWQ and GPTQ a 4-bit zero point."""
+MICROSCALE_BITS = 8
+"""One 8-bit scale a group: MXFP4 of 32 elements (OCP Microscaling Formats 1.0, 5.1), NVFP4 of 16."""
+MXFP4_GROUP, NVFP4_GROUP = 32, 16
+BLOCK = 128
+"""Side of the block that shares a scale in DeepSeek's FP8 (`weight_block_size`)."""
+NF4_BITS = 4.5
+"""bitsandbytes keeps a float32 scale for 64 elements (bitsandbytes 0.49, `functional.quantize_4bit`)."""
+
+_METHODS: dict[str, Kernel] = {
+    "fp8": Kernel.FP8,
+    "fbgemm_fp8": Kernel.FP8,
+    "float-quantized": Kernel.FP8,
+    "int8": Kernel.INT8,
+    "w8a8": Kernel.INT8,
+    "int-quantized": Kernel.INT8,
+    "experts_int8": Kernel.INT8,
+    "awq": Kernel.AWQ,
+    "awq_marlin": Kernel.AWQ,
+    "moe_wna16": Kernel.AWQ,
+    "gptq": Kernel.GPTQ,
+    "gptq_marlin": Kernel.GPTQ,
+    "auto-round": Kernel.GPTQ,
+    "auto_round": Kernel.GPTQ,
+    "pack-quantized": Kernel.GPTQ,
+    "mxfp4": Kernel.MXFP4,
+    "mxfp4-pack-quantized": Kernel.MXFP4,
+    "nvfp4": Kernel.NVFP4,
+    "nvfp4-pack-quantized": Kernel.NVFP4,
+    "bitsandbytes": Kernel.BITSANDBYTES,
+}
+EIGHT = 8
+EVERY_PART = (Part.ATTENTION, Part.MLP, Part.EXPERTS)
+_PARTS: dict[Kernel, tuple[Part, ...]] = {
+    Kernel.MXFP4: (Part.EXPERTS,),
+    Kernel.NVFP4: (Part.MLP, Part.EXPERTS),
+}
+"""Where only a part is quantised: gpt-oss its experts; NVFP4 checkpoints mostly leave attention alone."""
+
+
+def quantization(config: Config) -> Quantization:
+    """How the checkpoint stores its weights.
+
+    Examples:
+        >>> quantization(Config({})).bits
+        16
+        >>> quantization(Config({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}})).bits
+        4.15625
+        >>> quantization(Config({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}})).group
+        64
+
+    Raises:
+        UnreadableError: a number in it is none.
+    """
+    if not isinstance(config.fields.get("quantization_config"), dict):
+        return UNQUANTISED
+    section = config.section("quantization_config")
+    weights = _weights(section)
+    bits = weights.positive("num_bits", "bits") or section.positive("bits", "w_bit")
+    kernel = _kernel(section, bits)
+    block = section.fields.get("weight_block_size")
+    if kernel is Kernel.FP8 and isinstance(block, list) and block:
+        return _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_keeps_fp8(section))
+    group = weights.positive("group_size") or _group_size(section)
+    return _of(kernel, bits, group, kv_cache_fp8=_keeps_fp8(section))
+
+
+def named_quantization(name: str) -> Quantization | None:
+    """The quantisation that a user asks for by its name in the engine; None if the name says nothing of sizes.
+
+    Examples:
+        >>> named_quantization("fp8").bits
+        8.0
+        >>> named_quantization("fp8_per_block").group
+        128
+        >>> named_quantization("none").kernel is Kernel.NONE
+        True
+    """
+    word = name.lower().replace("(", " ").split()[0] if name.strip() else ""
+    if word in ("none", "auto", ""):
+        return UNQUANTISED
+    if word in ("fp8_per_block", "deepseek_fp8"):
+        return _of(Kernel.FP8_BLOCK, EIGHT, BLOCK)
+    kernel = _METHODS.get(word)
+    return _of(kernel, None, None) if kernel else None
+
+
+def _of(kernel: Kernel, bits: int | None, group: int | None, *, kv_cache_fp8: bool = False) -> Quantization:
+    match kernel:
+        case Kernel.FP8 | Kernel.INT8:
+            stored, rule = float(EIGHT), 0
+        case Kernel.FP8_BLOCK:
+            rule = group or BLOCK
+            stored = EIGHT + 32 / rule**2
+        case Kernel.AWQ | Kernel.GPTQ:
+            rule = group or GROUP
+            stored = (bits or 4) + (SCALE_BITS + ZERO_BITS) / rule
+        case Kernel.MXFP4:
+            stored, rule = 4 + MICROSCALE_BITS / MXFP4_GROUP, MXFP4_GROUP
+        case Kernel.NVFP4:
+            stored, rule = 4 + MICROSCALE_BITS / NVFP4_GROUP, NVFP4_GROUP
+        case Kernel.BITSANDBYTES:
+            stored, rule = (NF4_BITS if (bits or 4) == 4 else float(EIGHT)), 0  # noqa: PLR2004 - bits of its default
+        case _:
+            stored, rule = float(bits or 16), 0
+    return Quantization(kernel, stored, rule, parts=_PARTS.get(kernel, EVERY_PART), kv_cache_fp8=kv_cache_fp8)
+
+
+def _kernel(section: Config, bits: int | None) -> Kernel:
+    said = " ".join(
+        (section.text("quant_algo") or section.text("format") or section.text("quant_method")).lower().split()
+    )
+    if section.text("quant_method") == "bitsandbytes" and section.flag("load_in_8bit", default=False):
+        return Kernel.INT8
+    if said in ("mixed-precision", "compressed-tensors"):
+        return Kernel.FP8 if (bits or EIGHT) == EIGHT else Kernel.GPTQ
+    if said == "mixed_precision":
+        return Kernel.FP8 if section.text("quant_method") == "fp8" or bits == EIGHT else Kernel.NVFP4
+    first = said.replace("/", " ").split()[0] if said else ""
+    return _METHODS.get(said) or _METHODS.get(first) or (Kernel.FP8 if "fp8" in said else Kernel.OTHER)
+
+
+def _weights(section: Config) -> Config:
+    groups = section.fields.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, dict) else None
+    return Config(first).section("weights") if isinstance(first, dict) else section.section("weights")
+
+
+def _group_size(section: Config) -> int | None:
+    """-1 stands for one scale a column, which asks nothing of sizes."""
+    size = section.fields.get("group_size", section.fields.get("q_group_size"))
+    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= 2**20 else None
+
+
+def _side(block: list[object]) -> int:
+    side = block[-1]
+    return side if isinstance(side, int) and not isinstance(side, bool) and 0 < side <= 2**20 else BLOCK
+
+
+def _keeps_fp8(section: Config) -> bool:
+    scheme = section.fields.get("kv_cache_scheme", section.fields.get("kv_cache_quant_algo"))
+    return scheme == "FP8" or (isinstance(scheme, dict) and scheme.get("num_bits") == EIGHT)

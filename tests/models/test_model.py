@@ -1,0 +1,158 @@
+"""Facts of models from what their repositories hold."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.catalogue import FIELDS
+from inference_operator.models.catalogue import FILE, entry, names
+from inference_operator.models.checkpoint import Weights, weights_of_files
+from inference_operator.models.config import TEXT_CONFIGS
+from inference_operator.models.facts import Attention, Kernel, ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.models.not_understood import NotUnderstood
+
+GIB = 2**30
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from([*FIELDS, *TEXT_CONFIGS, "vision_config", "linear_attn_config", "counts"])
+CONFIGS = st.dictionaries(KEYS, JSON | st.integers(0, 4096) | st.dictionaries(KEYS, JSON, max_size=4), max_size=16)
+
+
+def facts(name: str) -> ModelFacts:
+    known = entry(name)
+    assert known
+    found = model_facts(known.config, known.weights)
+    assert isinstance(found, ModelFacts)
+    return found
+
+
+def counted(name: str) -> float:
+    known = entry(name)
+    assert known
+    found = model_facts(known.config)
+    assert isinstance(found, ModelFacts)
+    return found.weight_bytes / GIB
+
+
+@given(JSON | CONFIGS)
+def test_any_json_gives_facts_or_names_the_field(document: object) -> None:
+    found = model_facts(document)
+    if isinstance(found, NotUnderstood):
+        assert found.field.startswith("config.json")
+        assert found.problem.endswith(".")
+    else:
+        assert found.weight_bytes > 0
+        assert all(group.layers > 0 for group in found.groups)
+
+
+@given(st.sampled_from([*names()]), KEYS, JSON)
+def test_one_wrong_field_does_no_more(name: str, key: str, value: object) -> None:
+    known = entry(name)
+    assert known
+    assert isinstance(model_facts({**known.config, key: value}, known.weights), ModelFacts | NotUnderstood)
+
+
+@given(JSON, st.dictionaries(st.text(max_size=8), st.integers(0, 100), max_size=3))
+def test_any_index_gives_bytes_or_a_refusal(index: object, sizes: dict[str, int]) -> None:
+    assert isinstance(weights_of_files(sizes, index), Weights | NotUnderstood)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_entry_of_the_catalogue_gives_facts(name: str) -> None:
+    assert facts(name).weight_bytes > GIB / 10
+
+
+def test_the_catalogue_is_bounded_and_names_its_sources() -> None:
+    from importlib.resources import files  # noqa: PLC0415 - only here
+
+    text = (files("inference_operator.models") / FILE).read_text(encoding="utf-8")
+    assert len(text) < 2**18
+    found = json.loads(text)
+    assert len(found) > 300
+    assert all("@" in one["source"] or "#" in one["source"] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", 14.96),
+        ("meta-llama/Llama-3.3-70B-Instruct", 131.42),
+        ("Qwen/Qwen2.5-72B-Instruct", 135.43),
+        ("microsoft/phi-4", 27.31),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 29.26),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 86.99),
+        ("openai/gpt-oss-20b", 12.82),
+        ("MiniMaxAI/MiniMax-M2.7", 214.34),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 58.82),
+        ("Qwen/Qwen3.5-4B", 8.68),
+    ],
+)
+def test_matrices_alone_come_near_the_checkpoint(name: str, gib: float) -> None:
+    assert counted(name) == pytest.approx(gib, rel=0.025)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Qwen/Qwen3-8B", [(Attention.FULL, 36, 8, 256)]),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", [(Attention.LATENT, 27, 1, 576)]),
+        ("google/gemma-3-27b-it", [(Attention.FULL, 10, 16, 256), (Attention.SLIDING, 52, 16, 256)]),
+        ("openai/gpt-oss-20b", [(Attention.FULL, 12, 8, 128), (Attention.SLIDING, 12, 8, 128)]),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", [(Attention.FULL, 12, 8, 256), (Attention.CHUNKED, 36, 8, 256)]),
+        ("Qwen/Qwen3.5-4B", [(Attention.FULL, 8, 4, 512), (Attention.STATE, 24, 0, 0)]),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", [(Attention.FULL, 6, 2, 256), (Attention.STATE, 23, 0, 0)]),
+        ("google/gemma-4-31B-it", [(Attention.FULL, 10, 4, 1024), (Attention.SLIDING, 50, 16, 512)]),
+    ],
+)
+def test_layers_are_grouped_by_how_they_remember(name: str, expected: list[tuple[Any, ...]]) -> None:
+    assert [(one.attention, one.layers, one.kv_heads, one.elements) for one in facts(name).groups] == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "kernel", "bits", "group"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, Kernel.FP8_BLOCK, 8.002, 128),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, Kernel.AWQ, 4.156, 128),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, Kernel.GPTQ, 8.156, 128),
+        ({"quant_method": "mxfp4"}, Kernel.MXFP4, 4.25, 32),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, Kernel.NVFP4, 4.5, 16),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, Kernel.BITSANDBYTES, 4.5, 0),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"0": {"weights": {"num_bits": 8}}}},
+            Kernel.FP8,
+            8,
+            0,
+        ),
+        ({"quant_method": "compressed-tensors", "format": "int-quantized"}, Kernel.INT8, 8, 0),
+    ],
+)
+def test_quantisation_gives_bits_and_a_rule(section: dict[str, Any], kernel: Kernel, bits: float, group: int) -> None:
+    known = entry("Qwen/Qwen3-8B")
+    assert known
+    found = model_facts({**known.config, "quantization_config": section})
+    assert isinstance(found, ModelFacts)
+    assert (found.quantization.kernel, found.quantization.group) == (kernel, group)
+    assert found.quantization.bits == pytest.approx(bits, abs=0.001)
+
+
+def test_only_files_that_the_index_names_count() -> None:
+    index = {"metadata": {"total_size": 1}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}
+    sizes = {"1.safetensors": 3, "2.safetensors": 4, "original/1.safetensors": 100, "3.safetensors": 100}
+    assert weights_of_files(sizes, index) == Weights(7, "2 files of model.safetensors.index.json")
+
+
+def test_a_file_that_the_index_names_must_be_there() -> None:
+    found = weights_of_files({}, {"weight_map": {"a": "1.safetensors"}})
+    assert isinstance(found, NotUnderstood)
+    assert "1.safetensors" in found.message
+
+
+def test_files_that_hold_the_weights_twice_are_not_believed() -> None:
+    assert facts("openai/gpt-oss-120b").weight_bytes / GIB == pytest.approx(60.7, abs=0.1)
