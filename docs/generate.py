@@ -1,9 +1,18 @@
 """Write the reference pages that come from the code: `python docs/generate.py`."""  # noqa: INP001 - a script
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from inference_operator.api.reasons import EXPLANATIONS, ConditionType
+from inference_operator.engines.vllm.flags import (
+    DANGEROUS_FLAGS,
+    DANGEROUS_VARIABLES,
+    MANAGED_FLAGS,
+    MANAGED_VARIABLES,
+    REMOVED_FLAGS,
+    SECRET_FLAGS,
+)
+from inference_operator.engines.vllm.options import VERSION
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -37,6 +46,49 @@ def _section(condition: ConditionType) -> Iterator[str]:
             yield f"| `{reason}` | {explanation.cause} | {explanation.cure} |\n"
 
 
+ARGUMENTS = f"""\
+# Arguments and variables of the engine
+`spec.engine.args` takes the arguments of `vllm serve`, and `spec.engine.env` environment variables. Arguments are read
+as vLLM's own parser reads them: `--name=value` or two items of the list, with dashes or underscores, abbreviated as far
+as it is clear, `--no-name`, short forms, and keys of a JSON value behind a dot (`--compilation-config.mode=3`). Each of
+them is passed on, except for the following.
+
+An argument that vLLM {VERSION} does not have is refused with the nearest ones (`UnknownArgument`) where the engine's
+image has that version by its tag. Any other image may have other arguments, so there it is passed on.
+
+This page is generated from `operator/inference_operator/engines/vllm/flags.py`.
+"""
+
+LEAVE = """
+They load code, read files or open endpoints for people who could not otherwise. Whoever runs the operator allows them
+by name, in the chart's values `settings.allowedArguments` and `settings.allowedEnvironment`. An engine's image is code
+too: see who may set `spec.engine.image`.
+"""
+
+
+def arguments() -> str:
+    """The page about arguments."""
+    secrets = {flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()}
+    tables = (
+        _table("Arguments that the operator sets itself (`ManagedArgument`)", "instead", MANAGED_FLAGS),
+        _table("Variables that the operator sets itself (`ManagedArgument`)", "instead", MANAGED_VARIABLES),
+        _table("Secrets (`SecretInSpec`)", "instead", secrets),
+        _table("Arguments that must be allowed (`ArgumentNotAllowed`)", "what it does", DANGEROUS_FLAGS, LEAVE),
+        _table("Variables that must be allowed (`ArgumentNotAllowed`)", "what it does", DANGEROUS_VARIABLES),
+        _table("Arguments of earlier versions (`UnknownArgument`)", "instead", REMOVED_FLAGS),
+    )
+    return ARGUMENTS + "".join(line for table in tables for line in table)
+
+
+def _table(title: str, column: str, rows: Mapping[str, str], introduction: str = "") -> Iterator[str]:
+    yield f"\n## {title}\n{introduction.lstrip()}"
+    yield "\n" if introduction else ""
+    yield f"| name | {column} |\n|---|---|\n"
+    for name, meaning in rows.items():
+        yield f"| `{name}` | {meaning} |\n"
+
+
 if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
     (REFERENCE / "reasons.md").write_text(reasons(), encoding="utf-8")
+    (REFERENCE / "arguments.md").write_text(arguments(), encoding="utf-8")

@@ -1,15 +1,17 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from docs.generate import REFERENCE, reasons
+from docs.generate import REFERENCE, arguments, reasons
 from inference_operator.api.reasons import EXPLANATIONS, Reason
 
 PAGE = REFERENCE / "reasons.md"
 
 
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert PAGE.read_text() == reasons(), "stale: run `make crd`"
+@pytest.mark.parametrize(("name", "page"), [("reasons", reasons), ("arguments", arguments)])
+def test_the_committed_page_is_the_generated_one(name: str, page: Callable[[], str]) -> None:
+    assert (REFERENCE / f"{name}.md").read_text() == page(), "stale: run `make crd`"
 
 
 @pytest.mark.parametrize("reason", list(Reason))

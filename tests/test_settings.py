@@ -33,6 +33,7 @@ def test_no_namespaces_mean_the_whole_cluster(monkeypatch: pytest.MonkeyPatch, v
         ("LOG_FORMAT", "xml"),
         ("HTTP_PORT", "65536"),
         ("IMAGE_PULL_POLICY", "Sometimes"),
+        ("READ_LOGS", "maybe"),
         ("CLUSTER_DOMAIN", "not a domain"),
     ],
 )

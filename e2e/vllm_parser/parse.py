@@ -4,6 +4,7 @@
 python parse.py LISTS.json RESULT.json
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -24,8 +25,17 @@ def main() -> None:
         found = parser.parse_args(["serve", *arguments])
         command.validate(found)
         read.append({name: getattr(found, name) for name in READ})
-    flags = sorted(flag for action in serve._actions for flag in action.option_strings)  # noqa: SLF001 - no public way
-    Path(sys.argv[2]).write_text(json.dumps({"read": read, "flags": flags}))
+    Path(sys.argv[2]).write_text(json.dumps({"read": read, "options": options(serve)}))
+
+
+def options(parser: argparse.ArgumentParser) -> list[str]:
+    """Every option with all its spellings, the longest that is not negated first, since that is its name."""
+    found = [action.option_strings for action in parser._actions if action.option_strings]  # noqa: SLF001 - no public way
+    return sorted(" ".join(sorted(spellings, key=_rank)) for spellings in found)
+
+
+def _rank(spelling: str) -> tuple[bool, bool, int, str]:
+    return (not spelling.startswith("--"), spelling.startswith("--no-"), -len(spelling), spelling)
 
 
 if __name__ == "__main__":

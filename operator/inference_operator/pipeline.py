@@ -113,12 +113,13 @@ def outcome(inputs: Inputs) -> Outcome:
     source = model_source(spec.model.source)
     if isinstance(source, Refusal):
         return Refused(source, inputs.children)
-    engine: Engine = Vllm()
-    if refusal := engine.check(spec.engine) or refusal_of_resources(spec.engine.resources):
-        return Refused(refusal, inputs.children)
-
     default = spec.engine.image or _default_image(spec, settings)
     decided = _standing(inputs, spec) or Pinned(_asked(spec), default, plan(_wishes(spec)))
+    engine: Engine = Vllm()
+    checked = engine.check(spec.engine, image=decided.image, settings=settings)
+    if refusal := checked or refusal_of_resources(spec.engine.resources):
+        return Refused(refusal, inputs.children)
+
     served = Served(model_argument(source), spec.model.served_name or owner.key.name)
     process = engine.process(spec.engine, decided.plan, served, _patience(spec, settings), port=ENGINE_PORT)
     room = slots(spec.replicas, inputs.previous.slots)

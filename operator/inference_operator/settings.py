@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -14,6 +14,10 @@ def _separated(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
+
+
+LongOption = Annotated[str, StringConstraints(pattern=r"^--[a-z0-9][a-z0-9-]*$")]
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class Settings(BaseSettings):
@@ -49,6 +53,12 @@ class Settings(BaseSettings):
 
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)] = ()
     """The namespaces to serve; none means the whole cluster."""
+
+    allowed_arguments: Annotated[tuple[LongOption, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """Arguments of the engine that users may pass although they load code, read files or open endpoints."""
+
+    allowed_environment: Annotated[tuple[VariableName, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """Environment variables of the engine that users may set although they do so."""
 
     read_logs: bool = True
     """Whether the logs of engines and routers that fail are read, to tell why; it needs the right to `pods/log`."""

@@ -50,6 +50,9 @@ def test_schema_and_values_name_the_same_things() -> None:
     [
         ("settings.logFormat=xml", "/settings/logFormat"),
         ("settings.dnsStalenessSeconds=0", "/settings/dnsStalenessSeconds"),
+        ("settings.allowedArguments={trust-remote-code}", "/settings/allowedArguments/0"),
+        ("settings.allowedEnvironment={A-B}", "/settings/allowedEnvironment/0"),
+        ("settings.readLogs=maybe", "/settings/readLogs"),
         ("settings.dnsStalenessSeconds=soon", "/settings/dnsStalenessSeconds"),
         ("settings.clusterDomain=Cluster.Local", "/settings/clusterDomain"),
         ("settings.imagePullPolicy=Sometimes", "/settings/imagePullPolicy"),

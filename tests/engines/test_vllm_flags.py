@@ -1,51 +1,69 @@
-from pathlib import Path
+"""Which arguments and variables are passed on, and what users hear about those that are not."""
 
 import pytest
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.vllm.flags import (
-    FLAG_ALIASES,
-    MANAGED_FLAGS,
-    MANAGED_VARIABLES,
+from inference_operator.engines.vllm.arguments import (
+    has_known_options,
     managed_flag,
     refusal_of_args,
     refusal_of_env,
 )
+from inference_operator.engines.vllm.flags import (
+    DANGEROUS_FLAGS,
+    DANGEROUS_VARIABLES,
+    MANAGED_FLAGS,
+    MANAGED_VARIABLES,
+    REMOVED_FLAGS,
+    SECRET_FLAGS,
+)
+from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, meant, nearest, written_option
 from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.settings import Settings
 
-OPTIONS = frozenset(Path(__file__).with_name("vllm-0.32.0-options.txt").read_text().split())
-"""Every option of `vllm serve` (vLLM 0.32.0, vllm/entrypoints/launchers/cli_args.py, make_arg_parser)."""
-
-SPELLINGS = {**{flag: flag for flag in MANAGED_FLAGS}, **FLAG_ALIASES}
-
-
-def test_every_managed_flag_exists() -> None:
-    assert SPELLINGS.keys() <= OPTIONS
-
-
-@pytest.mark.parametrize("option", sorted(OPTIONS - SPELLINGS.keys()))
-def test_no_other_option_is_refused(option: str) -> None:
-    assert managed_flag(option) is None
-    assert managed_flag(f"{option}=1") is None
+KNOWN, FOREIGN = "docker.io/vllm/vllm-openai:v0.32.0", "example.com/vllm:mine"
+TABLES = {
+    Reason.MANAGED_ARGUMENT: MANAGED_FLAGS,
+    Reason.SECRET_IN_SPEC: SECRET_FLAGS,
+    Reason.ARGUMENT_NOT_ALLOWED: DANGEROUS_FLAGS,
+}
+REFUSED = {SPELLINGS[flag]: reason for reason, table in TABLES.items() for flag in table}
 
 
-@pytest.mark.parametrize(("spelling", "flag"), SPELLINGS.items())
-def test_every_spelling_is_recognised(spelling: str, flag: str) -> None:
-    for written in (spelling, f"{spelling}=x", f"{spelling}=", spelling.replace("-", "_").replace("__", "--", 1)):
-        if written.startswith("-"):
-            assert managed_flag(written) == flag
+def reason_of(*args: str, image: str = KNOWN) -> Reason | None:
+    refusal = refusal_of_args(args, image=image)
+    return refusal.reason if refusal else None
 
 
-@pytest.mark.parametrize(("spelling", "flag"), SPELLINGS.items())
-def test_every_abbreviation_is_recognised(spelling: str, flag: str) -> None:
-    for length in range(len(spelling.rstrip("-")), len(spelling) - len(spelling.lstrip("-")), -1):
-        short = spelling[:length]
-        meant = {SPELLINGS.get(option) for option in OPTIONS if option.startswith(short)}
-        if short in OPTIONS or meant != {flag}:
-            continue  # it is another option, or vLLM refuses it as ambiguous
-        assert managed_flag(short) == managed_flag(f"{short}=x") == flag
+def told(*args: str, image: str = KNOWN) -> str:
+    refusal = refusal_of_args(args, image=image)
+    return refusal.message if refusal else ""
+
+
+def test_the_tables_name_options_that_vllm_has_and_none_twice() -> None:
+    assert REFUSED.keys() <= set(OPTIONS)
+    assert len(REFUSED) == sum(len(table) for table in TABLES.values())
+    assert not set(REMOVED_FLAGS) & SPELLINGS.keys()
+    assert not set(MANAGED_VARIABLES) & set(DANGEROUS_VARIABLES)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("image", [KNOWN, FOREIGN])
+def test_every_spelling_of_every_option_is_judged_alike(spelling: str, image: str) -> None:
+    reason = REFUSED.get(SPELLINGS[spelling])
+    underscored = spelling[:2] + spelling[2:].replace("-", "_")
+    for written in (spelling, f"{spelling}=x", f"{spelling}=", underscored):
+        assert reason_of(written, image=image) is reason
+
+
+@pytest.mark.parametrize("flag", REFUSED)
+def test_no_abbreviation_slips_through(flag: str) -> None:
+    for length in range(3, len(flag)):
+        short = flag[:length]
+        if short not in SPELLINGS and flag in meant(short):
+            assert reason_of(f"{short}=1", image=FOREIGN) in {*TABLES, Reason.UNKNOWN_ARGUMENT}
 
 
 @pytest.mark.parametrize(
@@ -59,30 +77,96 @@ def test_every_abbreviation_is_recognised(spelling: str, flag: str) -> None:
         ("-tp", "--tensor-parallel-size"),
         ("-tp=2", "--tensor-parallel-size"),
         ("-t", "--tensor-parallel-size"),
+        ("-n2", "--nnodes"),
         ("-asc=2", "--api-server-count"),
         ("--por=1", "--port"),
         ("--shut=0", "--shutdown-timeout"),
+        ("-h", "--help"),
     ],
 )
 def test_what_is_managed(argument: str, flag: str) -> None:
     assert managed_flag(argument) == flag
 
 
-@pytest.mark.parametrize("argument", ["", "-", "--", "8", "port", "/models", "-1", '{"port": 1}', "a--port"])
+@pytest.mark.parametrize("argument", ["", "-", "--", "8", "port", "/models", "-1", "-0.5", '{"port": 1}', "a--port"])
 def test_values_are_no_flags(argument: str) -> None:
-    assert managed_flag(argument) is None
+    assert written_option(argument) is None
+    assert reason_of("--seed", argument) is None
 
 
-def test_the_first_managed_argument_is_named_with_its_cure() -> None:
-    refusal = refusal_of_args(["--max-num-seqs", "8", "-tp", "2", "--port=1"])
-    assert refusal is not None
-    assert refusal.reason is Reason.MANAGED_ARGUMENT
-    assert refusal.message == (
+def test_keys_of_a_json_value_belong_to_their_option() -> None:
+    assert (
+        reason_of("--compilation-config.mode=3", "-cc.backend=eager", "-O2", "--speculative_config.model_x=a") is None
+    )
+    assert reason_of("--kv-transfer-config.kv_connector=X") is Reason.ARGUMENT_NOT_ALLOWED
+
+
+def test_the_first_refused_argument_is_named_with_its_cure_and_without_its_value() -> None:
+    assert told("--max-num-seqs", "8", "-tp", "2", "--port=1") == (
         "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is the operator's to decide."
         " Use `spec.parallelism.tensor`."
     )
-    assert refusal_of_args(["--max-num-seqs", "8", "--enforce-eager"]) is None
-    assert refusal_of_args([]) is None
+    assert told("--api-key=abc") == (
+        "spec.engine.args[0]: `--api-key` would show a secret to whoever sees the pod."
+        " Set `VLLM_API_KEY` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
+    )
+    assert told("--max-num-seqs", "8", "--enforce-eager") == told() == ""
+
+
+def test_what_is_dangerous_must_be_allowed() -> None:
+    assert told("--trust-remote-code") == (
+        "spec.engine.args[0]: `--trust-remote-code` runs code that comes with the model, which is not allowed here."
+        " Remove it, or have whoever runs the operator add it to the setting `allowedArguments`."
+    )
+    allowed = Settings(allowed_arguments=("--trust-remote-code",), allowed_environment=("VLLM_PLUGINS",))
+    asked = EngineSpec(args=("--trust_remote_code",), env=(EnvironmentVariable(name="VLLM_PLUGINS", value="a"),))
+    assert Vllm().check(asked, image=KNOWN, settings=allowed) is None
+    refusal = Vllm().check(asked, image=KNOWN, settings=Settings())
+    assert refusal is not None
+    assert refusal.reason is Reason.ARGUMENT_NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("--max-model-length=8", "vLLM 0.32.0 has no argument `--max-model-length`. Did you mean `--max-model-len`"),
+        ("--swap-space=4", "vLLM 0.32.0 no longer has `--swap-space`. Remove it; vLLM has not swapped since 0.18."),
+        ("--speculative_model=x", "no longer has `--speculative-model`. Use `--speculative-config`"),
+        ("--max-num-s=1", "`--max-num-s` can mean `--max-num-scheduled-tokens` or `--max-num-seqs`. Write the one"),
+        ("--zzz", "has no argument `--zzz`. Remove it, or name an image that has it in `spec.engine.image`."),
+        ("--max-num-seqs 8", "`--max-num-seqs` and its value are one argument, which vLLM does not understand."),
+    ],
+)
+def test_what_vllm_would_refuse_is_refused_with_the_nearest(argument: str, words: str) -> None:
+    assert words in told(argument)
+    assert reason_of(argument) is Reason.UNKNOWN_ARGUMENT
+
+
+@pytest.mark.parametrize("argument", ["--max-model-length=8", "--swap-space=4", "--max-num=1", "--zzz"])
+def test_another_version_may_have_other_options(argument: str) -> None:
+    assert reason_of(argument, image=FOREIGN) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "known"),
+    [
+        (KNOWN, True),
+        ("vllm/vllm-openai-cpu:v0.32.0-x86_64", True),
+        ("registry.example:5000/vllm:0.32.0+cu129@sha256:0a", True),
+        ("vllm/vllm-openai:v0.31.0", False),
+        ("vllm/vllm-openai:v0.32.01", False),
+        ("registry.example:5000/vllm", False),
+        ("vllm:latest", False),
+    ],
+)
+def test_the_tag_tells_the_version(image: str, known: bool) -> None:  # noqa: FBT001
+    assert has_known_options(image) is known
+
+
+def test_the_nearest_are_few_and_real() -> None:
+    for misspelt in ("--max-model-length", "--enforce-eagre", "--gpu-memory-utilisation"):
+        assert 0 < len(nearest(misspelt)) <= 3
+        assert set(nearest(misspelt)) <= set(OPTIONS)
 
 
 @pytest.mark.parametrize("name", MANAGED_VARIABLES)
@@ -90,9 +174,19 @@ def test_managed_variables_are_refused(name: str) -> None:
     refusal = refusal_of_env([EnvironmentVariable(name="A", value="1"), EnvironmentVariable(name=name, value="1")])
     assert refusal is not None
     assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is the operator's to decide.")
-    assert Vllm().check(EngineSpec(env=(EnvironmentVariable(name=name, value="1"),))) == refusal
+    assert refusal_of_env([EnvironmentVariable(name=name, value="1")], allowed=[name]) == refusal
+
+
+@pytest.mark.parametrize("name", DANGEROUS_VARIABLES)
+def test_dangerous_variables_must_be_allowed(name: str) -> None:
+    variables = [EnvironmentVariable(name=name, value="1")]
+    refusal = refusal_of_env(variables)
+    assert refusal is not None
+    assert refusal.reason is Reason.ARGUMENT_NOT_ALLOWED
+    assert refusal.cure.endswith("add it to the setting `allowedEnvironment`.")
+    assert refusal_of_env(variables, allowed=[name]) is None
 
 
 def test_other_variables_are_not() -> None:
-    names = ("VLLM_USE_V1", "HF_HOME", "home", "HOMEPAGE")
+    names = ("VLLM_USE_V1", "HF_HOME", "home", "HOMEPAGE", "PYTHONUNBUFFERED")
     assert refusal_of_env([EnvironmentVariable(name=name, value="1") for name in names]) is None

@@ -1,7 +1,9 @@
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.engine import EngineProcess, Patience, Served
-from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES, managed_flag
+from inference_operator.engines.vllm.arguments import managed_flag
+from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
+from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
 from inference_operator.engines.vllm.vllm import (
     ENGINE_READY_TIMEOUT,
     ENVIRONMENT,
@@ -11,7 +13,6 @@ from inference_operator.engines.vllm.vllm import (
     Vllm,
 )
 from inference_operator.sizing.plan import Wishes, plan
-from tests.engines.test_vllm_flags import OPTIONS
 
 PATIENCE = Patience(startup=1800, staleness=15, drain=300)
 

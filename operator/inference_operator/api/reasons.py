@@ -32,6 +32,9 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     INVALID_MODEL_SOURCE = "InvalidModelSource"
     MANAGED_ARGUMENT = "ManagedArgument"
+    SECRET_IN_SPEC = "SecretInSpec"  # noqa: S105 - a reason
+    ARGUMENT_NOT_ALLOWED = "ArgumentNotAllowed"
+    UNKNOWN_ARGUMENT = "UnknownArgument"
     NAME_CONFLICT = "NameConflict"
     WAITING_FOR_DELETION = "WaitingForDeletion"
     CHILD_REJECTED = "ChildRejected"
@@ -102,6 +105,21 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         _STALLED,
         "`spec.engine.args` or `spec.engine.env` sets what the operator sets itself.",
         "Use the field that the message names instead.",
+    ),
+    Reason.SECRET_IN_SPEC: Explanation(
+        _STALLED,
+        "`spec.engine.args` holds a secret, which whoever sees the pod could read.",
+        "Set the variable that the message names from a Secret.",
+    ),
+    Reason.ARGUMENT_NOT_ALLOWED: Explanation(
+        _STALLED,
+        "An argument or variable loads code, reads files or opens endpoints, and no setting of the operator allows it.",
+        "Remove it, or have it allowed: [arguments](arguments.md).",
+    ),
+    Reason.UNKNOWN_ARGUMENT: Explanation(
+        _STALLED,
+        "The engine's version has no such argument, or cannot tell which one is meant.",
+        "Write the argument that the message names.",
     ),
     Reason.NAME_CONFLICT: Explanation(
         _STALLED,

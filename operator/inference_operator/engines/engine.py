@@ -7,6 +7,7 @@ from typing import Protocol
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
+from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 
 
@@ -50,8 +51,8 @@ class EngineProcess:
 class Engine(Protocol):
     """One kind of engine."""
 
-    def check(self, asked: EngineSpec) -> Refusal | None:
-        """Why what was asked cannot be given, or None."""
+    def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
+        """Why what was asked cannot be given by the engine of this image, or None."""
 
     def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one engine of this plan is run."""

@@ -1,13 +1,7 @@
-"""One table of the flags and variables that the operator sets itself, and the field to use instead.
+"""What users may not pass to vLLM as it is: the operator's own, secrets, what must be allowed, what is gone.
 
-Names: `vllm serve --help=all` of vLLM 0.32.0.
+Names: `vllm serve --help=all` and vllm/envs.py of vLLM 0.32.0. The page docs/reference/arguments.md comes from here.
 """
-
-from collections.abc import Sequence
-
-from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.reasons import Reason
-from inference_operator.api.refusal import Refusal
 
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
@@ -48,23 +42,84 @@ MANAGED_FLAGS: dict[str, str] = {
     "--ssl-keyfile": _PLAIN,
     "--ssl-certfile": _PLAIN,
     "--ssl-ca-certs": _PLAIN,
+    "--help": "Remove it; the engine would print its help and end.",
 }
-"""Long flags and their cure."""
+"""What the operator sets itself, and the field to use instead."""
 
-FLAG_ALIASES: dict[str, str] = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-pcp": "--prefill-context-parallel-size",
-    "-dp": "--data-parallel-size",
-    "-dpl": "--data-parallel-size-local",
-    "-dpn": "--data-parallel-rank",
-    "-dpr": "--data-parallel-start-rank",
-    "-dpa": "--data-parallel-address",
-    "-n": "--nnodes",
-    "-r": "--node-rank",
-    "-asc": "--api-server-count",
+SECRET_FLAGS: dict[str, str] = {
+    "--api-key": "VLLM_API_KEY",
+    "--hf-token": "HF_TOKEN",
 }
-"""Short spellings of managed flags."""
+"""Secrets that would stand in the pod, for all to read, and the variable that takes them from a Secret."""
+
+_CODE = "loads code"
+_FILES = "reads files of the engine's container for whoever sends requests"
+_TENSORS = "takes tensors from requests, which a crafted one can crash the engine with"
+_PROMPTS = "writes what users send into the log"
+_OPENS = "opens endpoints that control the engine"
+
+DANGEROUS_FLAGS: dict[str, str] = {
+    "--trust-remote-code": "runs code that comes with the model",
+    "--hf-overrides": "changes the model's configuration, up to the code that it names",
+    **dict.fromkeys(
+        (
+            "--additional-config",
+            "--ec-transfer-config",
+            "--io-processor-plugin",
+            "--kv-transfer-config",
+            "--log-config-file",
+            "--logits-processors",
+            "--middleware",
+            "--reasoning-parser-plugin",
+            "--scheduler-cls",
+            "--tool-parser-plugin",
+            "--worker-cls",
+            "--worker-extension-cls",
+        ),
+        f"{_CODE} that its value names",
+    ),
+    "--trust-request-chat-template": "runs templates that come with requests",
+    "--trust-request-mm-kwargs": "hands values of requests to the model's own code",
+    "--tool-server": "lets the engine call other servers",
+    "--allowed-local-media-path": _FILES,
+    "--enable-prompt-embeds": _TENSORS,
+    "--enable-mm-embeds": _TENSORS,
+    "--enable-log-requests": _PROMPTS,
+    "--enable-log-outputs": _PROMPTS,
+    "--enable-tokenizer-info-endpoint": "shows the tokenizer and its template to whoever asks",
+    "--enable-scale-out": _OPENS,
+    "--profiler-config": "writes files where its value says, and opens endpoints that control it",
+}
+"""What a setting of the operator must allow, and what each one does."""
+
+REMOVED_FLAGS: dict[str, str] = {
+    "--swap-space": "Remove it; vLLM has not swapped since 0.18. `--kv-offloading-size` keeps cache in host memory.",
+    **dict.fromkeys(
+        ("--speculative-model", "--num-speculative-tokens", "--ngram-prompt-lookup-max"),
+        'Use `--speculative-config`, for example `--speculative-config={"model": "org/draft",'
+        ' "num_speculative_tokens": 4}`.',
+    ),
+    "--guided-decoding-backend": 'Use `--structured-outputs-config={"backend": "..."}`.',
+    "--enable-reasoning": "Remove it; `--reasoning-parser` alone is enough.",
+    "--disable-log-requests": "Remove it; requests are not logged.",
+    "--task": "Use `--runner pooling`, and `--convert` for what the model is to become.",
+    "--cuda-graph-sizes": "Use `--cudagraph-capture-sizes`.",
+    "--max-seq-len-to-capture": "Use `--cudagraph-capture-sizes`, which counts tokens of a batch.",
+    "--worker-use-ray": "Remove it; an engine's processes are of one pod.",
+    **dict.fromkeys(("--rope-scaling", "--rope-theta"), "Use `--hf-overrides`."),
+    **dict.fromkeys(
+        (
+            "--disable-async-output-proc",
+            "--multi-step-stream-outputs",
+            "--num-scheduler-steps",
+            "--preemption-mode",
+            "--scheduler-delay-factor",
+            "--use-v2-block-manager",
+        ),
+        "Remove it; vLLM decides this itself.",
+    ),
+}
+"""What earlier versions had (vLLM 0.6 to 0.17, vllm/engine/arg_utils.py), and what does the same today."""
 
 MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
@@ -76,57 +131,19 @@ MANAGED_VARIABLES: dict[str, str] = {
 """Environment variables and their cure; the caches may be moved, the home may not."""
 
 
-def managed_flag(argument: str) -> str | None:
-    """The managed flag that an argument sets, however it is spelled: `=`, underscores, abbreviated as argparse allows.
+_LINKER = "makes the engine's processes load other libraries"
+_PYTHON = "changes which code Python runs"
 
-    What abbreviates a managed flag can mean nothing else: it means that flag, or vLLM refuses it as ambiguous.
-
-    Examples:
-        >>> managed_flag("--served_model_name=x")
-        '--served-model-name'
-        >>> managed_flag("--tensor-par")
-        '--tensor-parallel-size'
-        >>> managed_flag("-tp") == managed_flag("-tp=2") == managed_flag("-t") == "--tensor-parallel-size"
-        True
-        >>> managed_flag("--max-num-seqs=8") is None
-        True
-    """
-    flag = argument.partition("=")[0].replace("_", "-")
-    if not flag.startswith("-") or not flag.strip("-"):
-        return None
-    if flag in MANAGED_FLAGS:
-        return flag
-    spelling = next((full for full in (*MANAGED_FLAGS, *FLAG_ALIASES) if full.startswith(flag)), None)
-    return FLAG_ALIASES.get(spelling, spelling) if spelling else None
-
-
-def refusal_of_args(args: Sequence[str]) -> Refusal | None:
-    """Why the arguments cannot be passed on, or None.
-
-    Examples:
-        >>> print(refusal_of_args(["--max-num-seqs", "8", "--port=1"]).message)
-        spec.engine.args[2]: `--port=1` sets `--port`, which is the operator's to decide. \
-Remove it; the operator decides it and has no field for it.
-    """
-    for index, argument in enumerate(args):
-        if flag := managed_flag(argument):
-            return Refusal(
-                Reason.MANAGED_ARGUMENT,
-                f"spec.engine.args[{index}]",
-                f"`{argument}` sets `{flag}`, which is the operator's to decide.",
-                MANAGED_FLAGS[flag],
-            )
-    return None
-
-
-def refusal_of_env(env: Sequence[EnvironmentVariable]) -> Refusal | None:
-    """Why the environment cannot be passed on, or None."""
-    for variable in env:
-        if cure := MANAGED_VARIABLES.get(variable.name):
-            return Refusal(
-                Reason.MANAGED_ARGUMENT,
-                f"spec.engine.env[{variable.name}]",
-                f"`{variable.name}` is the operator's to decide.",
-                cure,
-            )
-    return None
+DANGEROUS_VARIABLES: dict[str, str] = {
+    **dict.fromkeys(("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "GCONV_PATH", "GLIBC_TUNABLES"), _LINKER),
+    **dict.fromkeys(
+        ("PYTHONBREAKPOINT", "PYTHONHOME", "PYTHONINSPECT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"), _PYTHON
+    ),
+    "PYTHONOPTIMIZE": "takes out checks on which vLLM's safety has rested (CVE-2026-41523)",
+    "VLLM_PLUGINS": "loads plugins",
+    "VLLM_LOGGING_CONFIG_PATH": f"{_CODE} that the file names",
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets messages between processes carry code",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets whoever sends requests load adapters",
+    "VLLM_SERVER_DEV_MODE": _OPENS,
+}
+"""The same for environment variables."""

@@ -7,8 +7,9 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.engine import EngineProcess, Patience, Served
-from inference_operator.engines.vllm.flags import refusal_of_args, refusal_of_env
+from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
+from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 
 SHUTDOWN_SECONDS = 10
@@ -49,9 +50,11 @@ ENVIRONMENT = {
 class Vllm:
     """vLLM behind the protocol of engines."""
 
-    def check(self, asked: EngineSpec) -> Refusal | None:
-        """Why what was asked cannot be given, or None."""
-        return refusal_of_args(asked.args) or refusal_of_env(asked.env)
+    def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
+        """Why what was asked cannot be given by the engine of this image, or None."""
+        return refusal_of_args(asked.args, image=image, allowed=settings.allowed_arguments) or refusal_of_env(
+            asked.env, allowed=settings.allowed_environment
+        )
 
     def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one vLLM of this plan is run."""

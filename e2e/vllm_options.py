@@ -1,0 +1,36 @@
+"""What vLLM's own parser makes of arguments: `python -m e2e.vllm_options` writes the table of its options anew."""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from e2e import images
+from e2e.images.detect import found_builder
+from inference_operator.engines.vllm import options
+
+SCRIPT = Path(__file__).parent / "vllm_parser"
+TABLE = Path(options.__file__).with_name(f"options-{options.VERSION}.txt")
+
+
+def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
+    """What vLLM reads from each list of arguments, and every option that it knows; `folder` is for the exchange."""
+    (folder / "lists.json").write_text(json.dumps(lists))
+    images.build(["engine-cpu"])
+    command = ("/opt/vllm/bin/python", "/script/parse.py", "/data/lists.json", "/data/result.json")
+    volumes = {SCRIPT: "/script:ro", folder: "/data"}
+    found_builder().run("vllm-parser", images.reference("engine-cpu"), command, volumes)
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return result
+
+
+def main() -> None:
+    """Write the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        TABLE.write_text("".join(f"{line}\n" for line in parsed([], Path(folder))["options"]))
+    print(TABLE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Why arguments and variables that a user asks for cannot be passed to vLLM."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.vllm.flags import (
+    DANGEROUS_FLAGS,
+    DANGEROUS_VARIABLES,
+    MANAGED_FLAGS,
+    MANAGED_VARIABLES,
+    REMOVED_FLAGS,
+    SECRET_FLAGS,
+)
+from inference_operator.engines.vllm.options import SPELLINGS, VERSION, meant, nearest, written_option
+
+_TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
+
+
+def has_known_options(image: str) -> bool:
+    """Whether an image carries, by its tag, the version of vLLM whose options are known.
+
+    Examples:
+        >>> has_known_options("docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64@sha256:0a"), has_known_options("mine:1")
+        (True, False)
+    """
+    tag = _TAG.search(image)
+    return tag is not None and tag.group(1) == VERSION
+
+
+def managed_flag(argument: str) -> str | None:
+    """The managed flag that an argument sets, however it is spelled, or None.
+
+    What abbreviates a managed flag means that flag, or vLLM refuses it because it could mean another as well.
+
+    Examples:
+        >>> managed_flag("--served_model_name=x"), managed_flag("--tensor-par"), managed_flag("-tp=2")
+        ('--served-model-name', '--tensor-parallel-size', '--tensor-parallel-size')
+        >>> managed_flag("--max-num-seqs=8") is None
+        True
+    """
+    option = written_option(argument)
+    return _among(meant(option), MANAGED_FLAGS) if option else None
+
+
+def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str] = ()) -> Refusal | None:
+    """Why the arguments cannot be passed on, or None.
+
+    Args:
+        args: what is asked for.
+        image: the engine's image; what no table knows is refused only where the image has the version of the tables.
+        allowed: long options that the operator's settings allow although they are dangerous.
+
+    Examples:
+        >>> print(refusal_of_args(["--max-num-seqs", "8", "--port=1"], image="vllm:v0.32.0").message)
+        spec.engine.args[2]: `--port` sets `--port`, which is the operator's to decide. \
+Remove it; the operator decides it and has no field for it.
+    """
+    for index, argument in enumerate(args):
+        if refusal := _refusal(argument, f"spec.engine.args[{index}]", has_known_options(image), allowed):
+            return refusal
+    return None
+
+
+def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:
+    """Why the environment cannot be passed on, or None."""
+    for variable in env:
+        name, field = variable.name, f"spec.engine.env[{variable.name}]"
+        if cure := MANAGED_VARIABLES.get(name):
+            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is the operator's to decide.", cure)
+        if name in DANGEROUS_VARIABLES and name not in allowed:
+            return _not_allowed(field, name, DANGEROUS_VARIABLES[name], "allowedEnvironment")
+    return None
+
+
+def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -> Refusal | None:  # noqa: FBT001
+    option = written_option(argument)
+    if option is None:
+        return _two_in_one(argument, field)
+    names = meant(option)
+    # What abbreviates more than one option is refused by vLLM; the gravest of them says why.
+    if (flag := _among(names, MANAGED_FLAGS)) is not None:
+        problem = f"`{option}` sets `{flag}`, which is the operator's to decide."
+        return Refusal(Reason.MANAGED_ARGUMENT, field, problem, MANAGED_FLAGS[flag])
+    if (flag := _among(names, SECRET_FLAGS)) is not None:
+        cure = f"Set `{SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
+        return Refusal(Reason.SECRET_IN_SPEC, field, f"`{flag}` would show a secret to whoever sees the pod.", cure)
+    if (flag := _among(names, DANGEROUS_FLAGS)) is not None and flag not in allowed:
+        return _not_allowed(field, flag, DANGEROUS_FLAGS[flag], "allowedArguments")
+    return _unknown(option, field, names) if known and len(names) != 1 else None
+
+
+def _two_in_one(argument: str, field: str) -> Refusal | None:
+    """An option and its value in one text, which a shell would have divided."""
+    first, _, rest = argument.partition(" ")
+    if not rest or "=" in first or not meant(written_option(first) or " "):
+        return None
+    problem = f"`{first}` and its value are one argument, which vLLM does not understand."
+    return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, f"Write `{first}=...`, or two items of the list.")
+
+
+def _unknown(option: str, field: str, names: Sequence[str]) -> Refusal:
+    if names:
+        problem, cure = f"`{option}` can mean {_listed(names)}.", "Write the one that is meant in full."
+    elif option in REMOVED_FLAGS:
+        problem, cure = f"vLLM {VERSION} no longer has `{option}`.", REMOVED_FLAGS[option]
+    else:
+        problem = f"vLLM {VERSION} has no argument `{option}`."
+        near = nearest(option)
+        cure = (
+            f"Did you mean {_listed(near)}?"
+            if near
+            else "Remove it, or name an image that has it in `spec.engine.image`."
+        )
+    return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, cure)
+
+
+def _not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
+    problem = f"`{name}` {what}, which is not allowed here."
+    cure = f"Remove it, or have whoever runs the operator add it to the setting `{setting}`."
+    return Refusal(Reason.ARGUMENT_NOT_ALLOWED, field, problem, cure)
+
+
+def _among(names: Sequence[str], table: Mapping[str, str]) -> str | None:
+    """The first entry of a table that is one of these options."""
+    return next((flag for flag in table if SPELLINGS.get(flag, flag) in names), None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}" if len(quoted) > 1 else quoted[0]
