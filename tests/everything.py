@@ -1,4 +1,4 @@
-"""What scheduling may ask for, all of it, as a user writes it."""
+"""What scheduling and podTemplate may ask for, all of it, as a user writes it."""
 
 from inference_operator.manifest import Manifest
 
@@ -49,5 +49,41 @@ SCHEDULING: Manifest = {
     "topologySpread": [
         {"topologyKey": "topology.kubernetes.io/zone"},
         {"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3},
+    ],
+}
+
+POD_TEMPLATE: Manifest = {
+    "labels": {"team": "search", "cost-centre": "42"},
+    "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+    "volumes": [
+        {"name": "hub", "persistentVolumeClaim": {"claimName": "hub-cache"}},
+        {"name": "templates", "configMap": {"name": "chat-templates"}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "1024Mi"}},
+        {"name": "adapter", "image": {"reference": "ghcr.io/org/adapter:1"}},
+        {"name": "shared", "persistentVolumeClaim": {"claimName": "shared", "readOnly": True}},
+    ],
+    "volumeMounts": [
+        {"name": "hub", "mountPath": "/home/vllm/.cache/huggingface", "subPath": "team-a"},
+        {"name": "templates", "mountPath": "/templates", "readOnly": True},
+        {"name": "adapter", "mountPath": "/adapter"},
+        {"name": "scratch", "mountPath": "/scratch"},
+        {"name": "fast", "mountPath": "/fast"},
+        {"name": "shared", "mountPath": "/shared"},
+    ],
+    "sidecars": [
+        {
+            "name": "log-shipper",
+            "image": "example.com/shipper:1",
+            "command": ["/shipper"],
+            "args": ["--quiet"],
+            "env": [
+                {"name": "EMPTY", "value": ""},
+                {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "shipper", "key": "token"}}},
+            ],
+            "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "0.5Gi"}},
+            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch", "readOnly": True}],
+        },
+        {"name": "plain", "image": "example.com/plain:1"},
     ],
 }

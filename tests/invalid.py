@@ -20,6 +20,15 @@ _TAINT = "spec.scheduling.tolerations[0]"
 _SPREAD = "spec.scheduling.topologySpread"
 _HOST = {"topologyKey": "kubernetes.io/hostname"}
 
+_ADDED = "spec.podTemplate"
+_FOLDER: Manifest = {"name": "a", "emptyDir": {}}
+_SIDECAR: Manifest = {"name": "a", "image": "b"}
+
+
+def _added(**fields: object) -> Manifest:
+    return {"podTemplate": fields}
+
+
 INVALID: dict[str, tuple[Manifest, str, str]] = {
     "served name": (
         {"model": {"source": "hf://a/b", "servedName": "a b"}},
@@ -79,6 +88,48 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
         f"{_SPREAD}[0]",
         "needs `whenUnsatisfiable: DoNotSchedule`",
     ),
+    "annotation key": (_added(annotations={"a b": ""}), f"{_ADDED}.annotations", "must have label keys"),
+    "label value": (_added(labels={"a": "b c"}), f"{_ADDED}.labels.a", ""),
+    "volume of a Secret": (
+        _added(volumes=[{"name": "a", "secret": {"secretName": "b"}}]),
+        f"{_ADDED}.volumes[0]",
+        "",
+    ),
+    "volume of nothing": (_added(volumes=[{"name": "a"}]), f"{_ADDED}.volumes[0]", "must have exactly one of"),
+    "volume of two things": (
+        _added(volumes=[{**_FOLDER, "image": {"reference": "b"}}]),
+        f"{_ADDED}.volumes[0]",
+        "must have exactly one of",
+    ),
+    "volume name": (_added(volumes=[{**_FOLDER, "name": "A"}]), f"{_ADDED}.volumes[0].name", ""),
+    "volume twice": (_added(volumes=[_FOLDER, _FOLDER]), f"{_ADDED}.volumes", ""),
+    "volume size": (
+        _added(volumes=[{"name": "a", "emptyDir": {"sizeLimit": "big"}}]),
+        f"{_ADDED}.volumes[0].emptyDir.sizeLimit",
+        "",
+    ),
+    "mount without a root": (
+        _added(volumes=[_FOLDER], volumeMounts=[{"name": "a", "mountPath": "data"}]),
+        f"{_ADDED}.volumeMounts[0].mountPath",
+        "",
+    ),
+    "mount outside": (
+        _added(volumes=[_FOLDER], volumeMounts=[{"name": "a", "mountPath": "/a", "subPath": "b/../../c"}]),
+        f"{_ADDED}.volumeMounts[0].subPath",
+        "must be a path inside the volume",
+    ),
+    "sidecar without image": (_added(sidecars=[{"name": "a"}]), f"{_ADDED}.sidecars[0].image", ""),
+    "sidecar with a privilege": (
+        _added(sidecars=[{**_SIDECAR, "securityContext": {"privileged": True}}]),
+        f"{_ADDED}.sidecars[0].securityContext",
+        "",
+    ),
+    "five sidecars": (
+        _added(sidecars=[{**_SIDECAR, "name": f"a{n}"} for n in range(5)]),
+        f"{_ADDED}.sidecars",
+        "4",
+    ),
+    "host network": (_added(hostNetwork=True), f"{_ADDED}.hostNetwork", ""),
     "spread twice": ({"scheduling": {"topologySpread": [_HOST, _HOST]}}, _SPREAD, ""),
 }
 """Name: the fields, where they are wrong, and words of the answer."""

@@ -15,7 +15,7 @@ from inference_operator.resources.pinned import PLAN_ANNOTATION, pinned
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from tests.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
-from tests.everything import SCHEDULING
+from tests.everything import POD_TEMPLATE, SCHEDULING
 from tests.golden import GoldenFile
 
 LATER = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v9.9.9", cpu_engine_image="example.com/cpu:9")
@@ -43,6 +43,7 @@ GOLDEN = {
         source="hf://meta-llama/Llama-3.3-70B-Instruct", parallelism={"tensor": 8}, replicas=2
     ),
     "scheduled": inference_deployment(scheduling=SCHEDULING),
+    "pod-template": inference_deployment(podTemplate=POD_TEMPLATE),
 }
 
 

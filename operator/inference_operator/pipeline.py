@@ -19,10 +19,12 @@ from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.observed.look import Look, Seen
 from inference_operator.observed.pod import PodView
+from inference_operator.resources.additions import refusal_of_additions
 from inference_operator.resources.child import fingerprint
 from inference_operator.resources.children import children
 from inference_operator.resources.compute import refusal_of_resources
 from inference_operator.resources.engine_deployment import ENGINE_PORT
+from inference_operator.resources.engine_volumes import engine_mounts
 from inference_operator.resources.model_volume import model_argument
 from inference_operator.resources.names import ENGINE, engine_name, router_name
 from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned, pinned
@@ -122,6 +124,8 @@ def outcome(inputs: Inputs) -> Outcome:
 
     served = Served(model_argument(source), spec.model.served_name or owner.key.name)
     process = engine.process(spec.engine, decided.plan, served, _patience(spec, settings), port=ENGINE_PORT)
+    if refusal := refusal_of_additions(spec.pod_template, engine_mounts(source, process)):
+        return Refused(refusal, inputs.children)
     room = slots(spec.replicas, inputs.previous.slots)
     desired = children(spec, decided, source, process, slots=room, owner=owner, settings=settings)
     return Planned(decided, desired, _notice(decided, default))

@@ -7,14 +7,14 @@ from e2e.waiting import eventually
 from tests.apiserver.conftest import RESYNC_SECONDS
 from tests.apiserver.operator_process import OperatorProcess
 from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
-from tests.everything import SCHEDULING
+from tests.everything import POD_TEMPLATE, SCHEDULING
 
 
 def test_an_operator_with_nothing_to_do_writes_nothing(
     qwen: Workspace, audit: AuditLog, operator: OperatorProcess
 ) -> None:
     qwen.kubectl("apply", "--filename=-", input=_every_field())
-    qwen.create("scheduled", {**QWEN, "replicas": 0, "scheduling": SCHEDULING})
+    qwen.create("scheduled", {**QWEN, "replicas": 0, "scheduling": SCHEDULING, "podTemplate": POD_TEMPLATE})
     eventually(lambda: qwen.exists("deployment", "scheduled-engine"), seconds=10, what="engines that are scheduled")
     qwen.settled("every", "Reconciling", "True", "VolumeUnavailable")  # of its claim, which does not exist
     time.sleep(QUIET_SECONDS)

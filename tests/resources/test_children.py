@@ -34,7 +34,7 @@ from tests.builders import (
     inputs,
     planned,
 )
-from tests.everything import SCHEDULING
+from tests.everything import POD_TEMPLATE, SCHEDULING
 
 VARIANTS: dict[str, Manifest] = {
     "hub": inference_deployment(),
@@ -45,6 +45,7 @@ VARIANTS: dict[str, Manifest] = {
     "scheduled": inference_deployment(
         scheduling={**SCHEDULING, "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
     ),
+    "with additions": inference_deployment(podTemplate=POD_TEMPLATE),
     "scaled to zero": inference_deployment(replicas=0),
     "everything": inference_deployment(
         engine={

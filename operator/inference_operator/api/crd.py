@@ -73,6 +73,8 @@ def _node(node: dict[str, Any], definitions: dict[str, JsonSchemaValue]) -> Any:
         elif (name == "additionalProperties" and isinstance(value, dict)) or name not in _DROPPED:
             result[name] = _structural(value, definitions)
     result.pop("propertyNames", None)
+    if isinstance(result.get("items"), dict):
+        result["items"].pop("description", None)  # the list's own description says it
     return result
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.part import Must, Part, cel, form
+from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.scheduling import SchedulingSpec
 
 MAX_NAME_LENGTH = 55
@@ -171,4 +172,7 @@ class Spec(Part):
     )
     scheduling: SchedulingSpec = Field(
         SchedulingSpec(), description="Where engines run and how the scheduler treats them; not the routers."
+    )
+    pod_template: PodTemplateSpec = Field(
+        PodTemplateSpec(), description="What the engines' pods get beside what the operator gives them."
     )

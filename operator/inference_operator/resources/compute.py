@@ -11,13 +11,13 @@ GPU_RESOURCE = "nvidia.com/gpu"
 """Extended resource of NVIDIA's device plugin."""
 
 
-def refusal_of_resources(asked: ResourcesSpec) -> Refusal | None:
+def refusal_of_resources(asked: ResourcesSpec, field: str = "spec.engine.resources") -> Refusal | None:
     """Why the resources cannot be given as asked, or None."""
     for part, amounts in (("requests", asked.requests), ("limits", asked.limits)):
         if GPU_RESOURCE in amounts:
             return Refusal(
                 Reason.MANAGED_ARGUMENT,
-                f"spec.engine.resources.{part}[{GPU_RESOURCE}]",
+                f"{field}.{part}[{GPU_RESOURCE}]",
                 "the number of GPUs is the tensor parallel size.",
                 "Use `spec.parallelism.tensor`.",
             )
@@ -26,7 +26,7 @@ def refusal_of_resources(asked: ResourcesSpec) -> Refusal | None:
         if limit is not None and value(request) > value(limit):
             return Refusal(
                 Reason.INVALID_SPEC,
-                f"spec.engine.resources.requests[{name}]",
+                f"{field}.requests[{name}]",
                 f"`{request}` is more than the limit `{limit}`.",
                 "Lower the request or raise the limit.",
             )
@@ -40,7 +40,15 @@ def requirements(asked: ResourcesSpec, plan: Plan) -> Manifest:
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
     gpus = {GPU_RESOURCE: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
-    asked_limits = {name: canonical(amount) for name, amount in asked.limits.items()}
-    asked_requests = {name: canonical(amount) for name, amount in asked.requests.items()}
-    requests, limits = {**sized, **asked_limits, **asked_requests, **gpus}, {**asked_limits, **gpus}
-    return {"requests": requests, "limits": limits} if limits else {"requests": requests}
+    given = stated(asked)
+    limits = given.get("limits", {})
+    requests = {**sized, **given.get("requests", {}), **gpus}
+    return {"requests": requests, **({"limits": {**limits, **gpus}} if limits or gpus else {})}
+
+
+def stated(asked: ResourcesSpec) -> Manifest:
+    """Requests and limits as asked, in canonical form; a limit without a request is the request too."""
+    limits = {name: canonical(amount) for name, amount in asked.limits.items()}
+    requests = {**limits, **{name: canonical(amount) for name, amount in asked.requests.items()}}
+    both = {"requests": requests, "limits": limits}
+    return {part: amounts for part, amounts in both.items() if amounts}

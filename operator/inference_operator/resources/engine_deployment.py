@@ -1,16 +1,16 @@
 """The Deployment of the engines."""
 
 import math
-from collections.abc import Sequence
 
-from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.spec import Spec
 from inference_operator.engines.engine import EngineProcess
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.models.source import ModelSource
+from inference_operator.resources.additions import mounts, sidecars, volumes
 from inference_operator.resources.child import child
 from inference_operator.resources.compute import requirements
-from inference_operator.resources.model_volume import model_mounts, model_volumes
+from inference_operator.resources.engine_volumes import engine_mounts, engine_volumes
+from inference_operator.resources.environment import environment
 from inference_operator.resources.names import ENGINE, engine_name, labels, selector_labels
 from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned
 from inference_operator.resources.pod import (
@@ -55,7 +55,10 @@ def engine_deployment(
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(name, ENGINE)},
             "template": pod_template(
-                _pod(spec, pinned, source, process, name=name, settings=settings), labels=labels(name, ENGINE)
+                _pod(spec, pinned, source, process, name=name, settings=settings),
+                labels=labels(name, ENGINE),
+                annotations=spec.pod_template.annotations,
+                added_labels=spec.pod_template.labels,
             ),
         }
     }
@@ -79,6 +82,8 @@ def progress_deadline_seconds(spec: Spec, process: EngineProcess) -> int:
 def _pod(
     spec: Spec, pinned: Pinned, source: ModelSource, process: EngineProcess, *, name: str, settings: Settings
 ) -> Manifest:
+    pull_policy = settings.image_pull_policy
+    beside = sidecars(spec.pod_template.sidecars, pull_policy=pull_policy)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -86,10 +91,10 @@ def _pod(
         "securityContext": restricted_pod(user=ENGINE_USER, group=ENGINE_GROUP),
         "containers": [_container(spec, pinned, source, process, settings)],
         "volumes": [
-            *model_volumes(source, pull_policy=settings.image_pull_policy),
-            *({"name": _volume_name(path), "emptyDir": {}} for path in process.writable),
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pinned.plan.shared_memory}},
+            *engine_volumes(source, process, pinned.plan, pull_policy=pull_policy),
+            *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
+        **({"initContainers": beside} if beside else {}),
         **scheduling(spec.scheduling, gpus=pinned.plan.gpus_per_replica, selector=selector_labels(name, ENGINE)),
     }
 
@@ -102,7 +107,7 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "imagePullPolicy": settings.image_pull_policy,
         "command": list(process.command),
         "args": list(process.args),
-        "env": _environment(process.env),
+        "env": environment(process.env),
         "ports": [{"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"}],
         "resources": requirements(spec.engine.resources, pinned.plan),
         "startupProbe": http_probe(
@@ -120,28 +125,5 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            *model_mounts(source),
-            *({"name": _volume_name(path), "mountPath": path} for path in process.writable),
-            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the pod's own
-        ],
+        "volumeMounts": [*engine_mounts(source, process), *mounts(spec.pod_template.volume_mounts)],
     }
-
-
-def _volume_name(path: str) -> str:
-    """A volume for each writable path, named after it.
-
-    Examples:
-        >>> _volume_name("/home/vllm")
-        'home-vllm'
-    """
-    return path.strip("/").replace("/", "-")
-
-
-def _environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
-    """As the API server writes them back: it leaves an empty value out."""
-    return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
-
-
-def _empty(variable: EnvironmentVariable) -> set[str]:
-    return {"value"} if variable.value == "" else set()

@@ -17,7 +17,7 @@ def stored(part: BaseModel) -> Manifest:
     """
     named = {info.alias or name: getattr(part, name) for name, info in type(part).model_fields.items()}
     values = {name: _value(value) for name, value in named.items()}
-    return {name: value for name, value in values.items() if value not in (None, "", {}, [])}
+    return {name: value for name, value in values.items() if value is not False and value not in (None, "", {}, [])}
 
 
 def _value(value: object) -> object:
