@@ -70,7 +70,6 @@ GPU_KINDS: tuple[GpuKind, ...] = (
     GpuKind("GB200", r"GB200", 184.0, 8000, (10, 0), linked=True, estimated=True),
     GpuKind("B300", r"B300", 267.0, 8000, (10, 3), linked=True, estimated=True),
     GpuKind("RTX-PRO-6000", r"RTX-PRO-6000-Blackwell", 94.9, 1597, (12, 0), estimated=True),
-    GpuKind("GB10", r"GB10|DGX-Spark", 119.6, 273, (12, 1), estimated=True),
 )
 
 
@@ -119,8 +118,6 @@ _ALIASES = {
     "4090d": "RTX-4090",
     "rtx4090d": "RTX-4090",
     "5090": "RTX-5090",
-    "dgxsparkgb10": "GB10",
-    "spark": "GB10",
 }
 
 

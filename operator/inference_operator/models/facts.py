@@ -150,6 +150,8 @@ class ModelFacts:
     experts: Experts | None
     sees: bool
     """It takes pictures too."""
+    tower_whole: bool
+    """Its vision tower is not divided over tensor ranks."""
     context: int
     """The longest sequence that the model itself knows, in tokens."""
     rotary_dimension: int

@@ -25,6 +25,8 @@ QUERIES_PER_KV_HEAD = 4
 """Attention heads for each head of keys and values, where the config names only the latter (Llama 3 8B, Qwen 3 8B)."""
 USUAL_TOWER = 880_000_000
 """Bytes of a vision tower that a config does not describe: SigLIP So400m, Pixtral have 0.4 G parameters of 16 bits."""
+DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
+"""Vision towers that tensor parallelism divides (measured on Llama-4-Scout; vLLM 0.32.0, `model_executor/models`)."""
 WIDEST = 16
 """An MLP wider than so many times the hidden size stands for experts that the config does not name."""
 
@@ -118,6 +120,7 @@ def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts
         intermediate_size=wide if wide <= WIDEST * shape.hidden else 0,
         experts=experts,
         sees=sees,
+        tower_whole=_tower_whole(config.architecture, stored),
         context=shape.context,
         rotary_dimension=config.positive("qk_rope_head_dim") or shape.head_size,
         element_bytes=element,
@@ -169,6 +172,13 @@ def element_size(matrix: Matrix, element_bytes: int, stored: Quantization) -> fl
     """Bytes of one element: embeddings, heads and routers keep their type in every quantisation."""
     quantised = stored.kernel is not Kernel.NONE and matrix.part in stored.parts
     return stored.bits / 8 if quantised else float(element_bytes)
+
+
+def _tower_whole(architecture: str, stored: Quantization) -> bool:
+    """Whether every tensor rank keeps the whole tower; unknown ones count as if."""
+    if architecture.startswith("Mistral3"):
+        return stored.kernel is Kernel.NONE  # Mistral's own format is loaded by another class than the hub's
+    return not architecture.startswith(DIVIDED_TOWERS)
 
 
 def _tower(config: Config, element: int) -> int:

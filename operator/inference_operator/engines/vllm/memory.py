@@ -1,0 +1,129 @@
+"""How vLLM uses a GPU's memory, by version and device: the constants behind every figure of the arithmetic.
+
+Fitted to vLLM's own logs where `measured` stands (`bench/data/startups.csv`, by `python -m bench.sizing`), else read in
+vLLM's source or its pull requests, which are named.
+"""
+
+import re
+
+from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
+
+LATEST = (0, 32)
+"""The version whose behaviour an unknown version is taken to have; the one that the operator ships."""
+V1_DEFAULT = (0, 8)
+"""V1 became the default engine (vllm-project/vllm#13726)."""
+LEAN_SAMPLER = (0, 17)
+"""Measured: Qwen3-14B peaks at 5.64 GiB in 0.15 and 0.16, and at 2.23 from 0.17."""
+LARGER_CONTEXT = (0, 18)
+"""Measured: 0.13 GiB outside PyTorch up to 0.17, 0.25 from 0.18."""
+GRAPHS_IN_BUDGET = (0, 21)
+"""The estimate of graphs is taken off before the KV cache is sized, and 0.92 replaces 0.9 (vllm-project/vllm#38284)."""
+HYBRID_CACHE = (0, 10)
+"""Groups of layers with a window of their own (vllm-project/vllm#20661)."""
+TOKENS_BY_CONCURRENCY = (0, 21)
+"""What "GPU KV cache size" counts for models with several groups (vllm-project/vllm#43308, #51041)."""
+CHECKPOINT_KV_DTYPE = (0, 12)
+"""`auto` takes the type that a ModelOpt checkpoint names (`utils/torch_utils.py`, `resolve_kv_cache_dtype_string`)."""
+WIDER_BATCHES = (0, 27)
+"""GPUs from 160 GiB get 16,384 batched tokens (vllm-project/vllm#51726)."""
+
+LARGE_GPU_GIB, LARGEST_GPU_GIB = 70, 160
+"""Tiers of the defaults for batches (v0.9.2, `engine/arg_utils.py`; A100 counts as small)."""
+SAMPLER_BYTES, LEAN_SAMPLER_BYTES = 36.0, 12.4
+"""Measured, beside the logits themselves: float32 logits, sorted copies, indices, cumulated probabilities; since 0.17
+float32 logits, probabilities and random exponentials."""
+ACTIVATION_GIB = 0.07
+VISION_GIB = 0.1
+"""Measured on gemma-3, Kimi-VL, Mistral-Small-3.1 and granite-vision: 0.04 to 0.2 GiB."""
+CONTEXT_GIB, EARLIER_CONTEXT_GIB = 0.25, 0.13
+GROUPS_GIB: tuple[tuple[tuple[int, int], float, float], ...] = (
+    ((0, 12), 2.08, 2.17),
+    ((0, 9), 0.55, 2.04),
+    ((0, 0), 0.5, 0.5),
+)
+"""First version, then GiB for two ranks and for more, with NVLink. Measured on H100: 2.06-2.11 and 2.13-2.21 in 0.19,
+0.55 for two in 0.11; H200: 2.04 for four in 0.10 (vllm-project/vllm#21429); A100: 0.43 for four in 0.8 (#16570)."""
+UNLINKED_GROUP_GIB = 0.3
+"""Two to sixteen GPUs on PCIe: 0.20-0.25 GiB (vllm-project/vllm#13061, #7553)."""
+STAGE_GIB = 0.07
+GRAPHS = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=True)
+"""Measured on H100: 28 layers 0.87 GiB, 32 layers 0.91, 46 layers 1.23, 80 layers in pairs 1.61; mixtures more."""
+GRAPHS_OUTSIDE = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=False)
+GRAPHS_V0 = GraphMemory(0.05, 0.1, layer_gib=0.006, expert_layer_gib=0.0, in_budget=False)
+"""V0 captured decoding only: 28 layers 0.18 GiB."""
+UNPROFILED_MXFP4_GIB = 3.0
+"""gpt-oss-20b fails in the warm-up at 0.95 with 2.4 GiB to spare beside its peak and its graphs, and starts at 0.90."""
+LATENT_CACHE = (0, 7)
+"""Before, latent attention kept keys and values of all heads (vllm-project/vllm#10927)."""
+BLOCK_TOKENS = 16
+LONGEST_UNCHUNKED, CHUNK_TOKENS = 32768, 2048
+"""V0 computes prompts in chunks above it only (v0.6.4, `engine/arg_utils.py`)."""
+
+
+def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> EngineMemory:
+    """The memory behaviour of a version on a device.
+
+    Args:
+        version: as vLLM prints it; empty or unreadable: the latest that is known.
+        memory_gib: the GPU's memory, which decides the defaults for batches.
+        product: the GPU's kind or product.
+
+    Examples:
+        >>> now, before = (vllm_memory(version, memory_gib=79.18) for version in ("0.32.0", "v0.19.0"))
+        >>> (now.utilization, now.graphs.in_budget), (before.utilization, before.graphs.in_budget)
+        ((0.92, True), (0.9, False))
+        >>> vllm_memory("0.32.0", memory_gib=23.5).max_num_seqs
+        256
+    """
+    known = version_of(version)
+    at = known or LATEST
+    pair, group = next((pair, group) for since, pair, group in GROUPS_GIB if at >= since)
+    sequences, batched = _batches(at, memory_gib, product)
+    context = CONTEXT_GIB if at >= LARGER_CONTEXT else EARLIER_CONTEXT_GIB
+    outside = GRAPHS_OUTSIDE if at >= V1_DEFAULT else GRAPHS_V0
+    said = f"vLLM {version.removeprefix('v')}" if known else f"vLLM {'.'.join(map(str, LATEST))} (version not known)"
+    return EngineMemory(
+        origin=f"{said}, constants of engines/vllm/memory.py",
+        utilization=0.92 if at >= GRAPHS_IN_BUDGET else 0.9,
+        max_num_seqs=sequences,
+        max_num_batched_tokens=batched,
+        longest_unchunked=LONGEST_UNCHUNKED,
+        chunk_tokens=CHUNK_TOKENS,
+        block_tokens=BLOCK_TOKENS,
+        logit_bytes=LEAN_SAMPLER_BYTES if at >= LEAN_SAMPLER else SAMPLER_BYTES,
+        activation_gib=ACTIVATION_GIB,
+        vision_gib=VISION_GIB,
+        expert_workspace=True,
+        group_gib=((1, context), (2, pair), (3, group)),
+        unlinked_group_gib=UNLINKED_GROUP_GIB,
+        stage_gib=STAGE_GIB,
+        graphs=GRAPHS if at >= GRAPHS_IN_BUDGET else outside,
+        hybrid_cache=at >= HYBRID_CACHE,
+        latent_cache=at >= LATENT_CACHE,
+        checkpoint_kv_dtype=at >= CHECKPOINT_KV_DTYPE,
+        tokens_by_concurrency=at >= TOKENS_BY_CONCURRENCY,
+        state_blocks=1,
+        unprofiled_mxfp4_gib=UNPROFILED_MXFP4_GIB,
+    )
+
+
+def version_of(text: str) -> tuple[int, int] | None:
+    """Major and minor number of a version as vLLM prints it; None if there is none.
+
+    Examples:
+        >>> version_of("0.26.1rc1.dev608+g99a10304d"), version_of("v0.9.2"), version_of("nightly")
+        ((0, 26), (0, 9), None)
+    """
+    found = re.match(r"v?([0-9]{1,4})\.([0-9]{1,4})", text.strip())
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _batches(at: tuple[int, int], memory_gib: float, product: str) -> tuple[int, int | None]:
+    """Sequences and tokens of a batch, where nobody asks for others (server; `vllm serve`)."""
+    if at < V1_DEFAULT:
+        return 256, None
+    if memory_gib >= LARGEST_GPU_GIB and at >= WIDER_BATCHES:
+        return 1024, 16384
+    if memory_gib >= LARGE_GPU_GIB and "a100" not in product.lower():
+        return 1024, 8192
+    return 256, 2048

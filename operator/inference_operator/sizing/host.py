@@ -1,0 +1,42 @@
+"""What an engine's pod takes of its node, beside GPUs."""
+
+import math
+
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.gpu_plan import HostNeeds
+from inference_operator.sizing.shape import Shape
+
+GIB = 2**30
+CORES_BESIDE_RANKS = 3
+"""API server, scheduler and detokenising; each rank has one more core for its launch thread."""
+ENGINE_GIB, RANK_GIB = 6.0, 4.0
+"""Resident memory of API server and scheduler, and of each rank: Python, CUDA's libraries, pinned buffers."""
+SHARD_GIB = 5.0
+"""The largest file of a checkpoint on the hub; ranks read the files one after the other through the page cache."""
+LOGS_GIB = 2.0
+"""Logs and compiled kernels."""
+SHARED_MEMORY_GIB = ((1, 2.0), (4, 8.0))
+SHARED_MEMORY_ABOVE_GIB = 16.0
+"""Upper bounds of /dev/shm by ranks: vLLM's own Kubernetes example mounts 2 GiB for one GPU (v0.32.0, `docs/deployment/
+k8s.md`); NCCL and the workers' message queue take more as ranks grow."""
+
+
+def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
+    """Requests of an engine's pod.
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(tensor=2))
+        HostNeeds(cpu=5, memory_gib=19, ephemeral_storage_gib=18, shared_memory_gib=8.0)
+    """
+    ranks = shape.tensor * shape.pipeline
+    checkpoint = facts.weight_bytes / GIB
+    memory = ENGINE_GIB + RANK_GIB * ranks + min(checkpoint, SHARD_GIB) + shape.cpu_offload_gib * ranks
+    shared = next((gib for most, gib in SHARED_MEMORY_GIB if ranks <= most), SHARED_MEMORY_ABOVE_GIB)
+    return HostNeeds(
+        cpu=CORES_BESIDE_RANKS + ranks,
+        memory_gib=math.ceil(memory),
+        ephemeral_storage_gib=math.ceil(checkpoint + LOGS_GIB),
+        shared_memory_gib=shared,
+    )

@@ -1,0 +1,169 @@
+"""Bytes and tokens of the KV cache on one GPU.
+
+Layers that remember alike form a group; groups are cut to one size, so that a block of any group takes the same bytes,
+and a sequence takes blocks of each group by what its layers keep. Layers with a state set the size of a block: the
+attention layers' block is enlarged until it holds one state.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.shape import KV_BYTES, Shape
+
+NEARLY_EQUAL = 1.25
+"""Groups whose layers differ by less are padded to the largest, others cut to the smallest (vLLM 0.19.0,
+`v1/core/kv_cache_utils.py`, `_get_kv_cache_groups_uniform_page_size`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Groups of one kind in the cache."""
+
+    attention: Attention
+    groups: int
+    block_tokens: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """How a sequence takes memory on one GPU."""
+
+    unit_bytes: float
+    """One block of one group."""
+    kept: tuple[Kept, ...]
+    token_bytes: float
+    """What a token adds once every window is full, in bytes."""
+    state_blocks: int
+
+    @property
+    def groups(self) -> int:
+        """Groups of layers, padding included."""
+        return sum(one.groups for one in self.kept)
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens of a block as the engine counts them."""
+        return max((one.block_tokens for one in self.kept if one.attention is not Attention.STATE), default=1)
+
+    def blocks(self, context: int, batched: int) -> int:
+        """Blocks that one sequence of this length takes, in all groups."""
+        return max(1, sum(one.groups * self._blocks(one, context, batched) for one in self.kept))
+
+    def _blocks(self, one: Kept, context: int, batched: int) -> int:
+        match one.attention:
+            case Attention.STATE:
+                return self.state_blocks
+            case Attention.SLIDING:
+                return math.ceil(min(one.window - 1 + batched, context) / one.block_tokens) + 1
+            case Attention.CHUNKED:
+                return math.ceil(min(one.window + batched, context) / one.block_tokens)
+            case _:
+                return math.ceil(context / one.block_tokens)
+
+
+def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> int:
+    """Bytes of one element of the cache."""
+    if shape.kv_cache_dtype in KV_BYTES:
+        return KV_BYTES[shape.kv_cache_dtype]
+    if engine.checkpoint_kv_dtype and facts.quantization.kv_cache_fp8:
+        return 1
+    return shape.element_bytes or facts.element_bytes
+
+
+def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheLayout:
+    """How the model's sequences lie in the cache of one GPU, in the stage that has most layers.
+
+    Examples:
+        >>> from inference_operator.engines.vllm.memory import vllm_memory
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> known = entry("Qwen/Qwen3-8B")
+        >>> facts = model_facts(known.config)
+        >>> cache_layout(facts, vllm_memory("0.32.0", memory_gib=79.18), Shape(tensor=2)).token_bytes
+        73728.0
+    """
+    element = kv_element_bytes(facts, engine, shape)
+    found = [(one, _token_bytes(one, shape.tensor, element)) for one in _seen_by(engine, facts)]
+    tokens = [(_of_stage(one, shape), size) for one, size in found if one.attention is not Attention.STATE]
+    states = [_of_stage(one, shape) for one in facts.groups if one.attention is Attention.STATE]
+    growing = sum(one.layers * size for one, size in tokens if one.attention in (Attention.FULL, Attention.LATENT))
+    blocks = engine.state_blocks + shape.speculative_tokens
+    alike = all(one.attention in (Attention.FULL, Attention.LATENT) for one, _ in tokens)
+    if not states and (alike or len(tokens) == 1):
+        return _uniform(engine, tokens, growing, blocks)
+    largest = max((size for _, size in tokens), default=0.0)
+    state = max((_state_bytes(one, shape, facts.element_bytes) for one in states), default=0.0)
+    block = _aligned(engine.block_tokens, state, largest)
+    size = _group_size([one.layers for one, _ in tokens] + [one.layers for one in states])
+    kept = [
+        Kept(one.attention, math.ceil(one.layers / size), _stretched(block, largest, each), one.window)
+        for one, each in tokens
+    ]
+    kept += [Kept(Attention.STATE, math.ceil(one.layers / size), block, 0) for one in states]
+    return CacheLayout(size * max(block * largest, state), tuple(kept), growing, blocks)
+
+
+def _uniform(
+    engine: EngineMemory, tokens: list[tuple[LayerGroup, float]], growing: float, state_blocks: int
+) -> CacheLayout:
+    """All layers alike, or all of them seeing everything: one group."""
+    every = sum(one.layers * size for one, size in tokens)
+    only = tokens[0][0] if len(tokens) == 1 else LayerGroup(Attention.FULL, 1)
+    kept = Kept(only.attention, 1, engine.block_tokens, only.window)
+    return CacheLayout(max(1.0, every * engine.block_tokens), (kept,), growing or every, state_blocks)
+
+
+def _seen_by(engine: EngineMemory, facts: ModelFacts) -> tuple[LayerGroup, ...]:
+    """The groups as an engine keeps them that may not know windows or latent vectors yet."""
+    narrow = () if engine.hybrid_cache else (Attention.SLIDING, Attention.CHUNKED)
+    found = (replace(one, attention=Attention.FULL) if one.attention in narrow else one for one in facts.groups)
+    if engine.latent_cache:
+        return tuple(found)
+    size = UNCOMPRESSED_ELEMENTS
+    return tuple(
+        replace(one, kv_heads=facts.heads, elements=size) if one.attention is Attention.LATENT else one for one in found
+    )
+
+
+UNCOMPRESSED_ELEMENTS = 2 * 192
+"""Keys of 128 + 64 elements a head, and values padded to as many (DeepSeek V2 in vLLM 0.5)."""
+
+
+def _of_stage(one: LayerGroup, shape: Shape) -> LayerGroup:
+    return replace(one, layers=math.ceil(one.layers / shape.pipeline))
+
+
+def _token_bytes(one: LayerGroup, tensor: int, element: int) -> float:
+    """Bytes of one token in one layer; heads beyond the ranks' number are kept by several of them."""
+    if one.token_bytes is not None:
+        return one.token_bytes
+    heads = max(1, math.ceil(one.kv_heads / tensor))
+    return float(heads * one.elements * element)
+
+
+def _state_bytes(one: LayerGroup, shape: Shape, element: int) -> float:
+    """One layer's state of one sequence; speculation keeps the inputs of the tokens that it guesses."""
+    state = one.state
+    if state is None:
+        return 0.0
+    length = state.convolution_length + shape.speculative_tokens
+    convolution = state.convolution_width * length * element
+    return (convolution + state.recurrent * (state.recurrent_bytes or element)) / shape.tensor
+
+
+def _aligned(block: int, state: float, token: float) -> int:
+    return max(block, math.ceil(state / token / block) * block) if token else block
+
+
+def _stretched(block: int, largest: float, size: float) -> int:
+    """Layers with smaller tokens take more of them into a block of the same bytes."""
+    return block * max(1, int(largest // size)) if size else block
+
+
+def _group_size(layers: list[int]) -> int:
+    """Examples: 52 and 10 layers form groups of 10, 13 and 13 of 13, 9 and 10 of 10."""
+    smallest, largest = min(layers), max(layers)
+    return largest if largest < NEARLY_EQUAL * smallest else smallest

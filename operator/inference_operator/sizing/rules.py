@@ -1,0 +1,109 @@
+"""Which parallel sizes a model allows, whatever memory there is.
+
+Sources: vLLM 0.32.0, `config/model.py` (heads), `layers/linear.py` (heads of keys and values), `layers/quantization/`
+(blocks and groups), `layers/vocab_parallel_embedding.py` (vocabulary); the messages are its own.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from inference_operator.models.facts import Kernel, ModelFacts, Part, Split
+from inference_operator.sizing.shape import Shape
+
+VOCABULARY_PADDING = 64
+BFLOAT16_SINCE, FP8_SINCE, AWQ_SINCE = (8, 0), (7, 5), (7, 5)
+"""Compute capabilities: bfloat16 from Ampere; FP8 weights and AWQ from Turing, by Marlin kernels (vLLM 0.32.0,
+`quantization/fp8.py`, `awq.py`, `get_min_capability`)."""
+GPTQ_SINCE, FOUR_BIT_FLOAT_SINCE = (6, 0), (7, 5)
+_SINCE = {
+    Kernel.FP8: FP8_SINCE,
+    Kernel.FP8_BLOCK: FP8_SINCE,
+    Kernel.AWQ: AWQ_SINCE,
+    Kernel.GPTQ: GPTQ_SINCE,
+    Kernel.INT8: FP8_SINCE,
+    Kernel.MXFP4: FOUR_BIT_FLOAT_SINCE,
+    Kernel.NVFP4: FOUR_BIT_FLOAT_SINCE,
+}
+SIZES = (1, 2, 4, 8, 16)
+"""Tensor parallel sizes that are tried; others are taken only from a user."""
+GROUPED = (Kernel.FP8_BLOCK, Kernel.AWQ, Kernel.GPTQ)
+
+
+def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
+    """Why the model cannot be divided so, in one sentence; None if it can.
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> facts = model_facts(entry("Qwen/Qwen3-14B").config)
+        >>> broken_rule(facts, Shape(tensor=4)) is None
+        True
+        >>> broken_rule(facts, Shape(tensor=3))
+        '40 attention heads are not divisible by 3.'
+    """
+    return next(_broken(facts, shape), None)
+
+
+def allowed_sizes(facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
+    """Tensor sizes up to a number that the model allows."""
+    found = (size for size in SIZES if size <= at_most)
+    return tuple(size for size in found if broken_rule(facts, _of_size(shape, size)) is None)
+
+
+def unable(facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str | None:
+    """Why a GPU of this compute capability cannot compute the model; None if it can.
+
+    A model in bfloat16 is run in float16 where bfloat16 is missing, so that is no reason.
+    """
+    kernel = (shape.quantization or facts.quantization).kernel
+    kernel = facts.quantization.kernel if kernel is Kernel.NONE else kernel
+    least = _SINCE.get(kernel)
+    if least and capability < least:
+        return f"{kernel.value} weights need compute capability {_dotted(least)}; this GPU has {_dotted(capability)}."
+    if shape.kv_cache_dtype.startswith("fp8") and capability < BFLOAT16_SINCE:
+        return f"An FP8 KV cache needs compute capability 8.0; this GPU has {_dotted(capability)}."
+    return None
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"
+
+
+def _of_size(shape: Shape, tensor: int) -> Shape:
+    return replace(shape, tensor=tensor)
+
+
+def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
+    tensor = shape.tensor
+    if facts.heads and facts.heads % tensor:
+        yield f"{facts.heads} attention heads are not divisible by {tensor}."
+    heads = facts.kv_heads
+    if heads and not facts.is_latent and heads % tensor and tensor % heads:
+        yield f"{heads} heads of keys and values are neither divisible by {tensor} nor a divisor of it."
+    words = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
+    if words % tensor:
+        yield f"A vocabulary of {words} is not divisible by {tensor}."
+    if shape.pipeline > facts.layers:
+        yield f"{facts.layers} layers cannot be divided over {shape.pipeline} stages."
+    yield from _groups(facts, shape)
+
+
+def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:
+    """Parts of quantised matrices must be whole groups on every rank."""
+    stored = facts.quantization if facts.quantization.kernel is not Kernel.NONE else shape.quantization
+    if stored is None or stored.kernel not in GROUPED or not stored.group:
+        return
+    for matrix in facts.matrices:
+        if matrix.part not in (Part.MLP, Part.EXPERTS):
+            continue
+        wide = matrix.columns if matrix.split is Split.COLUMNS else matrix.rows // 2
+        if matrix.split is not Split.COLUMNS and stored.kernel is not Kernel.FP8_BLOCK:
+            continue
+        if wide % (shape.tensor * stored.group):
+            part = "Experts" if matrix.part is Part.EXPERTS else "MLPs"
+            yield (
+                f"{part} {wide} wide make {wide / shape.tensor:g} for each of {shape.tensor},"
+                f" no multiple of the {stored.group} that share a scale ({stored.kernel.value})."
+            )
+            return

@@ -1,0 +1,35 @@
+"""Models of the catalogue, pools of GPUs, and the engine's memory on them."""
+
+from inference_operator.engines.vllm.memory import vllm_memory
+from inference_operator.hardware.kinds import kind_named
+from inference_operator.hardware.offers import GpuOffer, offer_of_kind
+from inference_operator.models.catalogue import entry
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.sizing.engine_memory import EngineMemory
+
+VERSION = "0.32.0"
+
+
+def model(name: str) -> ModelFacts:
+    known = entry(name)
+    assert known, name
+    found = model_facts(known.config, known.weights)
+    assert isinstance(found, ModelFacts)
+    return found
+
+
+def pool(text: str) -> list[GpuOffer]:
+    """`H100:8` is a node of eight; `L4:4x3 T4:1` three nodes of four and one of one."""
+    found = []
+    for part in text.split():
+        name, _, size = part.partition(":")
+        count, _, nodes = size.partition("x")
+        kind = kind_named(name)
+        assert kind, name
+        found.append(offer_of_kind(kind, per_node=int(count or 1), nodes=int(nodes or 1)))
+    return found
+
+
+def memory_of(offer: GpuOffer) -> EngineMemory:
+    return vllm_memory(VERSION, memory_gib=offer.memory_gib, product=offer.kind)

@@ -1,0 +1,151 @@
+"""The arithmetic of one GPU, against what vLLM logged."""
+
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.engines.vllm.memory import vllm_memory
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.quantization import named_quantization
+from inference_operator.sizing.budget import Budget, Gpu, budget
+from inference_operator.sizing.kv_cache import cache_layout
+from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.weights import rank_weights
+from tests.sizing.pools import model
+
+GIB = 2**30
+H100 = Gpu("H100-80GB", 79.19)
+TWO_AT_95 = Shape(tensor=2, context=8192, utilization=0.95)
+
+
+def on_h100(name: str, shape: Shape, version: str = "0.19.0", facts: ModelFacts | None = None) -> Budget:
+    return budget(facts or model(name), H100, vllm_memory(version, memory_gib=79.19, product="H100"), shape)
+
+
+def test_qwen_72b_on_two_has_the_three_gib_that_were_measured() -> None:
+    found = on_h100("Qwen/Qwen2.5-72B-Instruct", TWO_AT_95)
+    assert found.kv_cache == pytest.approx(3.04, abs=0.03)
+    assert found.kv_tokens == pytest.approx(19920, rel=0.01)
+    assert found.fits
+
+
+def test_with_graphs_counted_at_92_it_is_refused() -> None:
+    found = on_h100("Qwen/Qwen2.5-72B-Instruct", replace(TWO_AT_95, utilization=None), "0.32.0")
+    assert found.utilization == pytest.approx(0.92)
+    assert found.kv_cache < 0
+    assert not found.fits
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "gib"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 1, 14.25),
+        ("Qwen/Qwen2.5-7B-Instruct", 4, 3.55),
+        ("moonshotai/Kimi-Dev-72B", 2, 67.82),
+        ("moonshotai/Kimi-Dev-72B", 4, 34.01),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 4, 53.12),
+        ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", 4, 11.86),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 4, 7.51),
+        ("Qwen/Qwen3-30B-A3B", 4, 14.25),
+    ],
+)
+def test_weights_of_a_rank(name: str, tensor: int, gib: float) -> None:
+    (found,) = rank_weights(model(name), Shape(tensor=tensor))
+    assert found.bytes / GIB == pytest.approx(gib, rel=0.005)
+
+
+def test_the_end_of_a_pipeline_holds_the_vocabulary_too() -> None:
+    first, last = rank_weights(model("meta-llama/Llama-3.1-8B-Instruct"), Shape(pipeline=4))
+    assert first.bytes / GIB == pytest.approx(4.26, abs=0.01)
+    assert last.bytes / GIB == pytest.approx(4.26, abs=0.01)
+
+
+def test_online_fp8_leaves_the_vocabulary_alone() -> None:
+    shape = Shape(quantization=named_quantization("fp8"))
+    (found,) = rank_weights(model("meta-llama/Llama-3.1-8B-Instruct"), shape)
+    assert found.bytes / GIB == pytest.approx(8.49, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "tensor", "gib"),
+    [
+        ("Qwen/Qwen3-14B", "0.16.0", 1, 5.64),
+        ("Qwen/Qwen3-14B", "0.17.0", 1, 2.23),
+        ("google/gemma-2-27b-it", "0.19.0", 1, 3.66),
+        ("Qwen/Qwen3-30B-A3B", "0.19.0", 1, 2.68),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "0.19.0", 2, 1.21),
+        ("codellama/CodeLlama-7b-hf", "0.19.0", 1, 0.77),
+    ],
+)
+def test_the_peak_of_activations(name: str, version: str, tensor: int, gib: float) -> None:
+    found = on_h100(name, Shape(tensor=tensor, context=8192, max_num_seqs=1024), version)
+    assert found.activation == pytest.approx(gib, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "expected"),
+    [
+        ("Qwen/Qwen3-8B", 1, 147456),
+        ("Qwen/Qwen3-8B", 8, 18432),
+        ("Qwen/Qwen3-8B", 16, 18432),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 1, 31104),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 4, 31104),
+        ("google/gemma-3-27b-it", 1, 81920),
+        ("Qwen/Qwen3.5-4B", 1, 32768),
+    ],
+)
+def test_what_a_token_adds(name: str, tensor: int, expected: int) -> None:
+    engine = vllm_memory("0.19.0", memory_gib=79.19)
+    assert cache_layout(model(name), engine, Shape(tensor=tensor)).token_bytes == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_gib", "tokens", "concurrency"),
+    [
+        ("google/gemma-3-27b-it", 19.53, 36560, 4.46),
+        ("google/gemma-2-2b-it", 66.47, 670160, 81.73),
+        ("openai/gpt-oss-20b", 58.47, 1277184, 155.75),
+    ],
+)
+def test_groups_of_layers_share_blocks_as_vllm_reports_them(
+    name: str, kv_gib: float, tokens: int, concurrency: float
+) -> None:
+    layout = cache_layout(model(name), vllm_memory("0.19.0", memory_gib=79.19), Shape())
+    blocks = int(kv_gib * GIB // layout.unit_bytes)
+    assert blocks // layout.groups * 16 == pytest.approx(tokens, rel=0.001)
+    assert blocks / layout.blocks(8192, 8192) == pytest.approx(concurrency, rel=0.002)
+
+
+def test_a_block_of_a_hybrid_holds_one_state() -> None:
+    layout = cache_layout(model("Qwen/Qwen3.5-4B"), vllm_memory("0.23.0", memory_gib=23.5), Shape())
+    assert (layout.block_tokens, layout.groups) == (528, 4)
+    blocks = int(10.21 * GIB // layout.unit_bytes)
+    assert int(blocks / layout.blocks(4096, 2048) * 4096) == 235706
+
+
+def test_a_fp8_cache_holds_twice_as_much() -> None:
+    plain, small = (on_h100("Qwen/Qwen3-8B", Shape(context=8192, kv_cache_dtype=kind)) for kind in ("auto", "fp8"))
+    assert small.kv_tokens == pytest.approx(2 * plain.kv_tokens, rel=0.001)
+
+
+def test_offloaded_weights_make_room_and_adapters_take_it() -> None:
+    plain = on_h100("Qwen/Qwen3-8B", Shape(context=8192))
+    assert on_h100("Qwen/Qwen3-8B", Shape(context=8192, cpu_offload_gib=4)).kv_cache == plain.kv_cache + 4
+    assert on_h100("Qwen/Qwen3-8B", Shape(context=8192, extra_gib=1)).kv_cache == pytest.approx(plain.kv_cache - 1)
+
+
+def test_without_graphs_there_is_more_room() -> None:
+    graphs, eager = (on_h100("Qwen/Qwen3-8B", Shape(context=8192, eager=eager), "0.32.0") for eager in (False, True))
+    assert eager.kv_cache == pytest.approx(graphs.kv_cache + graphs.graphs)
+
+
+def test_what_mxfp4_kernels_take_later_must_fit_outside() -> None:
+    narrow, wide = (on_h100("openai/gpt-oss-20b", Shape(context=8192, utilization=part)) for part in (0.95, 0.9))
+    assert (narrow.fits, wide.fits) == (False, True)
+
+
+def test_every_number_has_an_origin() -> None:
+    found = on_h100("Qwen/Qwen3-8B", Shape(context=8192))
+    assert [term.name for term in found.terms] == ["weights", "activation", "non-torch", "CUDA graphs", "KV cache"]
+    assert all(term.origin for term in found.terms)
+    assert sum(term.gib for term in found.terms if term.name != "CUDA graphs") == pytest.approx(found.offered)

@@ -1,0 +1,57 @@
+"""Which sizes a model allows."""
+
+import pytest
+
+from inference_operator.models.quantization import named_quantization
+from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
+from inference_operator.sizing.shape import Shape
+from tests.sizing.pools import model
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("Qwen/Qwen3-14B", 5, "8 heads of keys and values"),
+        ("google/gemma-3-27b-it", 3, "32 attention heads"),
+        ("microsoft/phi-4", 8, "10 heads of keys and values"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", 8, "192"),
+        ("Qwen/Qwen2.5-7B-Instruct", 8, "28 attention heads"),
+    ],
+)
+def test_a_size_that_a_model_does_not_allow(name: str, tensor: int, words: str) -> None:
+    rule = broken_rule(model(name), Shape(tensor=tensor))
+    assert rule
+    assert words in rule
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Qwen/Qwen3-8B", (1, 2, 4, 8, 16)),
+        ("microsoft/phi-4", (1, 2)),
+        ("Qwen/Qwen2.5-7B-Instruct", (1, 2, 4)),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", (1, 2, 4, 8, 16)),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", (1, 2, 4)),
+        ("Qwen/Qwen2-72B-Instruct-GPTQ-Int8", (1,)),
+    ],
+)
+def test_the_sizes_that_it_allows(name: str, expected: tuple[int, ...]) -> None:
+    assert allowed_sizes(model(name), Shape(), 16) == expected
+
+
+def test_online_blocks_must_divide_too() -> None:
+    shape = Shape(tensor=4, quantization=named_quantization("fp8_per_block"))
+    assert "192" in (broken_rule(model("Qwen/Qwen3-30B-A3B"), shape) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "able"),
+    [
+        ("Qwen/Qwen3-8B", (7, 0), True),
+        ("Qwen/Qwen3-8B-AWQ", (7, 0), False),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", (7, 0), False),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", (8, 0), True),
+    ],
+)
+def test_what_a_gpu_can_compute(name: str, capability: tuple[int, int], able: bool) -> None:  # noqa: FBT001 - a table
+    assert (unable(model(name), Shape(), capability) is None) is able
