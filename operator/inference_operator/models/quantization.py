@@ -33,6 +33,7 @@ _METHODS: dict[str, Kernel] = {
     "auto-round": Kernel.GPTQ,
     "auto_round": Kernel.GPTQ,
     "pack-quantized": Kernel.GPTQ,
+    "int4": Kernel.GPTQ,
     "mxfp4": Kernel.MXFP4,
     "mxfp4-pack-quantized": Kernel.MXFP4,
     "nvfp4": Kernel.NVFP4,

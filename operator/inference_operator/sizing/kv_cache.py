@@ -128,8 +128,8 @@ def _seen_by(engine: EngineMemory, facts: ModelFacts) -> tuple[LayerGroup, ...]:
     )
 
 
-UNCOMPRESSED_ELEMENTS = 2 * 192
-"""Keys of 128 + 64 elements a head, and values padded to as many (DeepSeek V2 in vLLM 0.5)."""
+UNCOMPRESSED_ELEMENTS = 2 * 256
+"""Keys of 192 elements a head and values of 128, padded to the next size of its kernels (DeepSeek V2 in vLLM 0.5)."""
 
 
 def _of_stage(one: LayerGroup, shape: Shape) -> LayerGroup:

@@ -56,8 +56,10 @@ UNPROFILED_MXFP4_GIB = 3.0
 LATENT_CACHE = (0, 7)
 """Before, latent attention kept keys and values of all heads (vllm-project/vllm#10927)."""
 BLOCK_TOKENS = 16
-LONGEST_UNCHUNKED, CHUNK_TOKENS = 32768, 2048
+LONGEST_UNCHUNKED, CHUNK_TOKENS, NEVER_CHUNKED = 32768, 2048, 2**31
 """V0 computes prompts in chunks above it only (v0.6.4, `engine/arg_utils.py`)."""
+CHUNKS = (0, 6)
+"""Before, prompts were always computed at once."""
 
 
 def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> EngineMemory:
@@ -87,7 +89,7 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
         utilization=0.92 if at >= GRAPHS_IN_BUDGET else 0.9,
         max_num_seqs=sequences,
         max_num_batched_tokens=batched,
-        longest_unchunked=LONGEST_UNCHUNKED,
+        longest_unchunked=LONGEST_UNCHUNKED if at >= CHUNKS else NEVER_CHUNKED,
         chunk_tokens=CHUNK_TOKENS,
         block_tokens=BLOCK_TOKENS,
         logit_bytes=LEAN_SAMPLER_BYTES if at >= LEAN_SAMPLER else SAMPLER_BYTES,

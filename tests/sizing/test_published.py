@@ -1,0 +1,48 @@
+"""The arithmetic against published start-ups; `python -m bench.sizing` prints all figures."""
+
+import pytest
+
+from bench.sizing import measured, ours
+from bench.startups import case, excluded, startups
+
+FIGURES, REMARKS = measured()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KV tokens, median",
+        "KV tokens, p90",
+        "KV tokens, family held out, median",
+        "KV tokens, family held out, p90",
+        "verdict: unsafe",
+        "verdict: over-refusals",
+    ],
+)
+def test_at_most_the_aim(name: str) -> None:
+    (figure,) = (one for one in FIGURES if one.name == name)
+    assert figure.aim is not None
+    assert figure.value <= figure.aim
+
+
+@pytest.mark.parametrize("name", ["verdict: balanced accuracy", "verdict: right near the boundary"])
+def test_at_least_the_aim(name: str) -> None:
+    (figure,) = (one for one in FIGURES if one.name == name)
+    assert figure.aim is not None
+    assert figure.value >= figure.aim
+
+
+def test_every_row_is_judged_or_excluded_by_a_rule() -> None:
+    values = {one.name: one.value for one in FIGURES}
+    left_out = sum(value for name, value in values.items() if name.startswith("excluded: "))
+    assert values["rows"] == values["rows judged"] + left_out == len(startups())
+
+
+def test_every_outlier_is_named() -> None:
+    assert all(not line.endswith(": open") for line in REMARKS)
+
+
+def test_the_row_that_decides_between_two_and_four_gpus() -> None:
+    (row,) = (row for row in startups() if row.id == "gt-050")
+    assert excluded(row) is None
+    assert ours(case(row)).kv_gib == pytest.approx(3.04, abs=0.03)
