@@ -7,7 +7,7 @@ rules, and the same suite runs against a real API server.
 import itertools
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,6 +16,7 @@ from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE
 from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import FIELD_MANAGER, ConflictError, Listing, NotFoundError
 from tests.fields import Fields, Path, fields_of, manifest_of, overlaps
+from tests.selectors import has_fields, is_labelled
 
 SYSTEM_METADATA = frozenset(
     {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"}
@@ -74,10 +75,17 @@ class MemoryCluster:
 
     async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
         self.reads.append(Request("list", Ref(kind, "", "")))
-        wanted = dict(part.split("=", 1) for part in selector.split(",")) if selector else {}
         found = [self._manifest(ref) for ref in sorted(self._objects) if ref.kind == kind]
-        items = [m for m in found if wanted.items() <= (m["metadata"].get("labels") or {}).items()]
-        return Listing(items, self._version)
+        return Listing([m for m in found if is_labelled(m, selector)], self._version)
+
+    async def each(
+        self, kind: Kind, *, labels: str | None = None, fields: str | None = None
+    ) -> AsyncIterator[Manifest]:
+        self.reads.append(Request("list", Ref(kind, "", fields or "")))
+        for ref in sorted(self._objects):
+            found = self._manifest(ref)
+            if ref.kind == kind and is_labelled(found, labels) and has_fields(found, fields):
+                yield found
 
     async def get(self, ref: Ref) -> Manifest | None:
         self.reads.append(Request("get", ref))

@@ -56,6 +56,7 @@ SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 POD = Kind("v1", "Pod")
+NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
 CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET)

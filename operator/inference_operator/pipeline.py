@@ -18,17 +18,19 @@ from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.observed.look import Look, Seen
-from inference_operator.observed.pod import PodView
+from inference_operator.observed.pod import PodView, template_of
+from inference_operator.observed.rollout import Rollout
 from inference_operator.resources.additions import refusal_of_additions
 from inference_operator.resources.child import fingerprint
 from inference_operator.resources.children import children
-from inference_operator.resources.compute import refusal_of_resources
-from inference_operator.resources.engine_deployment import ENGINE_PORT
+from inference_operator.resources.compute import GPU_RESOURCE, refusal_of_resources
+from inference_operator.resources.engine_deployment import ENGINE_PORT, engine_deployment, engine_template
 from inference_operator.resources.engine_volumes import engine_mounts
 from inference_operator.resources.model_volume import model_argument
 from inference_operator.resources.names import ENGINE, engine_name, router_name
 from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned, pinned
 from inference_operator.resources.router_config import live_slots
+from inference_operator.rollout.strategy import Moving, Undecided, rollout, switch_due
 from inference_operator.router.haproxy import slots
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan, Wishes, plan
@@ -62,11 +64,16 @@ class Inputs:
         return self.children.get(ref)
 
     @property
+    def engines(self) -> Manifest | None:
+        """The live Deployment of the engines."""
+        key = self.resource.key
+        return self.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
+
+    @property
     def previous(self) -> Previous:
         """What was decided before. Status goes first: an annotation that a hand has edited is drift, no decision."""
         key = self.resource.key
-        deployment = self.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
-        annotations = (deployment or {}).get("metadata", {}).get("annotations") or {}
+        annotations = (self.engines or {}).get("metadata", {}).get("annotations") or {}
         config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
         told = (_mirrored(self.resource.status), pinned(annotations.get(PLAN_ANNOTATION)))
         return Previous([one for one in told if one is not None], live_slots(config))
@@ -82,6 +89,10 @@ class Planned:
     """What a user should know about the decisions; empty if nothing."""
     looks: tuple[Look, ...] = ()
     """What has to be looked up before more can be decided."""
+    rollout: Rollout | None = None
+    """How engines are replaced; None while that is undecided."""
+    until: datetime | None = None
+    """When that is to be decided again, if nothing happens before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +138,26 @@ def outcome(inputs: Inputs) -> Outcome:
     if refusal := refusal_of_additions(spec.pod_template, engine_mounts(source, process)):
         return Refused(refusal, inputs.children)
     room = slots(spec.replicas, inputs.previous.slots)
-    desired = children(spec, decided, source, process, slots=room, owner=owner, settings=settings)
-    return Planned(decided, desired, _notice(decided, default))
+    template = engine_template(spec, decided, source, process, owner=owner, settings=settings)
+    moving = _moving(inputs, spec, template)
+    rolled = rollout(moving, inputs.seen, visible=not settings.namespaces, now=inputs.now)
+    if isinstance(rolled, Undecided):
+        desired = children(spec, rolled.live, process, slots=room, owner=owner, settings=settings)
+        return Planned(decided, desired, _notice(decided, default), looks=(rolled.look,))
+    engines = engine_deployment(spec, decided, template, rolled, process, owner=owner)
+    desired = children(spec, engines, process, slots=room, owner=owner, settings=settings)
+    return Planned(decided, desired, _notice(decided, default), rollout=rolled, until=switch_due(moving))
+
+
+def _moving(inputs: Inputs, spec: Spec, template: Manifest) -> Moving:
+    return Moving(
+        asked=spec.rollout.strategy,
+        template=template_of(template["metadata"]) or "",
+        pod=template["spec"],
+        live=inputs.engines,
+        pods=[pod for pod in inputs.pods if pod.component == ENGINE],
+        gpu=GPU_RESOURCE,
+    )
 
 
 def _patience(spec: Spec, settings: Settings) -> Patience:

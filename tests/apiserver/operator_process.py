@@ -44,6 +44,13 @@ class OperatorProcess:
         """End it in the middle of whatever it does."""
         self._end(signal.SIGKILL)
 
+    @property
+    def pid(self) -> int:
+        """The process, while it runs."""
+        if self._process is None:
+            raise AssertionError("the operator does not run")
+        return self._process.pid
+
     def is_running(self) -> bool:
         """Whether the process lives."""
         return self._process is not None and self._process.poll() is None

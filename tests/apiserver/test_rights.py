@@ -15,6 +15,8 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})
     workspace.settled("qwen")
+    workspace.patch("qwen", {"engine": {"args": ["--max-num-seqs=8"]}})
+    workspace.settled("qwen", "Reconciling", "False")
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 

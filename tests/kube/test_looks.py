@@ -1,21 +1,23 @@
 """What is looked up, how often, and who hears of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from inference_operator.kube.looks import (
     FIRST_BACKOFF_SECONDS,
+    GPUS_HOLD_SECONDS,
     KEPT_CHARACTERS,
     LATEST_BACKOFF_SECONDS,
     LOG_HOLDS_SECONDS,
     Looks,
     look_up,
 )
-from inference_operator.manifest import Key
-from inference_operator.observed.look import Found, Log, LogTail, Look, Unseen
+from inference_operator.manifest import NODE, Key, Kind, Manifest
+from inference_operator.observed.look import Found, FreeGpus, Gpus, Log, LogTail, Look, Unseen
 from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 from tests.reconcile.virtual_time import run
 
@@ -40,6 +42,20 @@ class Stage:
         if isinstance(answer, ClusterError):
             raise answer
         return answer
+
+    async def each(
+        self,
+        kind: Kind,
+        *,
+        labels: str | None = None,  # noqa: ARG002 - the protocol's
+        fields: str | None = None,  # noqa: ARG002 - the protocol's
+    ) -> AsyncIterator[Manifest]:
+        self.times.append(asyncio.get_running_loop().time())
+        if kind == NODE and self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, ClusterError):
+                raise answer
+            yield json.loads(answer)
 
     def tell(self, look: Look, found: Found | None) -> None:
         if found is None:
@@ -206,3 +222,22 @@ async def test_a_log_is_kept_from_its_end_and_without_secrets() -> None:
     assert isinstance(found, Log)
     assert found.text.endswith("x\nHF_TOKEN=[hidden]\n")
     assert len(found.text) == KEPT_CHARACTERS
+
+
+def test_free_gpus_are_counted_once_for_all_and_again_after_a_time() -> None:
+    async def script(looks: Looks) -> None:
+        looks.want(A, [FreeGpus("nvidia.com/gpu")])
+        await asyncio.sleep(1)
+        looks.want(B, [FreeGpus("nvidia.com/gpu")])
+        await asyncio.sleep(1.5 * GPUS_HOLD_SECONDS)
+
+    stage = play(script)
+    nodes_and_pods_without_one = 2
+    assert stage.times == [0] * nodes_and_pods_without_one + [GPUS_HOLD_SECONDS] * nodes_and_pods_without_one
+    assert stage.seen == {FreeGpus("nvidia.com/gpu"): Gpus((), 0)}
+    assert stage.asked == [A]
+
+
+async def test_nodes_that_may_not_be_listed_are_an_answer() -> None:
+    found = await look_up(Stage(answers=[ForbiddenError("no")]), FreeGpus("nvidia.com/gpu"))
+    assert found == Unseen("the operator has no right to it")

@@ -7,7 +7,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.observed.answer import Answer
-from inference_operator.observed.pod import TEMPLATE_ANNOTATION, PodView, pod_view
+from inference_operator.observed.pod import TEMPLATE_ANNOTATION, PodView, pod_view, template_of
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.resources.names import ENGINE
 from inference_operator.status.report import Report, report
@@ -20,6 +20,7 @@ from tests.builders import (
     inputs,
     planned,
     pod,
+    ready_pod,
     unschedulable,
     waiting,
 )
@@ -118,3 +119,14 @@ def message(told_: Report, kind: ConditionType) -> str:
 
 
 SERVING = seen(engines=deployment_status(1), routers=deployment_status(2))
+CURRENT = template_of(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
+MAKING_ROOM = seen(
+    engines=deployment_status(2, updated=1, ready=1),
+    routers=deployment_status(2),
+    pods=[
+        view(ready_pod(), name="qwen-engine-old", template="earlier"),
+        view(NO_GPU, name="qwen-engine-new", template=CURRENT),
+    ],
+    minutes=1,
+)
+"""An engine serves, and one that was started beside it finds no room."""

@@ -19,6 +19,7 @@ from tests.builders import (
     inputs,
 )
 from tests.status.paused_states import PAUSED_STATES
+from tests.status.rolling_states import ROLLING_STATES
 from tests.status.situations import (
     CRASHING,
     MINUTES,
@@ -39,6 +40,7 @@ from tests.status.situations import (
 
 STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     **PAUSED_STATES,
+    **ROLLING_STATES,
     "first start, nothing there yet": (
         inputs(inference_deployment()),
         [],
@@ -94,34 +96,6 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2, ready=0)),
         [],
         ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed"),
-    ),
-    "rolling, old pods serving": (
-        seen(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2)),
-        [],
-        ("True Serving", "True RollingOut", "False Unobstructed"),
-    ),
-    "rolling, the controller has not looked yet": (
-        seen(engines=deployment_status(1, seen=0), routers=deployment_status(2)),
-        [],
-        ("True Serving", "True RollingOut", "False Unobstructed"),
-    ),
-    "rolling, the new pod has a problem": (
-        seen(
-            engines=deployment_status(2, updated=1, ready=1),
-            routers=deployment_status(2),
-            pods=[view(NO_IMAGE)],
-        ),
-        [],
-        ("True Serving", "True ImagePullFailed", "False Unobstructed"),
-    ),
-    "rolling, the new pod has had it too long": (
-        seen(
-            engines={**deployment_status(2, updated=1, ready=1), **OVERDUE},
-            routers=deployment_status(2),
-            pods=[view(NO_IMAGE, age=MINUTES)],
-        ),
-        [],
-        ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
     ),
     "waiting for a node": (
         loading(pods=[view(NO_GPU, age=600)], engines={**deployment_status(1, ready=0), **OVERDUE}),

@@ -21,6 +21,11 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+{{- if not .Values.scope.namespaces }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
+{{- end }}
 {{- if .Values.settings.readLogs }}
 - apiGroups: [""]
   resources: [pods/log]

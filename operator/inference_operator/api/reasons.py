@@ -27,6 +27,7 @@ class Reason(StrEnum):
     ENGINES_UNAVAILABLE = "EnginesUnavailable"
     ROUTER_UNAVAILABLE = "RouterUnavailable"
     ROLLING_OUT = "RollingOut"
+    MAKING_ROOM = "MakingRoom"
     SETTLED = "Settled"
     UNOBSTRUCTED = "Unobstructed"
     INVALID_SPEC = "InvalidSpec"
@@ -88,6 +89,11 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         _RECONCILING,
         "Pods of the previous specification are being replaced.",
         "Wait; old pods serve meanwhile.",
+    ),
+    Reason.MAKING_ROOM: Explanation(
+        _RECONCILING,
+        "A new engine found no room beside its predecessors for 30 s, so one of them ends first.",
+        "Nothing to do. Set `spec.rollout.strategy: Surge` to wait for a node instead.",
     ),
     Reason.SETTLED: Explanation(_RECONCILING, "Nothing is being changed.", _NOTHING),
     Reason.UNOBSTRUCTED: Explanation(_STALLED, "Nothing stands in the way.", _NOTHING),

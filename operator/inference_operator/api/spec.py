@@ -120,9 +120,25 @@ class RouterSpec(Part):
     replicas: int = Field(2, ge=1, le=16, description="Number of routers. Default: 2. Change: in place.")
 
 
+class RolloutStrategy(StrEnum):
+    """What comes first when an engine is replaced."""
+
+    AUTO = "Auto"
+    SURGE = "Surge"
+    REPLACE = "Replace"
+
+
 class RolloutSpec(Part):
     """How a change of the engines is carried out."""
 
+    strategy: RolloutStrategy = Field(
+        RolloutStrategy.AUTO,
+        description=(
+            "`Surge` starts each new engine before its predecessor ends, which takes room for one engine more;"
+            " `Replace` ends one engine at a time before its successor starts; `Auto` surges where there is room and"
+            " replaces otherwise. Default: `Auto`. Change: in place."
+        ),
+    )
     progress_deadline: Annotated[timedelta, Within("1m", "48h", "30m")] | None = Field(
         None,
         description=(

@@ -1,7 +1,7 @@
 """The real cluster. The only module that imports the Kubernetes client, and of that only its untyped half."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ from inference_operator.reconcile.cluster import (
 REQUEST_TIMEOUT_SECONDS = 30
 LIST_CHUNK = 500
 """Objects per page of a listing (the API server's own clients use the same)."""
+
+PASSING_CHUNK = 100
+"""Objects per page of what is not kept, which bounds the memory that it takes."""
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
@@ -125,19 +128,35 @@ class KubeCluster:
             _body(status, content, f"GET {ref.path}/log", retry_after=retry_after)
         return content.decode(errors="replace")
 
+    async def each(
+        self, kind: Kind, *, labels: str | None = None, fields: str | None = None
+    ) -> AsyncIterator[Manifest]:
+        """Every object of a kind in the whole cluster that the selectors select, without keeping more than a page."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {"limit": str(PASSING_CHUNK)} | {name: text for name, text in selectors.items() if text}
+        async for page in self._pages(kind, None, query):
+            for item in page["items"]:
+                yield item
+
     async def _list_in(self, kind: Kind, namespace: str | None, selector: str | None) -> tuple[list[Manifest], int]:
-        query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
         items: list[Manifest] = []
-        while True:
-            page = await self._request("GET", kind.path(namespace), kind, query=query)
+        version = 0
+        query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
+        async for page in self._pages(kind, namespace, query):
             # Items of a list carry neither apiVersion nor kind.
+            items.extend({**item, "apiVersion": kind.api_version, "kind": kind.name} for item in page["items"])
+            version = int(page["metadata"]["resourceVersion"])
+        return items, version
+
+    async def _pages(self, kind: Kind, namespace: str | None, query: Mapping[str, str]) -> AsyncIterator[Manifest]:
+        following: str | None = ""
+        while following is not None:
+            asked = {**query, "continue": following} if following else query
+            page = await self._request("GET", kind.path(namespace), kind, query=asked)
             if "items" not in page:
                 raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
-            items.extend({**item, "apiVersion": kind.api_version, "kind": kind.name} for item in page["items"])
-            following = page["metadata"].get("continue")
-            if not following:
-                return items, int(page["metadata"]["resourceVersion"])
-            query["continue"] = following
+            yield page
+            following = page["metadata"].get("continue") or None
 
     async def _request(
         self,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from inference_operator.kube.gpus import Reader, free_gpus
 from inference_operator.manifest import Key
-from inference_operator.observed.look import Found, Log, LogTail, Look, Unseen
+from inference_operator.observed.look import Found, FreeGpus, Log, LogTail, Look, Unseen
 from inference_operator.observed.redact import redacted
 from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 
@@ -20,6 +21,9 @@ KEPT_CHARACTERS = 16 * 1024
 LOG_HOLDS_SECONDS = 10.0
 """How often the log of a container that still writes is read."""
 
+GPUS_HOLD_SECONDS = 30.0
+"""How often free GPUs are counted while somebody wants to know."""
+
 FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 5.0, 300.0
 """Between two attempts at what could not be seen: a kubelet that does not answer, a right that is missing."""
 _MOST_DOUBLINGS = 6
@@ -28,7 +32,7 @@ _MOST_DOUBLINGS = 6
 log = logging.getLogger(__name__)
 
 
-class Sight(Protocol):
+class Sight(Reader, Protocol):
     """What looks ask of a cluster. Every method may raise `ClusterError`."""
 
     async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
@@ -139,6 +143,8 @@ async def look_up(sight: Sight, look: Look) -> Found:
             case LogTail():
                 text = await sight.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
                 return Log(redacted(text)[-KEPT_CHARACTERS:])
+            case FreeGpus(resource):
+                return await free_gpus(sight, resource)
     except ForbiddenError:
         return Unseen("the operator has no right to it")
     except NotFoundError:
@@ -154,6 +160,8 @@ def holds_seconds(look: Look) -> float | None:
     match look:
         case LogTail(running=running):
             return LOG_HOLDS_SECONDS if running else None
+        case FreeGpus():
+            return GPUS_HOLD_SECONDS
 
 
 def _aim(look: Look) -> tuple[object, ...]:
@@ -161,6 +169,8 @@ def _aim(look: Look) -> tuple[object, ...]:
     match look:
         case LogTail(run=run, running=running):
             return (run, running)
+        case FreeGpus():
+            return ()
 
 
 def _cancel(followed: _Followed) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from inference_operator.observed.node import NodeView
+
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
@@ -36,14 +38,39 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeGpus:
+    """The GPUs of one resource name that no pod has, on all nodes that offer it."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """The GPUs of one node."""
+
+    node: NodeView
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """What was found of GPUs."""
+
+    nodes: tuple[NodeGpus, ...]
+    awaited: int
+    """GPUs that pods of this operator ask for which have no node yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unseen:
     """A look that brought nothing, and why, in words that complete "cannot be read: …"."""
 
     why: str
 
 
-Look: TypeAlias = LogTail
-Found: TypeAlias = Log | Unseen
+Look: TypeAlias = LogTail | FreeGpus
+Found: TypeAlias = Log | Gpus | Unseen
 
 Seen: TypeAlias = Mapping[Look, Found]
 """What has been found so far of what is wanted."""

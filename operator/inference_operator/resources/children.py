@@ -3,12 +3,10 @@
 from inference_operator.api.spec import Spec
 from inference_operator.engines.engine import EngineProcess
 from inference_operator.manifest import Manifest, Owner, Ref
-from inference_operator.models.source import ModelSource
 from inference_operator.resources.disruption_budget import FEWEST_REPLICAS, disruption_budget
-from inference_operator.resources.engine_deployment import ENGINE_PORT, engine_deployment, progress_deadline_seconds
+from inference_operator.resources.engine_deployment import ENGINE_PORT, progress_deadline_seconds
 from inference_operator.resources.engine_service import engine_service, engines_host
 from inference_operator.resources.names import ENGINE, ROUTER, engine_name, router_name
-from inference_operator.resources.pinned import Pinned
 from inference_operator.resources.router_config import router_config
 from inference_operator.resources.router_deployment import router_deployment
 from inference_operator.resources.router_service import router_service
@@ -18,15 +16,23 @@ from inference_operator.settings import Settings
 
 def children(
     spec: Spec,
-    pinned: Pinned,
-    source: ModelSource,
+    engines: Manifest,
     process: EngineProcess,
     *,
     slots: int,
     owner: Owner,
     settings: Settings,
 ) -> dict[Ref, Manifest]:
-    """Every child by its address, in the order in which they are applied: what others need comes first."""
+    """Every child by its address, in the order in which they are applied: what others need comes first.
+
+    Args:
+        spec: what is asked.
+        engines: the Deployment of the engines.
+        process: how an engine is run.
+        slots: server slots of the routers.
+        owner: whose they are.
+        settings: the operator's settings.
+    """
     config = haproxy_cfg(
         engines_host=engines_host(owner, cluster_domain=settings.cluster_domain),
         engine_port=ENGINE_PORT,
@@ -40,7 +46,7 @@ def children(
         router_config(config, slots=slots, owner=owner),
         engine_service(owner=owner),
         router_service(owner=owner),
-        engine_deployment(spec, pinned, source, process, owner=owner, settings=settings),
+        engines,
         router_deployment(spec, config, progress_deadline_seconds=deadline, owner=owner, settings=settings),
     ]
     if spec.replicas >= FEWEST_REPLICAS:

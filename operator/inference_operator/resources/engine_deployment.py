@@ -1,11 +1,13 @@
 """The Deployment of the engines."""
 
 import math
+from collections.abc import Mapping
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.spec import RolloutStrategy, Spec
 from inference_operator.engines.engine import EngineProcess
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.models.source import ModelSource
+from inference_operator.observed.rollout import ROLLOUT_ANNOTATION, Rollout
 from inference_operator.resources.additions import mounts, sidecars, volumes
 from inference_operator.resources.child import child
 from inference_operator.resources.compute import requirements
@@ -36,14 +38,27 @@ ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6
 READY_TIMEOUT_SECONDS, ALIVE_TIMEOUT_SECONDS = 5, 10
 
 
+_ROOM: Mapping[RolloutStrategy, Manifest] = {
+    RolloutStrategy.SURGE: {"maxSurge": 1, "maxUnavailable": 0},
+    RolloutStrategy.REPLACE: {"maxSurge": 0, "maxUnavailable": 1},
+}
+
+
+def engine_template(
+    spec: Spec, pinned: Pinned, source: ModelSource, process: EngineProcess, *, owner: Owner, settings: Settings
+) -> Manifest:
+    """What every engine's pod is made from."""
+    name = owner.key.name
+    return pod_template(
+        _pod(spec, pinned, source, process, name=name, settings=settings),
+        labels=labels(name, ENGINE),
+        annotations=spec.pod_template.annotations,
+        added_labels=spec.pod_template.labels,
+    )
+
+
 def engine_deployment(
-    spec: Spec,
-    pinned: Pinned,
-    source: ModelSource,
-    process: EngineProcess,
-    *,
-    owner: Owner,
-    settings: Settings,
+    spec: Spec, pinned: Pinned, template: Manifest, rollout: Rollout, process: EngineProcess, *, owner: Owner
 ) -> Manifest:
     """The Deployment of the engines; its replicas have one owner, which is the operator."""
     name = owner.key.name
@@ -52,14 +67,9 @@ def engine_deployment(
             "replicas": spec.replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": progress_deadline_seconds(spec, process),
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROOM[rollout.strategy]},
             "selector": {"matchLabels": selector_labels(name, ENGINE)},
-            "template": pod_template(
-                _pod(spec, pinned, source, process, name=name, settings=settings),
-                labels=labels(name, ENGINE),
-                annotations=spec.pod_template.annotations,
-                added_labels=spec.pod_template.labels,
-            ),
+            "template": template,
         }
     }
     return child(
@@ -68,7 +78,7 @@ def engine_deployment(
         owner=owner,
         component=ENGINE,
         content=content,
-        annotations={PLAN_ANNOTATION: pinned.text},
+        annotations={PLAN_ANNOTATION: pinned.text, ROLLOUT_ANNOTATION: rollout.text},
         added_labels=queue_labels(spec.scheduling),
     )
 

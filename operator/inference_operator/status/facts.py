@@ -12,11 +12,11 @@ from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Re
 from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
 from inference_operator.observed.deployment import DeploymentView, deployment_view
 from inference_operator.observed.pod import PodView
+from inference_operator.observed.rollout import Rollout
 from inference_operator.pipeline import Inputs, Outcome, Paused, Planned, Refused
 from inference_operator.resources.names import (
     ENGINE,
     ROUTER,
-    engine_name,
     engines_service_name,
     router_name,
     service_name,
@@ -48,6 +48,10 @@ class Facts:
     engine_since: datetime | None
     """When the oldest engine pod was made that is to stay."""
     notice: str
+    rollout: Rollout | None
+    """How engines are being replaced, or were last."""
+    until: datetime | None
+    """When that is decided again."""
     previous: Status
     now: datetime
 
@@ -80,7 +84,7 @@ class Facts:
 def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     """Gather the facts."""
     key, spec = inputs.resource.key, inputs.resource.spec
-    engines = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name))))
+    engines = deployment_view(inputs.engines)
     routers = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
     obstacles = [a for a in answers if isinstance(a, Conflict | Waiting | Rejected)]
     failures = [a for a in answers if isinstance(a, Failed)]
@@ -100,6 +104,8 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         trouble=trouble_of(stuck, inputs),
         engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
+        rollout=outcome.rollout if isinstance(outcome, Planned) else None,
+        until=outcome.until if isinstance(outcome, Planned) else None,
         previous=inputs.resource.status,
         now=inputs.now,
     )

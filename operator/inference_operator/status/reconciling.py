@@ -1,7 +1,12 @@
 """Reconciling: whether the operator or Kubernetes is still at work on what was asked."""
 
+from collections.abc import Mapping
+
 from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import RolloutStrategy
 from inference_operator.observed.answer import Failed, Waiting
+from inference_operator.observed.pod import PodProblem
+from inference_operator.observed.rollout import Rollout, Why
 from inference_operator.status.facts import Facts
 from inference_operator.status.ready import ready
 from inference_operator.status.stalled import stalled
@@ -22,10 +27,38 @@ def reconciling(facts: Facts) -> Verdict:
     if rejection := facts.engines.rejection or facts.routers.rejection:
         return Verdict("True", Reason.POD_REJECTED, f"Kubernetes refuses a pod: {rejection}")
     if facts.stuck and facts.stuck.problem:
-        return Verdict("True", facts.stuck.problem.reason, facts.trouble)
+        return _troubled(facts, facts.stuck.problem)
     if state.status == "False":
         return Verdict("True", state.reason, state.message)
-    return Verdict("True", Reason.ROLLING_OUT, "Pods of the previous specification are being replaced.")
+    how = f" {_how(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
+    return Verdict("True", Reason.ROLLING_OUT, f"Pods of the previous specification are being replaced.{how}")
+
+
+def _troubled(facts: Facts, problem: PodProblem) -> Verdict:
+    """A pod's problem; the want of room is none where it is being made."""
+    if facts.homeless and facts.engines.rolling and facts.rollout and facts.rollout.why is Why.UNSCHEDULABLE:
+        return Verdict("True", Reason.MAKING_ROOM, f"{_how(facts.rollout)} {facts.trouble}")
+    return Verdict("True", problem.reason, facts.trouble)
+
+
+_HOW: Mapping[RolloutStrategy, str] = {
+    RolloutStrategy.SURGE: "Each new engine starts before its predecessor ends",
+    RolloutStrategy.REPLACE: "One engine at a time ends before its successor starts",
+}
+
+_WHY: Mapping[Why, str] = {
+    Why.NOTHING_RUNS: "since nothing ran before",
+    Why.ASKED: "as `spec.rollout.strategy` asks",
+    Why.FREE_SLOT: "since there was room for one more",
+    Why.NO_FREE_SLOT: "since there was no room for one more",
+    Why.UNKNOWN: "since it is not known whether there is room for one more; if there is none for 30 s, that changes",
+    Why.NO_USE: "since ending one makes no room for what is asked now",
+    Why.UNSCHEDULABLE: "since there was no room for one more for 30 s",
+}
+
+
+def _how(rollout: Rollout) -> str:
+    return f"{_HOW[rollout.strategy]}, {_WHY[rollout.why]}."
 
 
 def _passing(facts: Facts) -> Verdict | None:

@@ -99,7 +99,6 @@ def _again(known: Facts, status: Status) -> After:
         return After(max(failure.retry_after for failure in known.failures), backoff=True)
     if known.blocked is not None:
         return After(RECHECK.total_seconds())
-    deadline = progress_deadline(replace(known, previous=status))  # it may begin with this very status
-    if deadline is None or deadline <= known.now:
-        return After()
-    return After((deadline - known.now).total_seconds())
+    stalling = progress_deadline(replace(known, previous=status))  # it may begin with this very status
+    due = [moment - known.now for moment in (stalling, known.until) if moment and moment > known.now]
+    return After(min(due).total_seconds()) if due else After()

@@ -1,0 +1,207 @@
+"""What it costs to count free GPU slots beside many pods of others: time, requests and memory.
+
+    python -m bench.slots [--pods N] [--gpu-nodes N] [--output text|json]
+
+On a real API server with nodes that exist in the API only. Pods of others stand on nodes with GPUs, as many as a
+kubelet takes, and the rest on nodes without. *The answer* is one count with the operator's own client, from the first
+request to the sum; the median of `COUNTS` is told. *Memory* is the peak of a running operator that has looked after one
+InferenceDeployment and then, beside the pods of others, has counted for `ROLLOUTS` changes of it, minus its peak before
+they were there.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from bench.path import Figure
+from e2e.cluster import local
+from e2e.cluster.binaries import Level
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.kube.gpus import free_gpus
+from inference_operator.manifest import NODE, POD, Kind, Manifest, Ref
+from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.workspace import QWEN, Workspace
+
+PODS, GPU_NODES = 10_000, 10
+PODS_PER_NODE = 110
+"""What a kubelet takes by default (`maxPods`)."""
+GPU, GPUS_PER_NODE = "nvidia.com/gpu", 8
+KIB_PER_MIB = 1024
+COUNTS = 15
+ROLLOUTS = 5
+AT_A_TIME = 24
+ANSWER_SECONDS, MEMORY_MIB = 0.2, 40.0
+"""The aims."""
+NAMESPACE = "others"
+ROLL_SECONDS = 60
+"""For a rollout of pods that do not run, on two busy cores."""
+WORDS = "a value of some length, as pods have them"
+ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": WORDS} for number in range(20)]
+"""Makes a pod about as large as real ones are: 5 kB."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.slots", description="What counting free slots costs.")
+    parser.add_argument("--pods", type=int, default=PODS, help="pods of others")
+    parser.add_argument("--gpu-nodes", type=int, default=GPU_NODES, help="nodes with GPUs")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measured(asked.pods, asked.gpu_nodes, Path(folder))
+    if asked.output == "json":
+        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+    else:
+        for figure in figures:
+            aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"
+            print(f"{figure.name:64} {figure.value:8.2f} {figure.unit:8} {aim}".rstrip())
+    return 0
+
+
+def measured(pods: int, gpu_nodes: int, folder: Path) -> list[Figure]:
+    """All figures, on a cluster of its own."""
+    name = f"bench-{os.getpid()}"
+    try:
+        cluster = local.up(name, Level.CONTROL_PLANE, owned=True)
+        return _figures(cluster, pods, gpu_nodes, folder)
+    finally:
+        local.down(name, purge=True)
+
+
+def _figures(cluster: LocalCluster, pods: int, gpu_nodes: int, folder: Path) -> list[Figure]:
+    root = Path(__file__).parents[1]
+    cluster.kubectl("apply", "--server-side", "--filename", str(root / "crds" / "inferencedeployments.yaml"))
+    for namespace in (NAMESPACE, "ours"):
+        cluster.kubectl("create", "namespace", namespace)
+    workspace = Workspace(cluster, "ours")
+    with _operator(cluster, folder) as operator:
+        workspace.create("qwen", QWEN)
+        workspace.settled("qwen")
+        _roll(workspace, ROLLOUTS)
+        before = operator.peak_mib()
+        asyncio.run(_fill(cluster, pods, gpu_nodes))
+        _roll(workspace, ROLLOUTS)
+        more = operator.peak_mib() - before
+        seconds, requests = asyncio.run(_count(cluster))
+    beside = f"beside {pods} pods of others"
+    return [
+        Figure(f"free slots of {gpu_nodes} nodes, {beside}", seconds, "seconds", ANSWER_SECONDS),
+        Figure("requests for that", requests, "requests"),
+        Figure(f"more memory of the operator, {beside}", more, "MiB", MEMORY_MIB),
+    ]
+
+
+class _Operator(OperatorProcess):
+    def peak_mib(self) -> float:
+        """The most memory that its process has held."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / KIB_PER_MIB
+
+
+@contextmanager
+def _operator(cluster: LocalCluster, folder: Path) -> Iterator[_Operator]:
+    process = _Operator(cluster.kubeconfig, folder / "operator.log", {"LOG_FORMAT": "text"})
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def _roll(workspace: Workspace, times: int) -> None:
+    """Change the engines so many times, each time until they have been replaced."""
+    for _ in range(times):
+        mark = f"--max-num-seqs={time.monotonic_ns() % 1000 + 1}"
+        workspace.patch("qwen", {"engine": {"args": [mark]}})
+        _await_rolled(workspace, mark)
+
+
+def _await_rolled(workspace: Workspace, mark: str) -> None:
+    eventually(lambda: _has_rolled(workspace, mark), seconds=ROLL_SECONDS, what=f"{mark} has rolled out")
+
+
+def _has_rolled(workspace: Workspace, mark: str) -> bool:
+    deployment = workspace.get("deployment", "qwen-engine")
+    status = deployment["status"]
+    asked = mark in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    return asked and seen and {status.get(n) for n in ("updatedReplicas", "replicas", "readyReplicas")} == {1}
+
+
+async def _fill(cluster: LocalCluster, pods: int, gpu_nodes: int) -> None:
+    """Nodes, and pods of others on them."""
+    client = await connect(cluster.kubeconfig)
+    try:
+        kube = KubeCluster(client)
+        nodes = -(-pods // PODS_PER_NODE)
+        turns = asyncio.Semaphore(AT_A_TIME)
+
+        async def put(manifest: Manifest) -> None:
+            async with turns:
+                meta = manifest["metadata"]
+                kind = Kind(manifest["apiVersion"], manifest["kind"])
+                ref = Ref(kind, meta.get("namespace", ""), meta["name"])
+                await kube.apply(ref, manifest, force=True)
+
+        await asyncio.gather(*(put(_node(number, gpu=number < gpu_nodes)) for number in range(nodes)))
+        await asyncio.gather(*(put(_pod(number)) for number in range(pods)))
+    finally:
+        await client.close()
+
+
+async def _count(cluster: LocalCluster) -> tuple[float, int]:
+    """Seconds of one count, the median of several, and its requests."""
+    asked: list[str] = []
+    client = await connect(cluster.kubeconfig)
+    try:
+        kube = KubeCluster(client, tell=lambda verb, kind, code: asked.append(f"{verb} {kind} {code}"))
+        times = []
+        for _ in range(COUNTS):
+            asked.clear()
+            began = time.perf_counter()
+            await free_gpus(kube, GPU)
+            times.append(time.perf_counter() - began)
+        return median(times), len(asked)
+    finally:
+        await client.close()
+
+
+def _node(number: int, *, gpu: bool) -> Manifest:
+    room = {"cpu": "192", "memory": "2Ti", "pods": str(PODS_PER_NODE), **({GPU: str(GPUS_PER_NODE)} if gpu else {})}
+    return {
+        "apiVersion": NODE.api_version,
+        "kind": NODE.name,
+        "metadata": {"name": f"others-{number}"},
+        "spec": {"taints": [{"key": "others", "effect": "NoSchedule"}]},
+        "status": {"capacity": room, "allocatable": room},
+    }
+
+
+def _pod(number: int) -> Manifest:
+    limits = {GPU: "1"} if number % PODS_PER_NODE < GPUS_PER_NODE else {"cpu": "1"}
+    container = {"name": "main", "image": "example.com/other:1", "env": ENVIRONMENT, "resources": {"limits": limits}}
+    return {
+        "apiVersion": POD.api_version,
+        "kind": POD.name,
+        "metadata": {"name": f"other-{number}", "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": f"others-{number // PODS_PER_NODE}",
+            "containers": [container],
+            "tolerations": [{"operator": "Exists"}],  # nobody evicts them from nodes without a kubelet
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""Which GPUs are free, from the nodes that offer them and the pods that are on those; asked for only when wanted."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from inference_operator.manifest import NODE, POD, Kind, Manifest
+from inference_operator.observed.look import Gpus, NodeGpus
+from inference_operator.observed.node import NodeView, node_view
+from inference_operator.resources.names import MANAGED_SELECTOR
+
+NODES_AT_A_TIME = 8
+"""Listings that are under way together: enough to hide the API server's latency."""
+
+_ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Reader(Protocol):
+    """What can be listed without keeping it. May raise `ClusterError`."""
+
+    def each(self, kind: Kind, *, labels: str | None = None, fields: str | None = None) -> AsyncIterator[Manifest]:
+        """Every object of a kind in the whole cluster that the selectors select."""
+
+
+async def free_gpus(reader: Reader, resource: str) -> Gpus:
+    """Look at the nodes that have GPUs of this resource name, and at the pods on them."""
+    nodes = [view async for node in reader.each(NODE) if (view := node_view(node)).count(resource)]
+    turns = asyncio.Semaphore(NODES_AT_A_TIME)
+
+    async def look(node: NodeView) -> NodeGpus:
+        async with turns:
+            taken = await _asked_for(reader, resource, fields=f"spec.nodeName={node.name},{_ALIVE}")
+        return NodeGpus(node, node.count(resource), node.count(resource) - taken)
+
+    awaited = await _asked_for(reader, resource, fields=f"spec.nodeName=,{_ALIVE}", labels=MANAGED_SELECTOR)
+    return Gpus(tuple(await asyncio.gather(*(look(node) for node in nodes))), awaited)
+
+
+async def _asked_for(reader: Reader, resource: str, *, fields: str, labels: str | None = None) -> int:
+    pods = reader.each(POD, fields=fields, labels=labels)
+    return sum([_of_pod(pod, resource) async for pod in pods])
+
+
+def _of_pod(pod: Manifest, resource: str) -> int:
+    """What the scheduler reserves for a pod: its containers together, or its largest step of initialisation.
+
+    Containers of the initialisation that go on running count beside both (Kubernetes documentation, "Sidecar
+    Containers", resource sharing).
+    """
+    spec = pod.get("spec") or {}
+    steps = spec.get("initContainers") or ()
+    sidecars = sum(_of_container(c, resource) for c in steps if c.get("restartPolicy") == "Always")
+    largest = max((_of_container(c, resource) for c in steps if c.get("restartPolicy") != "Always"), default=0)
+    return sidecars + max(largest, sum(_of_container(c, resource) for c in spec.get("containers") or ()))
+
+
+def _of_container(container: Manifest, resource: str) -> int:
+    amount = str(((container.get("resources") or {}).get("limits") or {}).get(resource, "0"))
+    return int(amount) if amount.isdecimal() else 0

@@ -1,0 +1,1 @@
+"""How engines are replaced by those of another specification."""

@@ -1,0 +1,143 @@
+"""Rollouts where there is little room or none: they end, and how they go is decided once and switched at most once."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.apiserver.workspace import QWEN, Workspace
+
+NAMES = ("one", "two")
+POOL = "rollout"
+TAINT = {"key": POOL, "value": "test", "effect": "NoSchedule"}
+ROLL_SECONDS = 90
+"""A switch comes after 30 s; the rest is pods that come and go without running."""
+EDIT = {"engine": {"args": ["--max-num-seqs=8"]}}
+
+
+@pytest.fixture
+def pool(kubernetes: LocalCluster) -> Iterator[str]:
+    """A node for these tests alone, with room for three GPUs and for two engines of 1500 millicores."""
+    node = json.loads(kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
+    meta = node["metadata"]
+    room = {**node["status"]["capacity"], "nvidia.com/gpu": "3", "cpu": "3500m"}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": POOL,
+            "labels": {**meta["labels"], "kubernetes.io/hostname": POOL, "pool": POOL},
+            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {"taints": [TAINT]},
+        "status": {"capacity": room, "allocatable": room},
+    }
+    kubernetes.kubectl("apply", "--filename=-", input=json.dumps(made))
+    yield POOL
+    kubernetes.kubectl("delete", "node", POOL)
+
+
+def spec(pool: str, *, cpu: str = "100m", **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    where = {"nodeSelector": {"pool": pool}, "tolerations": [TAINT]}
+    engine = {"resources": {"requests": {"cpu": cpu}}}
+    return {**QWEN, "scheduling": where, "router": {"replicas": 1}, "engine": engine, **fields}
+
+
+def roll(workspace: Workspace, audit: AuditLog) -> dict[str, int]:
+    """Change both at once, and wait until both have come to rest; returns how often each Deployment was written."""
+    mark = audit.mark()
+    for name in NAMES:
+        workspace.patch(name, EDIT)
+    for name in NAMES:
+        await_rolled(workspace, name)
+    writes = audit.writes(mark, namespace=workspace.namespace)
+    return {name: [w.name for w in writes if w.resource == "deployments"].count(f"{name}-engine") for name in NAMES}
+
+
+def await_rolled(workspace: Workspace, name: str) -> None:
+    eventually(
+        lambda: _has_rolled(workspace, name),
+        seconds=ROLL_SECONDS,
+        what=lambda: f"{name} has rolled: {workspace.get('infd', name)['status']['conditions']}",
+    )
+
+
+def _has_rolled(workspace: Workspace, name: str) -> bool:
+    deployment = workspace.get("deployment", f"{name}-engine")
+    asked = "--max-num-seqs=8" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    status = deployment["status"]
+    seen = status["observedGeneration"] == deployment["metadata"]["generation"]
+    counts = {status.get(count) for count in ("updatedReplicas", "replicas", "readyReplicas")}
+    return asked and seen and counts == {1}
+
+
+def how(workspace: Workspace, name: str) -> dict[str, Any]:
+    """The decision that a Deployment carries, with its strategy."""
+    deployment = workspace.get("deployment", f"{name}-engine")
+    carried = json.loads(deployment["metadata"]["annotations"]["inference-operator.dev/rollout"])
+    return {**carried, **deployment["spec"]["strategy"]["rollingUpdate"]}
+
+
+def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
+    for name in NAMES:
+        workspace.create(name, asked)
+    for name in NAMES:
+        workspace.settled(name)
+        workspace.settled(name, "Reconciling", "False")
+
+
+def test_two_that_surge_for_one_slot_both_end(workspace: Workspace, audit: AuditLog, pool: str) -> None:
+    serve(workspace, spec(pool))
+    written = roll(workspace, audit)
+    assert all(writes in (1, 2) for writes in written.values()), written
+    for name in NAMES:
+        decided = how(workspace, name)
+        assert decided["why"] in ("FreeSlot", "NoFreeSlot", "Unschedulable")
+        assert (written[name] == 2) is (decided["why"] == "Unschedulable")
+
+
+def test_a_full_pool_of_gpus_replaces_without_a_switch(workspace: Workspace, audit: AuditLog, pool: str) -> None:
+    serve(workspace, spec(pool))
+    workspace.kubectl("scale", "infd/one", "--replicas=2")
+    eventually(
+        lambda: workspace.get("infd", "one")["status"]["readyReplicas"] == len(NAMES), seconds=20, what="two engines"
+    )
+    mark = audit.mark()
+    workspace.patch("two", EDIT)
+    await_rolled(workspace, "two")
+    writes = [w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource == "deployments"]
+    assert [w.name for w in writes] == ["two-engine"]
+    decided = how(workspace, "two")
+    assert (decided["why"], decided["maxSurge"], decided["maxUnavailable"]) == ("NoFreeSlot", 0, 1)
+
+
+def test_two_that_surge_where_nothing_is_free_are_switched_once_and_end(
+    workspace: Workspace, audit: AuditLog, pool: str
+) -> None:
+    """On CPUs nobody counts slots: both surge, neither finds room, and each makes its own."""
+    serve(workspace, spec(pool, cpu="1500m", hardware={"device": "CPU"}))
+    began = time.monotonic()
+    written = roll(workspace, audit)
+    assert time.monotonic() - began > 30
+    assert written == dict.fromkeys(NAMES, 2)
+    for name in NAMES:
+        decided = how(workspace, name)
+        assert (decided["why"], decided["maxSurge"], decided["maxUnavailable"]) == ("Unschedulable", 0, 1)
+        workspace.settled(name, "Reconciling", "False", "Settled")
+
+
+def test_what_asks_for_a_node_that_does_not_exist_costs_no_engine(workspace: Workspace, pool: str) -> None:
+    workspace.create("one", spec(pool))
+    workspace.settled("one")
+    workspace.settled("one", "Reconciling", "False")
+    workspace.patch("one", {"scheduling": {"nodeSelector": {"pool": "nosuch"}}})
+    told = workspace.settled("one", "Reconciling", "True", "Unschedulable")
+    assert "didn't match" in told["message"]
+    assert how(workspace, "one")["why"] == "NoUse"
+    time.sleep(1)
+    assert workspace.condition("one", "Ready")["status"] == "True"
