@@ -32,7 +32,7 @@ demo-down: $(UV) ## End the demo's cluster
 
 .PHONY: test
 test: check ## Everything that needs no root: linters, pure tests, a real API server
-	@$(RUN) pytest -q
+	@$(RUN) pytest -q -m "not full"
 
 .PHONY: e2e
 e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
@@ -41,6 +41,7 @@ e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
 	@$(RUN) pytest -q --durations=0 --durations-min=5 e2e
+	@$(RUN) pytest -q -m full -s tests
 
 .PHONY: check
 check: $(UV) ## Linters, types, layers
@@ -50,10 +51,11 @@ check: $(UV) ## Linters, types, layers
 	@$(RUN) lint-imports --no-logo > /dev/null || $(RUN) lint-imports --no-logo
 
 .PHONY: crd
-crd: $(UV) ## Generate the CRD and the reference pages from the code
+crd: $(UV) ## Generate the CRD, the admission policy and the reference pages from the code
 	@$(RUN) infd crd > crds/inferencedeployments.yaml
 	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
-	@$(RUN) python docs/generate.py
+	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
+	@$(RUN) python -m docs.generate
 
 .PHONY: run
 run: $(UV) ## Run the operator here, with your kubeconfig

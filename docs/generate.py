@@ -1,8 +1,9 @@
-"""Write the reference pages that come from the code: `python docs/generate.py`."""  # noqa: INP001 - a script
+"""Write the reference pages that come from the code: `python -m docs.generate`."""  # noqa: INP001 - a script
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from docs import api_reference
 from inference_operator.api.reasons import EXPLANATIONS, ConditionType
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
@@ -88,7 +89,10 @@ def _table(title: str, column: str, rows: Mapping[str, str], introduction: str =
         yield f"| `{name}` | {meaning} |\n"
 
 
+PAGES = {"reasons.md": reasons, "arguments.md": arguments, "api.md": api_reference.page}
+"""Every generated page and who writes it."""
+
 if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
-    (REFERENCE / "reasons.md").write_text(reasons(), encoding="utf-8")
-    (REFERENCE / "arguments.md").write_text(arguments(), encoding="utf-8")
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")

@@ -1,17 +1,35 @@
-from collections.abc import Callable
+import re
 from pathlib import Path
 
 import pytest
 
-from docs.generate import REFERENCE, arguments, reasons
+from docs.api_reference import Row, rows
+from docs.generate import PAGES, REFERENCE, reasons
+from inference_operator.api.crd import structural_schema
 from inference_operator.api.reasons import EXPLANATIONS, Reason
+from inference_operator.api.spec import Spec
 
 PAGE = REFERENCE / "reasons.md"
+FIELDS = list(rows(structural_schema(Spec)))
+LEAVES = [
+    row for row in FIELDS if not any(other.path.startswith((f"{row.path}.", f"{row.path}[]")) for other in FIELDS)
+]
+ITEMS = re.compile(r"\[\]|\.affinity\.")
 
 
-@pytest.mark.parametrize(("name", "page"), [("reasons", reasons), ("arguments", arguments)])
-def test_the_committed_page_is_the_generated_one(name: str, page: Callable[[], str]) -> None:
-    assert (REFERENCE / f"{name}.md").read_text() == page(), "stale: run `make crd`"
+@pytest.mark.parametrize("name", PAGES)
+def test_the_committed_page_is_the_generated_one(name: str) -> None:
+    assert (REFERENCE / name).read_text() == PAGES[name](), "stale: run `make crd`"
+
+
+@pytest.mark.parametrize("row", LEAVES, ids=lambda row: row.path)
+def test_every_field_says_what_a_change_of_it_does(row: Row) -> None:
+    assert re.match(r"(in place|rolling restart|immutable)\b", row.change)
+
+
+@pytest.mark.parametrize("row", [row for row in LEAVES if not ITEMS.search(row.path)], ids=lambda row: row.path)
+def test_every_field_says_its_default(row: Row) -> None:
+    assert row.default
 
 
 @pytest.mark.parametrize("reason", list(Reason))

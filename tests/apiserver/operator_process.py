@@ -13,6 +13,8 @@ from pathlib import Path
 from e2e.waiting import eventually
 
 STOP_SECONDS = 20
+START_SECONDS = 120
+"""Long enough on a machine that does much else."""
 
 
 class OperatorProcess:
@@ -34,7 +36,7 @@ class OperatorProcess:
         with self._log.open("ab") as log:
             script = Path(sys.executable).with_name("inference-operator")
             self._process = subprocess.Popen([script], env=environment, stdout=log, stderr=log)
-        eventually(self._is_ready, seconds=30, what=lambda: f"the operator is ready; its log:\n{self.log()}")
+        eventually(self._is_ready, seconds=START_SECONDS, what=lambda: f"the operator is ready; its log:\n{self.log()}")
 
     def stop(self) -> int:
         """Stop it as the kubelet does; returns its exit status."""

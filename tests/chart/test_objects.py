@@ -4,6 +4,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from inference_operator.api.policy import policy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
@@ -39,6 +40,7 @@ SHAPES = {
     "no CRD, no roles, foreign account": (
         "crds.install=false",
         "userRoles.create=false",
+        "admissionPolicy.create=false",
         "serviceAccount.create=false",
         "serviceAccount.name=platform",
     ),
@@ -106,6 +108,14 @@ def test_the_crd_may_go_with_the_release(helm: Helm) -> None:
 def test_the_crd_may_be_left_to_others(helm: Helm) -> None:
     kinds = {found["kind"] for found in helm.objects("crds.install=false")}
     assert "CustomResourceDefinition" not in kinds
+
+
+def test_the_admission_policy_is_the_generated_one_and_may_be_left_out(helm: Helm) -> None:
+    generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
+    assert generated == policy()
+    kinds = {found["kind"] for found in generated}
+    assert [found for found in helm.objects() if found["kind"] in kinds] == generated
+    assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false")}
 
 
 def test_one_operator_runs_and_never_two(helm: Helm) -> None:

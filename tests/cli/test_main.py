@@ -7,6 +7,7 @@ import yaml
 
 from inference_operator import __version__
 from inference_operator.api.crd import crd
+from inference_operator.api.policy import policy
 from inference_operator.cli.main import main
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
@@ -96,6 +97,12 @@ def test_the_crd_is_printed(infd: Infd) -> None:
     status, output, _ = infd("crd")
     assert status == 0
     assert yaml.safe_load(output) == crd()
+
+
+def test_the_policy_is_printed(infd: Infd) -> None:
+    status, output, _ = infd("policy")
+    assert status == 0
+    assert list(yaml.safe_load_all(output)) == policy()
 
 
 def test_the_version_is_printed(infd: Infd) -> None:

@@ -159,7 +159,8 @@ class Spec(Part):
         1,
         ge=0,
         le=MAX_REPLICAS,
-        description="Number of engines; `kubectl scale` and autoscalers write it through `/scale`. Change: in place.",
+        description="Number of engines; `kubectl scale` and autoscalers write it through `/scale`. Default: 1."
+        " Change: in place.",
         json_schema_extra={"default": 1},
     )
     router: RouterSpec = Field(RouterSpec(), description="The load balancer in front of the engines.")

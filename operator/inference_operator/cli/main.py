@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from inference_operator import __version__
 from inference_operator.api.crd import crd
+from inference_operator.api.policy import policy
 from inference_operator.api.resource import resource
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 from inference_operator.pipeline import Inputs, Paused, Refused, outcome
@@ -43,11 +44,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     render.set_defaults(run=_render)
     commands.add_parser("crd", help="print the CustomResourceDefinition").set_defaults(run=_crd)
+    commands.add_parser("policy", help="print the ValidatingAdmissionPolicy and its binding").set_defaults(run=_policy)
     return parser
 
 
 def _crd(_: argparse.Namespace) -> int:
     print(schema_text(crd()), end="")
+    return 0
+
+
+def _policy(_: argparse.Namespace) -> int:
+    print(dump(policy()), end="")
     return 0
 
 

@@ -1,0 +1,137 @@
+"""Who may ask for what, on a real API server with the chart's admission policy and users of different rights."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.cluster.errors import ClusterError
+from e2e.waiting import eventually
+from tests.apiserver.workspace import QWEN, Workspace, manifest
+
+PLAIN, POD_MAKER, READER = "plain", "pod-maker", "secret-reader"
+"""May write InferenceDeployments; may also create pods; may also get the Secret `known`."""
+
+IMAGE = {"engine": {"image": "example.com/own:1"}}
+VARIABLE = {"engine": {"env": [{"name": "A", "value": "1"}]}}
+
+
+def secret(*names: str) -> dict[str, Any]:
+    refs = [{"secretKeyRef": {"name": name, "key": "token"}} for name in names]
+    return {"engine": {"env": [{"name": f"S{n}", "valueFrom": ref} for n, ref in enumerate(refs)]}}
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who writes InferenceDeployments in one namespace."""
+
+    name: str
+    workspace: Workspace
+
+    def refusal(self, name: str, asked: dict[str, Any]) -> str:
+        """What the API server answers to an apply; empty if it accepts it."""
+        return self._try("apply", "--filename=-", input=manifest(name, {**QWEN, **asked}))
+
+    def scale(self, name: str, replicas: int) -> str:
+        return self._try("scale", f"infd/{name}", f"--replicas={replicas}")
+
+    def patch(self, name: str, asked: dict[str, Any]) -> str:
+        return self._try("patch", "infd", name, "--type=merge", f"--patch={json.dumps({'spec': asked})}")
+
+    def _try(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's own name
+        try:
+            self.workspace.kubectl(f"--as={self.name}", *arguments, input=input)
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture(scope="module")
+def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa: ANN401 - the session's fixtures
+    assert operator.is_running()
+    kubernetes.kubectl("create", "namespace", "guarded")
+    found = Workspace(kubernetes, "guarded")
+    rules = {
+        PLAIN: (),
+        POD_MAKER: (["--verb=create", "--resource=pods"],),
+        READER: (["--verb=create", "--resource=pods"], ["--verb=get", "--resource=secrets", "--resource-name=known"]),
+    }
+    for user, roles in rules.items():
+        for number, role in enumerate([_WRITER, *roles]):
+            found.kubectl("create", "role", f"{user}-{number}", *role)
+            found.kubectl("create", "rolebinding", f"{user}-{number}", f"--role={user}-{number}", f"--user={user}")
+    made = {user: User(user, found) for user in rules}
+    eventually(lambda: not made[PLAIN].refusal("ready", {}), seconds=20, what="rights are known")
+    eventually(lambda: not made[READER].refusal("reads", secret("known")), seconds=20, what="rights are known")
+    yield made
+    kubernetes.kubectl("delete", "namespace", "guarded", "--wait=false")
+
+
+_WRITER = [
+    "--verb=get,create,update,patch",
+    "--resource=inferencedeployments.inference-operator.dev",
+    "--resource=inferencedeployments.inference-operator.dev/scale",
+]
+
+GUARDED: dict[str, dict[str, Any]] = {
+    "engine.image": IMAGE,
+    "engine.env": VARIABLE,
+    "podTemplate": {"podTemplate": {"labels": {"a": "b"}}},
+    "scheduling.tolerations": {"scheduling": {"tolerations": [{"operator": "Exists"}]}},
+    "scheduling.priorityClassName": {"scheduling": {"priorityClassName": "system-node-critical"}},
+    "scheduling.runtimeClassName": {"scheduling": {"runtimeClassName": "privileged"}},
+    "scheduling.schedulerName": {"scheduling": {"schedulerName": "own"}},
+}
+
+
+def test_the_policy_has_no_mistake_that_the_api_server_can_see(users: dict[str, User]) -> None:
+    found = users[PLAIN].workspace.get("validatingadmissionpolicy", "inferencedeployments.inference-operator.dev")
+    assert not found.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
+
+
+def test_who_may_only_write_inference_deployments_gets_plain_ones(users: dict[str, User]) -> None:
+    asked = {"model": {"source": "oci://example.com/model:1"}, "engine": {"args": ["--max-model-len=4096"]}}
+    assert users[PLAIN].refusal("plain", {**asked, "scheduling": {"nodeSelector": {"pool": "a"}}, "replicas": 2}) == ""
+
+
+@pytest.mark.parametrize("field", GUARDED)
+def test_what_makes_another_pod_needs_the_right_to_create_pods(users: dict[str, User], field: str) -> None:
+    name = field.replace(".", "-").lower()
+    said = users[PLAIN].refusal(name, GUARDED[field])
+    assert f"spec.{field}: needs the right to create pods in namespace guarded" in said
+    assert users[POD_MAKER].refusal(name, GUARDED[field]) == ""
+
+
+def test_a_secret_needs_the_right_to_get_it(users: dict[str, User]) -> None:
+    said = users[POD_MAKER].refusal("secret", secret("known"))
+    assert "secretKeyRef known: needs the right to get this Secret" in said
+    assert users[READER].refusal("secret", secret("known")) == ""
+    assert "secretKeyRef other: needs the right" in users[READER].refusal("secret", secret("known", "other"))
+    sidecar = {"name": "a", "image": "b", **secret("other")["engine"]}
+    beside = {"podTemplate": {"sidecars": [{"name": "c", "image": "b"}, sidecar]}}
+    assert "secretKeyRef other: needs the right" in users[READER].refusal("beside", beside)
+
+
+def test_secrets_are_asked_about_one_by_one_up_to_a_bound(users: dict[str, User]) -> None:
+    assert users[READER].refusal("many", secret(*["known"] * 16)) == ""
+    said = users[READER].refusal("too-many", secret(*["known"] * 17))
+    assert "more than 16 new secretKeyRefs need the right to get every Secret" in said
+
+
+def test_only_what_changes_is_asked_about(users: dict[str, User]) -> None:
+    plain, owner = users[PLAIN], users[READER]
+    assert owner.refusal("owned", {**IMAGE, **secret("known")}) == ""
+    assert owner.patch("owned", IMAGE) == ""
+    assert plain.patch("owned", {"replicas": 2, "model": {"servedName": "chat"}}) == ""
+    assert plain.scale("owned", 3) == ""
+    assert "spec.engine.image" in plain.patch("owned", {"engine": {"image": "example.com/other:1"}})
+    assert "spec.engine.env" in plain.patch("owned", VARIABLE)
+    assert plain.patch("owned", {"engine": {"image": None, "env": None}}) == ""
+
+
+def test_the_operator_is_not_asked(users: dict[str, User]) -> None:
+    """It may not create pods either, and tells the status of what others asked for."""
+    assert users[READER].refusal("told", {**IMAGE, **secret("known")}) == ""
+    users[READER].workspace.settled("told", "Stalled", "False")
