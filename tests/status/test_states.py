@@ -18,6 +18,7 @@ from tests.builders import (
     inference_deployment,
     inputs,
 )
+from tests.status.engine_states import ENGINE_STATES
 from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
 from tests.status.situations import (
@@ -142,21 +143,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         [],
         ("False ManagedArgument", "False Settled", "True ManagedArgument"),
     ),
-    "secret in an argument": (
-        inputs(inference_deployment(engine={"args": ["--api-key=a"]})),
-        [],
-        ("False SecretInSpec", "False Settled", "True SecretInSpec"),
-    ),
-    "dangerous argument": (
-        inputs(inference_deployment(engine={"args": ["--trust-remote-code"]})),
-        [],
-        ("False ArgumentNotAllowed", "False Settled", "True ArgumentNotAllowed"),
-    ),
-    "misspelt argument": (
-        inputs(inference_deployment(engine={"args": ["--max-model-length=1"]})),
-        [],
-        ("False UnknownArgument", "False Settled", "True UnknownArgument"),
-    ),
+    **ENGINE_STATES,
     "claim missing for too long": (
         loading(pods=[view(NO_CLAIM)], before=told(loading(pods=[view(NO_CLAIM)])).status, minutes=MINUTES),
         [],

@@ -7,9 +7,10 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.observed.look import Found, Log, LogTail, Unseen
 from inference_operator.observed.pod import PodView
+from inference_operator.resources.names import ROUTER
 from inference_operator.settings import Settings
-from tests.builders import waiting
-from tests.status.situations import CRASHING, loading, message, told, view
+from tests.builders import deployment_status, waiting
+from tests.status.situations import CRASHING, loading, message, seen, told, view
 
 SILENT = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1}})
 ENDED = "Pod qwen-engine-a does not run: container `engine` ended with exit code 1"
@@ -28,12 +29,34 @@ def said(pod: PodView, found: Found | None = None) -> str:
     return message(told(situation), ConditionType.RECONCILING)
 
 
+KNOWN = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": "CUDA out of memory"}})
+CAUSE = "a GPU ran out of memory."
+
+
 def test_a_container_that_says_why_needs_no_look() -> None:
+    pod = view(KNOWN)
+    assert said(pod).startswith(f"Pod qwen-engine-a does not run: {CAUSE}")
+    again = told(loading(pods=[pod])).again
+    assert again is not None
+    assert again.looks == ()
+
+
+def test_the_log_of_one_that_says_something_else_is_looked_at_for_more() -> None:
     pod = view(CRASHING)
     assert said(pod) == f"{ENDED}: ValueError: no"
     again = told(loading(pods=[pod])).again
     assert again is not None
-    assert again.looks == ()
+    assert again.looks == (log_of(pod),)
+    assert said(pod, Log("CUDA out of memory\nValueError: no")).startswith(f"Pod qwen-engine-a does not run: {CAUSE}")
+    assert said(pod, Log("nothing known")) == said(pod, Unseen("it is gone")) == f"{ENDED}: ValueError: no"
+
+
+def test_a_router_speaks_no_vllm() -> None:
+    pod = view(KNOWN, component=ROUTER)
+    result = told(seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[pod]))
+    assert message(result, ConditionType.RECONCILING) == f"{ENDED}: CUDA out of memory"
+    assert result.again is not None
+    assert result.again.looks == ()
 
 
 @pytest.mark.parametrize(

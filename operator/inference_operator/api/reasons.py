@@ -46,6 +46,23 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     OUT_OF_MEMORY = "OutOfMemory"
     CRASH_LOOP = "CrashLoop"
+    KV_CACHE_TOO_SMALL = "KvCacheTooSmall"
+    GPU_OUT_OF_MEMORY = "GpuOutOfMemory"
+    DEVICE_MEMORY_TAKEN = "DeviceMemoryTaken"
+    HEADS_NOT_DIVISIBLE = "HeadsNotDivisible"
+    CONTEXT_TOO_LONG = "ContextTooLong"
+    UNSUPPORTED_PRECISION = "UnsupportedPrecision"
+    UNSUPPORTED_ARCHITECTURE = "UnsupportedArchitecture"
+    REMOTE_CODE_NEEDED = "RemoteCodeNeeded"
+    MODEL_GATED = "ModelGated"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    HUB_UNREACHABLE = "HubUnreachable"
+    INVALID_MODEL = "InvalidModel"
+    SHARED_MEMORY_TOO_SMALL = "SharedMemoryTooSmall"
+    SERVICE_VARIABLE = "ServiceVariable"
+    COMMUNICATION_FAILED = "CommunicationFailed"
+    DRIVER_TOO_OLD = "DriverTooOld"
+    INVALID_ARGUMENT = "InvalidArgument"
     POD_REJECTED = "PodRejected"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
 
@@ -176,6 +193,87 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         _RECONCILING,
         "A container ends again and again.",
         "Read `kubectl logs --previous` of the pod that is named.",
+    ),
+    Reason.KV_CACHE_TOO_SMALL: Explanation(
+        _RECONCILING,
+        "After the model is loaded, the memory left for KV cache does not hold one request of the longest length.",
+        "Set the `--max-model-len` that the message names, or use more or larger GPUs.",
+    ),
+    Reason.GPU_OUT_OF_MEMORY: Explanation(
+        _RECONCILING,
+        "A GPU ran out of memory while the engine loaded or served.",
+        "Use more or larger GPUs or a quantised model, or lower `--gpu-memory-utilization`.",
+    ),
+    Reason.DEVICE_MEMORY_TAKEN: Explanation(
+        _RECONCILING,
+        "Something else uses the memory of the device on which the engine starts.",
+        "Look who shares the device, or lower `--gpu-memory-utilization`.",
+    ),
+    Reason.HEADS_NOT_DIVISIBLE: Explanation(
+        _RECONCILING,
+        "The model's attention heads cannot be divided among as many GPUs.",
+        "Set `spec.parallelism.tensor` to a size that divides them.",
+    ),
+    Reason.CONTEXT_TOO_LONG: Explanation(
+        _RECONCILING,
+        "`--max-model-len` is more than the model was made for.",
+        "Set the length that the message names, or less.",
+    ),
+    Reason.UNSUPPORTED_PRECISION: Explanation(
+        _RECONCILING,
+        "The engine cannot use the model's quantisation or number format, or not on this device.",
+        "Leave the format to the engine, or use another model or device.",
+    ),
+    Reason.UNSUPPORTED_ARCHITECTURE: Explanation(
+        _RECONCILING, "The engine does not know this kind of model.", "Use another model, or a newer engine's image."
+    ),
+    Reason.REMOTE_CODE_NEEDED: Explanation(
+        _RECONCILING,
+        "The model brings code of its own, which does not run unless it is trusted.",
+        "Use a model that the engine knows, or have `--trust-remote-code` allowed.",
+    ),
+    Reason.MODEL_GATED: Explanation(
+        _RECONCILING,
+        "The hub gives the model only to accounts that have accepted its licence.",
+        "Accept it on the hub, and set `HF_TOKEN` in `spec.engine.env` from a Secret.",
+    ),
+    Reason.MODEL_NOT_FOUND: Explanation(
+        _RECONCILING,
+        "There is no such model, or it is not shown to this account.",
+        "Check `spec.model.source`; for a private model set `HF_TOKEN` in `spec.engine.env` from a Secret.",
+    ),
+    Reason.HUB_UNREACHABLE: Explanation(
+        _RECONCILING,
+        "The engine cannot download the model: the hub does not answer, or not to this cluster.",
+        "Check the way out of the cluster, or serve the model from a claim or an image.",
+    ),
+    Reason.INVALID_MODEL: Explanation(
+        _RECONCILING, "The model's files are incomplete, damaged or of different models.", "Copy the model again."
+    ),
+    Reason.SHARED_MEMORY_TOO_SMALL: Explanation(
+        _RECONCILING,
+        "The processes of an engine share less memory than they need, at `/dev/shm`.",
+        "Raise `spec.engine.resources.limits.memory`, to which shared memory counts.",
+    ),
+    Reason.SERVICE_VARIABLE: Explanation(
+        _RECONCILING,
+        "A Service called `vllm` puts variables into the pod that vLLM takes for its own.",
+        "Give that Service another name.",
+    ),
+    Reason.COMMUNICATION_FAILED: Explanation(
+        _RECONCILING,
+        "The GPUs of an engine cannot talk to each other.",
+        "Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log of the pod that is named.",
+    ),
+    Reason.DRIVER_TOO_OLD: Explanation(
+        _RECONCILING,
+        "The node's GPU driver is older than the CUDA of the engine's image.",
+        "Update the driver, or name an image of an older CUDA in `spec.engine.image`.",
+    ),
+    Reason.INVALID_ARGUMENT: Explanation(
+        _RECONCILING,
+        "The engine does not accept its arguments.",
+        "Change what the message names in `spec.engine.args`.",
     ),
     Reason.POD_REJECTED: Explanation(
         _RECONCILING,

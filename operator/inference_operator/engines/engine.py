@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
 from inference_operator.settings import Settings
@@ -48,6 +49,15 @@ class EngineProcess:
     """How long it may take from there to its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why an engine ended, as it says itself."""
+
+    reason: Reason
+    cause: str
+    """A phrase with the engine's own figures and what to do, on one line."""
+
+
 class Engine(Protocol):
     """One kind of engine."""
 
@@ -56,3 +66,6 @@ class Engine(Protocol):
 
     def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one engine of this plan is run."""
+
+    def diagnose(self, log: str) -> Diagnosis | None:
+        """What its last words say about its end; None where they say nothing that is known."""

@@ -12,10 +12,13 @@ from inference_operator.observed.look import Found, FreeGpus, Log, LogTail, Look
 from inference_operator.observed.redact import redacted
 from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 
-LOG_LINES = 100
-LOG_BYTES = 64 * 1024
-"""What is fetched of a log; bytes are cut at the end, so they are more than such lines have."""
-KEPT_CHARACTERS = 16 * 1024
+LOG_LINES = 500
+LOG_BYTES = 256 * 1024
+"""What is fetched of a log; bytes are cut at the end, so they are more than such lines have.
+
+Where vLLM's engine fails in a process of its own, some 100 lines of its parent's traceback follow the cause.
+"""
+KEPT_CHARACTERS = 64 * 1024
 """What is kept of it, from its end."""
 
 LOG_HOLDS_SECONDS = 10.0

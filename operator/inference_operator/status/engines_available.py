@@ -18,6 +18,6 @@ def engines_available(facts: Facts) -> Verdict:
         return Verdict("True", Reason.SERVING, counted)
     if facts.engines.rejection:
         return Verdict("False", Reason.POD_REJECTED, f"{counted} Kubernetes refuses a pod: {facts.engines.rejection}")
-    if facts.stuck and facts.stuck.problem and facts.stuck.component == ENGINE:
-        return Verdict("False", facts.stuck.problem.reason, f"{counted} {facts.trouble}")
+    if facts.stuck and facts.stuck.pod.component == ENGINE:
+        return Verdict("False", facts.stuck.reason, f"{counted} {facts.stuck.message}")
     return Verdict("False", Reason.STARTING if ready == 0 else Reason.ENGINES_UNAVAILABLE, counted)

@@ -21,7 +21,7 @@ from inference_operator.resources.names import (
     router_name,
     service_name,
 )
-from inference_operator.status.trouble import trouble_of
+from inference_operator.status.trouble import Trouble, trouble_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,8 @@ class Facts:
     blocked: Conflict | Waiting | Rejected | Failed | None
     """What stands in the way of a child; rather what somebody must act on than what only takes another attempt."""
     failures: Sequence[Failed]
-    stuck: PodView | None
-    """The pod whose problem matters most, if any."""
-    trouble: str
-    """Why that pod does not run, in a sentence; empty if nothing is known."""
+    stuck: Trouble | None
+    """The pod whose problem matters most, if any, and why it does not run."""
     engine_since: datetime | None
     """When the oldest engine pod was made that is to stay."""
     notice: str
@@ -78,7 +76,7 @@ class Facts:
     @property
     def homeless(self) -> bool:
         """Whether a pod waits for a node, which it may do for as long as it takes."""
-        return bool(self.stuck and self.stuck.problem and self.stuck.problem.reason is Reason.UNSCHEDULABLE)
+        return self.stuck is not None and self.stuck.reason is Reason.UNSCHEDULABLE
 
 
 def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
@@ -100,8 +98,7 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         paused=isinstance(outcome, Paused),
         blocked=next(iter([*obstacles, *failures]), None),
         failures=failures,
-        stuck=stuck,
-        trouble=trouble_of(stuck, inputs),
+        stuck=trouble_of(stuck, inputs),
         engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         rollout=outcome.rollout if isinstance(outcome, Planned) else None,

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.observed.answer import Failed, Waiting
-from inference_operator.observed.pod import PodProblem
 from inference_operator.observed.rollout import Rollout, Why
 from inference_operator.status.facts import Facts
 from inference_operator.status.ready import ready
 from inference_operator.status.stalled import stalled
+from inference_operator.status.trouble import Trouble
 from inference_operator.status.verdict import Verdict
 
 
@@ -26,19 +26,19 @@ def reconciling(facts: Facts) -> Verdict:
         return Verdict("False", Reason.SETTLED, "Nothing is being changed.")
     if rejection := facts.engines.rejection or facts.routers.rejection:
         return Verdict("True", Reason.POD_REJECTED, f"Kubernetes refuses a pod: {rejection}")
-    if facts.stuck and facts.stuck.problem:
-        return _troubled(facts, facts.stuck.problem)
+    if facts.stuck:
+        return _troubled(facts, facts.stuck)
     if state.status == "False":
         return Verdict("True", state.reason, state.message)
     how = f" {_how(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
     return Verdict("True", Reason.ROLLING_OUT, f"Pods of the previous specification are being replaced.{how}")
 
 
-def _troubled(facts: Facts, problem: PodProblem) -> Verdict:
+def _troubled(facts: Facts, stuck: Trouble) -> Verdict:
     """A pod's problem; the want of room is none where it is being made."""
     if facts.homeless and facts.engines.rolling and facts.rollout and facts.rollout.why is Why.UNSCHEDULABLE:
-        return Verdict("True", Reason.MAKING_ROOM, f"{_how(facts.rollout)} {facts.trouble}")
-    return Verdict("True", problem.reason, facts.trouble)
+        return Verdict("True", Reason.MAKING_ROOM, f"{_how(facts.rollout)} {stuck.message}")
+    return Verdict("True", stuck.reason, stuck.message)
 
 
 _HOW: Mapping[RolloutStrategy, str] = {

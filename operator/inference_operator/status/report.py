@@ -75,7 +75,8 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
         plan=PlanStatus(**asdict(decided.plan), asked=decided.asked) if decided else None,
         engine=EngineStatus(image=decided.image) if decided else None,
     )
-    again = replace(_again(known, status), looks=(*outcome.looks, *looks_for(known.stuck, inputs)))
+    looks = (*outcome.looks, *looks_for(known.stuck, inputs))
+    again = replace(_again(known, status), looks=looks)
     return Report(status, again if again != After() else None)
 
 

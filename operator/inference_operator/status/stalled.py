@@ -32,16 +32,9 @@ def stalled(facts: Facts) -> Verdict:
     return Verdict("False", Reason.UNOBSTRUCTED, "Nothing stands in the way.")
 
 
-_PASSING_ONLY_BY_HAND = frozenset(
-    {
-        Reason.IMAGE_PULL_FAILED,
-        Reason.CONTAINER_CONFIG_ERROR,
-        Reason.VOLUME_UNAVAILABLE,
-        Reason.OUT_OF_MEMORY,
-        Reason.CRASH_LOOP,
-    }
-)
-"""What waiting cures only if somebody acts meanwhile; a pod without a node waits for one as long as it takes."""
+_PASSING_BY_ITSELF = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
+"""A pod without a node waits for one as long as it takes, and one that is turned away is replaced; whatever else keeps
+a pod from running passes only if somebody acts."""
 
 
 def _too_long(facts: Facts) -> bool:
@@ -57,8 +50,8 @@ def _too_long(facts: Facts) -> bool:
 
 
 def _lasting(facts: Facts) -> str:
-    if facts.trouble:
-        return facts.trouble
+    if facts.stuck:
+        return facts.stuck.message
     if rejection := facts.engines.rejection or facts.routers.rejection:
         return f"Kubernetes refuses a pod: {rejection}"
     state = ready(facts)
@@ -69,9 +62,9 @@ def progress_deadline(facts: Facts) -> datetime | None:
     """When the problem there is, if any, has lasted too long; Deployments know how long they have been rolling."""
     if facts.paused or ready(facts).status == "True" or facts.homeless:
         return None
-    pod = facts.stuck
-    if pod and pod.created and pod.problem and pod.problem.reason in _PASSING_ONLY_BY_HAND:
-        return max(pod.created, _down_since(facts, pod.component)) + facts.engines.deadline
+    stuck = facts.stuck
+    if stuck and stuck.pod.created and stuck.reason not in _PASSING_BY_ITSELF:
+        return max(stuck.pod.created, _down_since(facts, stuck.pod.component)) + facts.engines.deadline
     if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
         down = _down_since(facts, ENGINE)
         return max(down, facts.engine_since or down) + facts.engines.deadline

@@ -6,8 +6,9 @@ from importlib.resources import files
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.engine import EngineProcess, Patience, Served
+from inference_operator.engines.engine import Diagnosis, EngineProcess, Patience, Served
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
+from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
@@ -75,6 +76,10 @@ class Vllm:
             pre_stop=_pre_stop(patience, port),
             stop_seconds=patience.staleness + patience.drain + SHUTDOWN_SECONDS,
         )
+
+    def diagnose(self, log: str) -> Diagnosis | None:
+        """What its last words say about its end; None where they say nothing that is known."""
+        return diagnosis(log)
 
 
 def _pre_stop(patience: Patience, port: int) -> tuple[str, ...]:

@@ -1,0 +1,183 @@
+"""vLLM's own errors, in vLLM's own words: recorded where a CPU could be made to give them, quoted where not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inference_operator.api.reasons import EXPLANATIONS, ConditionType, Reason
+from inference_operator.engines.vllm.errors import ERRORS, diagnosis
+from inference_operator.engines.vllm.vllm import Vllm
+
+OUTPUT = Path(__file__).parent / "vllm_output"
+
+RECORDED: dict[str, tuple[Reason | None, str]] = {
+    "heads-not-divisible": (Reason.HEADS_NOT_DIVISIBLE, "4 attention heads cannot be divided among 3 GPUs"),
+    "length-beyond-model": (Reason.CONTEXT_TOO_LONG, "`--max-model-len=999999` is more than the 2048 tokens"),
+    "unknown-architecture": (Reason.UNSUPPORTED_ARCHITECTURE, "'NosuchForCausalLM'"),
+    "unknown-model-type": (Reason.UNSUPPORTED_ARCHITECTURE, "type `nosuch`"),
+    "unknown-quantization": (Reason.UNSUPPORTED_PRECISION, "no quantization `nosuch`"),
+    "quantization-of-another": (Reason.UNSUPPORTED_PRECISION, "not quantised as `gptq`"),
+    "quantization-not-on-device": (Reason.UNSUPPORTED_PRECISION, "`fbgemm_fp8`"),
+    "unknown-dtype": (Reason.INVALID_ARGUMENT, "argument --dtype: invalid choice: 'float4'"),
+    "no-tokenizer": (Reason.INVALID_MODEL, "the model has no tokenizer"),
+    "no-such-path": (Reason.MODEL_NOT_FOUND, "there is no model in `/models/nosuch`"),
+}
+"""What is said about each recorded failure."""
+
+TERMINATION_LINES, TERMINATION_BYTES = 80, 2048
+"""What the kubelet takes of a log as termination message (Kubernetes 1.36, pkg/kubelet/kuberuntime)."""
+
+
+def said(name: str) -> str:
+    return (OUTPUT / f"{name}.txt").read_text()
+
+
+def test_every_recording_is_judged() -> None:
+    assert {path.stem for path in OUTPUT.glob("*.txt")} == RECORDED.keys()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_vllm_said_is_recognised(name: str) -> None:
+    reason, words = RECORDED[name]
+    found = diagnosis(said(name))
+    assert found is not None
+    assert found.reason is reason
+    assert words in found.cause
+    assert "\n" not in found.cause
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_termination_message_never_says_another_thing(name: str) -> None:
+    tail = "\n".join(said(name).splitlines()[-TERMINATION_LINES:])[-TERMINATION_BYTES:]
+    found = diagnosis(tail)
+    assert found is None or found.reason is RECORDED[name][0]
+
+
+QUOTED: list[tuple[str, Reason, str]] = [
+    (
+        "ValueError: To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed,"
+        " which is larger than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated"
+        " maximum model length is 76272. Try increasing `gpu_memory_utilization`",
+        Reason.KV_CACHE_TOO_SMALL,
+        "one request of 131072 tokens needs 16.00 GiB of KV cache and 9.31 GiB are free for it. Set"
+        " `--max-model-len=76272` or less in `spec.engine.args`",
+    ),
+    (
+        "ValueError: To serve at least one request with the models's max seq len (32768), (8.00 GiB KV cache is needed,"
+        " which is larger than the available KV cache memory (0.15 GiB). Try increasing `gpu_memory_utilization`",
+        Reason.KV_CACHE_TOO_SMALL,
+        "one request of 32768 tokens needs 8.00 GiB of KV cache and 0.15 GiB are free for it. Set a smaller",
+    ),
+    (
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in"
+        " KV cache (19104). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`",
+        Reason.KV_CACHE_TOO_SMALL,
+        "the KV cache has room for 19104 tokens and one request may have 131072. Set `--max-model-len=19104`",
+    ),
+    (
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        Reason.KV_CACHE_TOO_SMALL,
+        "no memory is left for KV cache",
+    ),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 79.25 GiB"
+        " of which 1.02 GiB is free. Including non-PyTorch memory, this process has 78.22 GiB memory in use.",
+        Reason.GPU_OUT_OF_MEMORY,
+        "GPU 0 of 79.25 GiB had 1.02 GiB free when 1.96 GiB more were needed",
+    ),
+    ("RuntimeError: CUDA error: out of memory", Reason.GPU_OUT_OF_MEMORY, "a GPU ran out of memory"),
+    (
+        "ValueError: Free memory on device cuda:0 (10.18/79.25 GiB) on startup is less than desired GPU memory"
+        " utilization (0.92, 72.91 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+        Reason.DEVICE_MEMORY_TAKEN,
+        "72.91 GiB are to be used, 0.92 of the device, and 10.18 of 79.25 GiB are free",
+    ),
+    (
+        "RuntimeError: Insufficient space in /dev/shm for shared-memory ring buffer: 160 MiB required, 64 MiB free."
+        " Increase /dev/shm (e.g. --shm-size or --ipc=host).",
+        Reason.SHARED_MEMORY_TOO_SMALL,
+        "160 MiB of shared memory are needed and 64 MiB are free",
+    ),
+    (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        Reason.SHARED_MEMORY_TOO_SMALL,
+        "too small",
+    ),
+    (
+        "ValueError: VLLM_PORT 'tcp://10.96.0.12:8000' appears to be a URI. This may be caused by a Kubernetes service"
+        " discovery issue,check the warning in: https://docs.vllm.ai/",
+        Reason.SERVICE_VARIABLE,
+        "`VLLM_PORT=tcp://10.96.0.12:8000`",
+    ),
+    (
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has"
+        " compute capability 7.5. You can use float16 instead",
+        Reason.UNSUPPORTED_PRECISION,
+        "bfloat16 needs a GPU of compute capability 8.0, and Tesla T4 has 7.5. Add `--dtype=half`",
+    ),
+    (
+        "ValueError: The quantization method fbgemm_fp8 is not supported for the current GPU. Minimum capability: 80."
+        " Current capability: 75.",
+        Reason.UNSUPPORTED_PRECISION,
+        "`fbgemm_fp8` needs a GPU of compute capability 80 and this one has 75",
+    ),
+    (
+        "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        Reason.COMMUNICATION_FAILED,
+        "(unhandled system error (run with NCCL_DEBUG=INFO for details))",
+    ),
+    (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver",
+        Reason.DRIVER_TOO_OLD,
+        "older than the engine's CUDA",
+    ),
+    (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 35: CUDA driver version is insufficient for"
+        " CUDA runtime version",
+        Reason.DRIVER_TOO_OLD,
+        "older than the engine's CUDA",
+    ),
+    (
+        "vllm serve: error: unrecognized arguments: --nosuch",
+        Reason.INVALID_ARGUMENT,
+        "unrecognized arguments: --nosuch",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "reason", "words"), QUOTED)
+def test_what_a_gpu_would_say_is_recognised(text: str, reason: Reason, words: str) -> None:
+    for log in (
+        text,
+        f"(EngineCore pid=7) ERROR 11-21 15:43:35 [core.py:1] {text}\nTraceback\nRuntimeError: see above\n",
+    ):
+        found = Vllm().diagnose(log)
+        assert found is not None
+        assert found.reason is reason
+        assert words in found.cause
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "INFO 11-21 15:43:35 [api_server.py:1] Application startup complete.",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        "INFO config: model='m', trust_remote_code=False, dtype=torch.float32, quantization=None",
+        "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'layers'",
+    ],
+)
+def test_what_is_unknown_is_not_guessed(text: str) -> None:
+    assert diagnosis(text) is None
+
+
+def test_every_error_has_a_reason_that_is_explained() -> None:
+    for known in ERRORS:
+        assert EXPLANATIONS[known.reason].condition is ConditionType.RECONCILING
+        assert set(re.findall(r"\{(\w+)\}", known.cause)) <= set(known.wording.groupindex)
+
+
+def test_time_grows_with_length_only() -> None:
+    for piece in ("a", "(", "model's max seq len (1), ", "validation error for X\n", "quantization method a ", "'"):
+        diagnosis(piece * (16384 // len(piece)))

@@ -1,0 +1,65 @@
+"""States that come from what is asked of an engine, and from what it says last."""
+
+from collections.abc import Sequence
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import Manifest
+from inference_operator.observed.answer import Answer
+from inference_operator.pipeline import Inputs
+from tests.builders import inference_deployment, inputs, waiting
+from tests.status.situations import loading, view
+
+TAKEN = (
+    "Free memory on device cuda:0 (1.0/9.0 GiB) on startup is less than desired GPU memory utilization (0.9, 8.1 GiB)"
+)
+LAST_WORDS: dict[str, Reason] = {
+    "No available memory for the cache blocks": Reason.KV_CACHE_TOO_SMALL,
+    "CUDA out of memory": Reason.GPU_OUT_OF_MEMORY,
+    TAKEN: Reason.DEVICE_MEMORY_TAKEN,
+    "Total number of attention heads (4) must be divisible by tensor parallel size (3)": Reason.HEADS_NOT_DIVISIBLE,
+    "User-specified max_model_len (9) is greater than the derived max_model_len (m=8.0": Reason.CONTEXT_TOO_LONG,
+    "Unknown quantization method: x": Reason.UNSUPPORTED_PRECISION,
+    "Model architectures ['X'] are not supported for now": Reason.UNSUPPORTED_ARCHITECTURE,
+    "consider setting `trust_remote_code=True`": Reason.REMOTE_CODE_NEEDED,
+    "Cannot access gated repo": Reason.MODEL_GATED,
+    "Repository Not Found for url": Reason.MODEL_NOT_FOUND,
+    "couldn't connect to 'https://hub.example'": Reason.HUB_UNREACHABLE,
+    "Error while deserializing header": Reason.INVALID_MODEL,
+    "insufficient shared memory (shm)": Reason.SHARED_MEMORY_TOO_SMALL,
+    "VLLM_PORT 'tcp://10.0.0.1:80' appears to be a URI": Reason.SERVICE_VARIABLE,
+    "NCCL error: x": Reason.COMMUNICATION_FAILED,
+    "CUDA driver version is insufficient for CUDA runtime version": Reason.DRIVER_TOO_OLD,
+    "vllm serve: error: unrecognized arguments: -x": Reason.INVALID_ARGUMENT,
+}
+"""What an engine says last, and the reason that it becomes."""
+
+
+def ended(words: str) -> Manifest:
+    return waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": words}})
+
+
+ENGINE_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
+    **{
+        f"engine says {reason}": (
+            loading(pods=[view(ended(words))]),
+            [],
+            ("False Starting", f"True {reason}", "False Unobstructed"),
+        )
+        for words, reason in LAST_WORDS.items()
+    },
+    "secret in an argument": (
+        inputs(inference_deployment(engine={"args": ["--api-key=a"]})),
+        [],
+        ("False SecretInSpec", "False Settled", "True SecretInSpec"),
+    ),
+    "dangerous argument": (
+        inputs(inference_deployment(engine={"args": ["--trust-remote-code"]})),
+        [],
+        ("False ArgumentNotAllowed", "False Settled", "True ArgumentNotAllowed"),
+    ),
+    "misspelt argument": (
+        inputs(inference_deployment(engine={"args": ["--max-model-length=1"]})),
+        [],
+        ("False UnknownArgument", "False Settled", "True UnknownArgument"),
+    ),
+}
