@@ -30,6 +30,7 @@ QUESTIONS = {
     ConditionType.READY: "does a request get an answer?",
     ConditionType.RECONCILING: "is the operator or Kubernetes still at work on what was asked?",
     ConditionType.STALLED: "is something in the way that waiting cannot cure?",
+    ConditionType.ENGINES_AVAILABLE: "are as many engines ready as are wanted?",
 }
 """What a condition answers. A reason is explained at the condition where it is looked for first."""
 

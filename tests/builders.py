@@ -16,6 +16,7 @@ from inference_operator.manifest import (
     Ref,
 )
 from inference_operator.observed.pod import PodView
+from inference_operator.observed.samples import Asked, EngineSample, Watched
 from inference_operator.pipeline import Inputs, Planned, outcome
 from inference_operator.resources.names import ENGINE, labels
 from inference_operator.settings import Settings
@@ -127,3 +128,14 @@ def unschedulable(message: str) -> Manifest:
 
 def ready_pod() -> Manifest:
     return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+STANDSTILL = Watched(
+    EngineSample("qwen", running=3, waiting=0, progress=(7.0,)),
+    sessions=3,
+    at=400.0,
+    since=100.0,
+    asked=Asked.WAITING,
+    asked_at=250.0,
+)
+"""An engine that has stood still for as long as it may, and has not answered for half of that."""

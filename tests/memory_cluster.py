@@ -101,7 +101,14 @@ class MemoryCluster:
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
 
-    async def delete(self, ref: Ref, *, uid: str, version: str | None = None) -> None:
+    async def delete(
+        self,
+        ref: Ref,
+        *,
+        uid: str,
+        version: str | None = None,
+        grace_seconds: int | None = None,  # noqa: ARG002 - nothing runs here
+    ) -> None:
         self._write("delete", ref, lambda: self._delete(ref, uid, version))
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from inference_operator import __version__
+from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.kube.client import KubeCluster, connect
 from inference_operator.kube.looks import Looks
 from inference_operator.kube.watch import WATCHED_CHILDREN, watch
@@ -19,11 +20,20 @@ from inference_operator.reconcile.cluster import ClusterError
 from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
 from inference_operator.resources.names import MANAGED_SELECTOR
+from inference_operator.scrape.scraper import Known, Scraper, Told
 from inference_operator.settings import Settings, complaints
 from inference_operator.status.report import After
 from inference_operator.telemetry.http import PortError, serve_health
 from inference_operator.telemetry.logs import configure_logs
-from inference_operator.telemetry.metrics import API_REQUESTS, QUEUE_DEPTH, RECONCILE_SECONDS, RECONCILES, RESOURCES
+from inference_operator.telemetry.metrics import (
+    API_REQUESTS,
+    ENGINE_STALLS,
+    QUEUE_DEPTH,
+    RECONCILE_SECONDS,
+    RECONCILES,
+    RESOURCES,
+    SCRAPES,
+)
 
 WORKERS = 4
 """Keys that are worked on at a time: enough to hide the API server's latency on one event loop."""
@@ -53,6 +63,13 @@ class Operator:
         self._queue = KeyQueue()
         self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC))
         self._looks = Looks(cluster, self._cache.see, self._queue.add)
+        self._scraper = Scraper(
+            Known(self._cache.known, self._cache.pods),
+            self._cache.samples,
+            Vllm(),
+            Told(stalled=self._queue.add, stall=_count_stall, look=_count_scrape),
+            settings,
+        )
         self._listed_at: float | None = None
 
     def ready(self) -> bool:
@@ -73,7 +90,7 @@ class Operator:
         # Created before kopf starts, which takes every younger task for its own when it stops.
         tasks = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
         tasks += [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
-        tasks.append(asyncio.create_task(self._resync()))
+        tasks += [asyncio.create_task(self._resync()), asyncio.create_task(self._scraper.run())]
         try:
             await watch(self._settings, self._seen, stop=stop)
         finally:
@@ -129,6 +146,14 @@ class Operator:
 
 def _count_request(verb: str, kind: str, code: str) -> None:
     API_REQUESTS.labels(verb, kind, code).inc()
+
+
+def _count_scrape(component: str, *, answered: bool) -> None:
+    SCRAPES.labels(component, "success" if answered else "missing").inc()
+
+
+def _count_stall(key: Key) -> None:
+    ENGINE_STALLS.labels(key.namespace, key.name).inc()
 
 
 def _failed(key: Key, error: Exception) -> None:

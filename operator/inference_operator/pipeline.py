@@ -4,7 +4,7 @@ The recipe and the command line both call `outcome`, and nobody else composes ro
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -17,9 +17,11 @@ from inference_operator.engines.engine import Engine, Patience, Served
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
 from inference_operator.models.source import model_source
+from inference_operator.observed.deployment import deployment_view
 from inference_operator.observed.look import Look, Seen
 from inference_operator.observed.pod import PodView, template_of
 from inference_operator.observed.rollout import Rollout
+from inference_operator.observed.samples import Samples
 from inference_operator.resources.additions import refusal_of_additions
 from inference_operator.resources.child import fingerprint
 from inference_operator.resources.children import children
@@ -31,6 +33,7 @@ from inference_operator.resources.names import ENGINE, engine_name, router_name
 from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned, pinned
 from inference_operator.resources.router_config import live_slots
 from inference_operator.rollout.strategy import Moving, Undecided, rollout, switch_due
+from inference_operator.rollout.watchdog import Removal, stalled_engines
 from inference_operator.router.haproxy import slots
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan, Wishes, plan
@@ -58,6 +61,8 @@ class Inputs:
     now: datetime
     seen: Seen = field(default_factory=dict)
     """What has been looked up of what the rounds before wanted."""
+    samples: Samples = field(default_factory=Samples)
+    """What the pods' metrics told last."""
 
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource."""
@@ -93,6 +98,8 @@ class Planned:
     """How engines are replaced; None while that is undecided."""
     until: datetime | None = None
     """When that is to be decided again, if nothing happens before."""
+    removals: tuple[Removal, ...] = ()
+    """Pods that are to be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,8 @@ class Refused:
     desired: Mapping[Ref, Manifest]
     looks: tuple[Look, ...] = ()
     """What has to be looked up before it can be decided whether the refusal still holds."""
+    removals: tuple[Removal, ...] = ()
+    """Pods that are to be replaced: what runs must go on running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +120,20 @@ class Paused:
 
     desired: Mapping[Ref, Manifest]
     looks: tuple[Look, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    """Never any: whoever pauses may want to look at an engine that stands still."""
 
 
 Outcome: TypeAlias = Planned | Refused | Paused
 
 
 def outcome(inputs: Inputs) -> Outcome:
-    """Decide what an InferenceDeployment's children should be."""
+    """Decide what an InferenceDeployment's children should be, and which of its pods has to be replaced."""
+    decided = _decided(inputs)
+    return decided if isinstance(decided, Paused) else replace(decided, removals=_removals(inputs))
+
+
+def _decided(inputs: Inputs) -> Outcome:
     spec, owner, settings = inputs.resource.spec, inputs.resource.owner, inputs.settings
     if isinstance(spec, Refusal):
         return Refused(spec, inputs.children)
@@ -166,6 +182,17 @@ def _patience(spec: Spec, settings: Settings) -> Patience:
         startup=int(asked.total_seconds()) if asked else startup_seconds(weights_bytes=None),
         staleness=settings.dns_staleness_seconds,
         drain=int(spec.drain_timeout.total_seconds()),
+    )
+
+
+def _removals(inputs: Inputs) -> tuple[Removal, ...]:
+    namespace, name = inputs.resource.key.namespace, inputs.resource.key.name
+    return stalled_engines(
+        [pod for pod in inputs.pods if pod.component == ENGINE],
+        inputs.samples,
+        wanted=deployment_view(inputs.child(Ref(DEPLOYMENT, namespace, engine_name(name)))).wanted,
+        namespace=namespace,
+        stall_seconds=inputs.settings.stall_seconds,
     )
 
 

@@ -21,6 +21,14 @@ RELEASE = "inference-operator"
 SYSTEM = "inference-operator-system"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{RELEASE}"
 RESYNC_SECONDS = 15
+SCRAPE_SECONDS, STALL_SECONDS = 1, 10
+"""The shortest there are; the pods here have addresses that nobody has, so that nothing stands still by chance."""
+SETTINGS = {
+    "RESYNC_SECONDS": str(RESYNC_SECONDS),
+    "SCRAPE_SECONDS": str(SCRAPE_SECONDS),
+    "STALL_SECONDS": str(STALL_SECONDS),
+    "LOG_FORMAT": "text",
+}
 _numbers = count(1)
 
 
@@ -60,7 +68,7 @@ def account(kubernetes: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
 def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """The running operator."""
     log = tmp_path_factory.mktemp("operator") / "log"
-    process = OperatorProcess(account, log, {"RESYNC_SECONDS": str(RESYNC_SECONDS), "LOG_FORMAT": "text"})
+    process = OperatorProcess(account, log, SETTINGS)
     process.start()
     yield process
     process.kill()

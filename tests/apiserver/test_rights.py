@@ -4,7 +4,8 @@ import json
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
-from tests.apiserver.conftest import RELEASE
+from tests.apiserver.conftest import RELEASE, STALL_SECONDS
+from tests.apiserver.hung_engine import let_an_engine_stand_still
 from tests.apiserver.workspace import QWEN, Workspace
 
 CREATED = 201
@@ -20,6 +21,7 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
+    let_an_engine_stand_still(workspace, "qwen", within=3 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
 
     rules = workspace.get("clusterrole", RELEASE)["rules"]

@@ -92,6 +92,11 @@ async def test_delete_may_name_the_version_too(api: ApiServer, cluster: KubeClus
     assert (api.requests[0][2] or {})["preconditions"] == {"uid": "u", "resourceVersion": "7"}
 
 
+async def test_delete_may_say_how_long_the_end_may_take(api: ApiServer, cluster: KubeCluster) -> None:
+    await cluster.delete(REF, uid="u", grace_seconds=1)
+    assert (api.requests[0][2] or {})["gracePeriodSeconds"] == 1
+
+
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", 0.0)])
 async def test_how_long_to_wait_is_handed_on(api: ApiServer, cluster: KubeCluster, header: str, seconds: float) -> None:
     async def busy(_: web.Request) -> web.StreamResponse:

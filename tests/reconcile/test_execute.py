@@ -125,18 +125,20 @@ def going(manifest: Manifest) -> Manifest:
 
 def test_what_is_on_its_way_out_is_neither_changed_nor_deleted_again() -> None:
     edited = {**WANTED, "data": {"haproxy.cfg": "edited"}}
-    assert changes({CONFIG: going(edited)}, {CONFIG: WANTED}, OURS) == []
-    assert changes({CONFIG: going(WANTED)}, {}, OURS) == []
+    assert changes({CONFIG: going(edited)}, {CONFIG: WANTED}, (), OURS) == []
+    assert changes({CONFIG: going(WANTED)}, {}, (), OURS) == []
 
 
 def test_changes_come_in_the_order_of_what_is_wanted_and_deletions_last() -> None:
     desired = planned(inference_deployment(replicas=2)).desired
-    assert [change.ref for change in changes({}, desired, OURS)] == list(desired)
+    assert [change.ref for change in changes({}, desired, (), OURS)] == list(desired)
     extra = Ref(CONFIG.kind, "default", "extra")
     live = {extra: {**WANTED, "metadata": {**WANTED["metadata"], "uid": "u"}}}
-    assert changes(live, desired, OURS)[-1] == Delete(extra, "u")
+    assert changes(live, desired, (), OURS)[-1] == Delete(extra, "u")
 
 
 def test_a_change_says_where_it_is_needed() -> None:
     live = {**WANTED, "metadata": {**WANTED["metadata"], "uid": "u"}, "data": {"haproxy.cfg": "edited"}}
-    assert changes({CONFIG: live}, {CONFIG: WANTED}, OURS) == [Apply(CONFIG, WANTED, OURS, "u", ".data.haproxy.cfg")]
+    assert changes({CONFIG: live}, {CONFIG: WANTED}, (), OURS) == [
+        Apply(CONFIG, WANTED, OURS, "u", ".data.haproxy.cfg")
+    ]

@@ -1,6 +1,7 @@
 """What is seen of an InferenceDeployment in its various situations, and what is told of it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.reasons import ConditionType
@@ -8,6 +9,7 @@ from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.observed.answer import Answer
 from inference_operator.observed.pod import TEMPLATE_ANNOTATION, PodView, pod_view, template_of
+from inference_operator.observed.samples import Samples
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.resources.names import ENGINE
 from inference_operator.status.report import Report, report
@@ -15,6 +17,7 @@ from tests.builders import (
     ENGINES,
     NOW,
     ROUTERS,
+    STANDSTILL,
     deployment_status,
     inference_deployment,
     inputs,
@@ -130,3 +133,5 @@ MAKING_ROOM = seen(
     minutes=1,
 )
 """An engine serves, and one that was started beside it finds no room."""
+_ENGINE = view(ready_pod())
+HUNG = replace(SERVING, pods=[_ENGINE], samples=Samples({_ENGINE.uid: STANDSTILL}))

@@ -23,6 +23,7 @@ from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
 from tests.status.situations import (
     CRASHING,
+    HUNG,
     MINUTES,
     NO_CLAIM,
     NO_GPU,
@@ -218,14 +219,13 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         [Waiting(ENGINES)],
         ("False WaitingForDeletion", "True WaitingForDeletion", "False Unobstructed"),
     ),
+    "an engine stands still": (HUNG, [], ("True Serving", "False Settled", "False Unobstructed")),
 }
 
 
 def test_every_reason_is_reached() -> None:
-    reached = {
-        c.reason for situation, answers, _ in STATES.values() for c in told(situation, answers).status.conditions
-    }
-    assert reached == set(Reason)
+    reports = [told(situation, answers) for situation, answers, _ in STATES.values()]
+    assert {c.reason for report in reports for c in report.status.conditions} == set(Reason)
 
 
 EVERY_STATE = pytest.mark.parametrize(("situation", "answers"), [state[:2] for state in STATES.values()], ids=STATES)

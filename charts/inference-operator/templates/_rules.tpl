@@ -20,7 +20,7 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [list, watch, delete]
 {{- if not .Values.scope.namespaces }}
 - apiGroups: [""]
   resources: [nodes]

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     DRIVER_TOO_OLD = "DriverTooOld"
     INVALID_ARGUMENT = "InvalidArgument"
     POD_REJECTED = "PodRejected"
+    ENGINE_STALLED = "EngineStalled"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
 
 
@@ -279,6 +280,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         _RECONCILING,
         "Kubernetes refuses a pod, for example because of a quota, or a node turned it away or evicted it.",
         "Change what the message names.",
+    ),
+    Reason.ENGINE_STALLED: Explanation(
+        ConditionType.ENGINES_AVAILABLE,
+        "An engine had requests, made no progress and did not answer one of the operator's own; its pod was deleted, so"
+        " that a new one takes its place.",
+        "Nothing to do; if it happens again, look at the engine's log from before and at its GPU.",
     ),
     Reason.PROGRESS_DEADLINE_EXCEEDED: Explanation(
         _STALLED,

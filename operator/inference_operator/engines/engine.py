@@ -8,6 +8,8 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
+from inference_operator.manifest import Manifest
+from inference_operator.observed.samples import EngineSample
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 
@@ -58,6 +60,18 @@ class Diagnosis:
     """A phrase with the engine's own figures and what to do, on one line."""
 
 
+METRICS_PATH = "/metrics"
+"""Where every engine shows its metrics, on the port of its API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The smallest request that only an engine that computes can answer; sent with POST, as JSON."""
+
+    path: str
+    body: Manifest
+
+
 class Engine(Protocol):
     """One kind of engine."""
 
@@ -69,3 +83,9 @@ class Engine(Protocol):
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """What its last words say about its end; None where they say nothing that is known."""
+
+    def sample(self, metrics_text: str) -> EngineSample | None:
+        """What an engine's metrics tell about its work; None where they do not."""
+
+    def question(self, model: str) -> Question:
+        """A question to an engine that seems to stand still, about the model of this name."""

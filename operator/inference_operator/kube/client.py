@@ -100,10 +100,11 @@ class KubeCluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
         return await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
 
-    async def delete(self, ref: Ref, *, uid: str, version: str | None = None) -> None:
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
         """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
+        grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions, **grace}
         await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:

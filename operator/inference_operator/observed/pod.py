@@ -1,7 +1,7 @@
 """What a pod tells about itself, and the kubelet's and scheduler's own words on why it does not run."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from inference_operator.api.reasons import Reason
@@ -47,6 +47,11 @@ class PodView:
     problem: PodProblem | None
     template: str | None = None
     """The hash of the template that it was made from."""
+    uid: str = ""
+    address: str = ""
+    """Its IP address; empty until it has one."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """The ports of its containers, by their names."""
 
 
 _WAITING: Mapping[str, Reason] = {
@@ -83,7 +88,15 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         failed=status.get("phase") == "Failed",
         problem=None if ready else _problem(meta, status),
         template=template_of(meta),
+        uid=str(meta.get("uid", "")),
+        address=str(status.get("podIP", "")),
+        ports=_ports(_mapping(pod, "spec")),
     )
+
+
+def _ports(spec: Manifest) -> Mapping[str, int]:
+    named = (port for container in _list(spec, "containers") for port in _list(container, "ports"))
+    return {str(port.get("name", "")): port["containerPort"] for port in named if "containerPort" in port}
 
 
 def template_of(metadata: Manifest) -> str | None:

@@ -1,15 +1,17 @@
 """What was last seen of the cluster: fed by watches and by our own writes, replaced by complete listings."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 
 from inference_operator.api.resource import resource
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Kind, Manifest, Ref
 from inference_operator.observed.answer import Answer, Applied, Deleted
 from inference_operator.observed.look import Found, Look
-from inference_operator.observed.pod import pod_view
+from inference_operator.observed.pod import PodView, pod_view
 from inference_operator.pipeline import Inputs
 from inference_operator.reconcile.cluster import Listing
+from inference_operator.reconcile.samples import SampleStore
 from inference_operator.resources.names import COMPONENT_LABEL, NAME_LABEL
 from inference_operator.settings import Settings
 
@@ -28,10 +30,16 @@ class Cache:
         self._gone: dict[Ref, int] = {}
         """Versions at which objects were deleted, so that a listing from before does not bring them back."""
         self._seen: dict[Look, Found] = {}
+        self.samples = SampleStore()
+        """What the pods' metrics told last."""
 
     def known(self) -> list[Key]:
         """All InferenceDeployments that are known."""
         return [key_of(m) for r, m in self._objects.items() if r.kind == INFERENCE_DEPLOYMENT]
+
+    def pods(self, key: Key) -> list[PodView]:
+        """The pods of an InferenceDeployment."""
+        return _pods(self._objects[ref] for ref in sorted(self._families.get(key, ())))
 
     def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
         """Everything that a decision about a key needs; None where there is nothing to decide."""
@@ -42,17 +50,15 @@ class Cache:
         if asked.deleting:
             return None
         family = [self._objects[ref] for ref in sorted(self._families.get(key, ()))]
+        pods = _pods(family)
         return Inputs(
             resource=asked,
             children={Ref.of(m): m for m in family if m["kind"] != POD.name and asked.owner.owns(m)},
-            pods=[
-                pod_view(m, component=m["metadata"]["labels"].get(COMPONENT_LABEL, ""))
-                for m in family
-                if m["kind"] == POD.name
-            ],
+            pods=pods,
             settings=self._settings,
             now=now,
             seen=self._seen.copy(),
+            samples=self.samples.of(pods),
         )
 
     def see(self, look: Look, found: Found | None) -> None:
@@ -114,6 +120,11 @@ class Cache:
             family.discard(ref)
             if not family:
                 del self._families[key]
+
+
+def _pods(family: Iterable[Manifest]) -> list[PodView]:
+    pods = (manifest for manifest in family if manifest["kind"] == POD.name)
+    return [pod_view(m, component=m["metadata"]["labels"].get(COMPONENT_LABEL, "")) for m in pods]
 
 
 def key_of(manifest: Manifest) -> Key:

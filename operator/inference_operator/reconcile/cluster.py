@@ -66,8 +66,11 @@ class Cluster(Protocol):
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
 
-    async def delete(self, ref: Ref, *, uid: str, version: str | None = None) -> None:
-        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
+        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`.
+
+        The grace is how long its processes may take to end; None leaves it to the object.
+        """
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""

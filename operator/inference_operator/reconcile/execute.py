@@ -21,14 +21,13 @@ async def execute(cluster: Cluster, change: Change) -> Answer:
     except ClusterError as error:
         log.warning("%s %s: %s", type(change).__name__, change.ref, error)
         return Failed(change.ref, error.cause, error.retry_after)
-    why = change.why if isinstance(change, Apply) else "no longer wanted"
-    log.info("%s %s: %s: %s", type(change).__name__, change.ref, why, type(answer).__name__)
+    log.info("%s %s: %s: %s", type(change).__name__, change.ref, change.why, type(answer).__name__)
     return answer
 
 
 async def _delete(cluster: Cluster, change: Delete) -> Answer:
     try:
-        await cluster.delete(change.ref, uid=change.uid, version=change.version)
+        await cluster.delete(change.ref, uid=change.uid, version=change.version, grace_seconds=change.grace_seconds)
     except NotFoundError:
         return Deleted(change.ref)
     except ConflictError:

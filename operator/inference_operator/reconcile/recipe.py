@@ -29,7 +29,7 @@ class Reconciler:
             return None
         result = outcome(inputs)
         answers: list[Answer] = []
-        for change in changes(inputs.children, result.desired, inputs.resource.owner):
+        for change in changes(inputs.children, result.desired, result.removals, inputs.resource.owner):
             answers.append(await execute(self._cluster, change))
             self._cache.note(answers[-1])
         told = report(self._cache.inputs(key, now=inputs.now) or inputs, result, answers)

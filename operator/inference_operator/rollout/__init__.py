@@ -1,1 +1,1 @@
-"""How engines are replaced by those of another specification."""
+"""How pods are replaced: when a template changes, and when an engine stands still."""

@@ -6,6 +6,8 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from inference_operator.router.stats import STATS_PATH
+
 PORT = 8080
 METRICS_PORT = 9100
 HEALTH_PATH = "/-/healthz"
@@ -94,6 +96,7 @@ def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str,
         port=PORT,
         metrics_port=METRICS_PORT,
         health_path=HEALTH_PATH,
+        stats_path=STATS_PATH,
         max_wait_seconds=MAX_WAIT_SECONDS,
         queue_size=QUEUE_SIZE,
         server_max_connections=SERVER_MAX_CONNECTIONS,

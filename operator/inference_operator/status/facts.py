@@ -43,6 +43,10 @@ class Facts:
     failures: Sequence[Failed]
     stuck: Trouble | None
     """The pod whose problem matters most, if any, and why it does not run."""
+    standstill: str
+    """Which engine stands still and is being replaced from this round on; empty if none."""
+    replacing: bool
+    """Whether fewer engine pods are ready and stay than are wanted."""
     engine_since: datetime | None
     """When the oldest engine pod was made that is to stay."""
     notice: str
@@ -99,6 +103,9 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         blocked=next(iter([*obstacles, *failures]), None),
         failures=failures,
         stuck=trouble_of(stuck, inputs),
+        standstill="; ".join(removal.why for removal in outcome.removals),
+        replacing=sum(pod.ready and not pod.terminating for pod in inputs.pods if pod.component == ENGINE)
+        < engines.wanted,
         engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         rollout=outcome.rollout if isinstance(outcome, Planned) else None,

@@ -8,4 +8,10 @@ API_REQUESTS = Counter(
     "infd_api_requests", "Requests to the API server, by verb, kind and answer", ["verb", "kind", "code"]
 )
 QUEUE_DEPTH = Gauge("infd_workqueue_depth", "InferenceDeployments that wait to be looked at")
+SCRAPES = Counter("infd_scrapes", "Looks at the metrics of pods, by component and result", ["component", "result"])
+ENGINE_STALLS = Counter(
+    "infd_engine_stalls",
+    "Engines that had work, made no progress and did not answer for the operator's `stallSeconds`",
+    ["namespace", "name"],
+)
 RESOURCES = Gauge("infd_resources", "InferenceDeployments that are known")

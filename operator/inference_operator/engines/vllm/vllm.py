@@ -6,10 +6,11 @@ from importlib.resources import files
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.engine import Diagnosis, EngineProcess, Patience, Served
+from inference_operator.engines.engine import Diagnosis, EngineProcess, Patience, Question, Served
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
 from inference_operator.engines.vllm.errors import diagnosis
-from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
+from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_sample
+from inference_operator.observed.samples import EngineSample
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 
@@ -80,6 +81,14 @@ class Vllm:
     def diagnose(self, log: str) -> Diagnosis | None:
         """What its last words say about its end; None where they say nothing that is known."""
         return diagnosis(log)
+
+    def sample(self, metrics_text: str) -> EngineSample | None:
+        """What vLLM's metrics tell about its work; None where they do not."""
+        return engine_sample(metrics_text)
+
+    def question(self, model: str) -> Question:
+        """One token of a completion: it takes one step of the engine's core."""
+        return Question("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
 
 
 def _pre_stop(patience: Patience, port: int) -> tuple[str, ...]:

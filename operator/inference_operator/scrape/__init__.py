@@ -1,0 +1,1 @@
+"""HTTP to the pods: their metrics, and a question to an engine that seems to stand still."""

@@ -1,0 +1,82 @@
+"""An engine that stands still, from the samples to its replacement."""
+
+import pytest
+
+from inference_operator.manifest import POD, Manifest, Ref
+from tests.builders import ENGINES, STANDSTILL, deployment_status, pod, ready_pod, waiting
+from tests.memory_cluster import SYSTEM_METADATA, Request
+from tests.reconcile.world import RESOURCE, World
+
+CONTROLLERS = "kube-controller-manager"
+STATUS = Request("status", RESOURCE)
+
+
+def add_engine(world: World, name: str, status: Manifest) -> Ref:
+    """Make a pod as its ReplicaSet and kubelet do."""
+    manifest = pod(name=name, status=status)
+    meta = {key: value for key, value in manifest["metadata"].items() if key not in SYSTEM_METADATA}
+    ref = Ref.of(world.cluster.apply_as(CONTROLLERS, {**manifest, "metadata": meta}))
+    world.cluster.set_status(ref, status)
+    return ref
+
+
+def hang(world: World, ref: Ref) -> None:
+    """Let samples show that it stands still."""
+    world.cache.samples.see_engine(world.live(ref)["metadata"]["uid"], STANDSTILL)
+
+
+@pytest.fixture
+async def two(world: World) -> World:
+    """Two engines that serve, and both have stood still."""
+    world.ask(replicas=2)
+    await world.settle()
+    world.pods_are_ready()
+    for name in ("a", "b"):
+        add_engine(world, name, ready_pod())
+    await world.settle()
+    for name in ("a", "b"):
+        hang(world, Ref(POD, "default", name))
+    return world
+
+
+async def test_its_pod_is_deleted_and_the_status_says_why(two: World) -> None:
+    writes = await two.settle()
+    assert writes == [Request("delete", Ref(POD, "default", "b")), STATUS]
+    condition = two.status().conditions[3]
+    assert (condition.type, condition.status, condition.reason) == ("EnginesAvailable", "False", "EngineStalled")
+    assert condition.message == "Pod `b` had 3 requests and made no progress for 300 s; it is being replaced."
+
+
+async def test_the_next_one_waits_until_the_replacement_is_ready(two: World) -> None:
+    await two.settle()
+    two.cluster.set_status(ENGINES, deployment_status(2, ready=1, seen=two.live(ENGINES)["metadata"]["generation"]))
+    assert await two.settle() == [STATUS]
+    assert two.conditions()["EnginesAvailable"] == ("False", "EngineStalled")
+    new = add_engine(two, "c", waiting("ContainerCreating", ""))
+    assert await two.settle() == []
+    two.cluster.set_status(new, ready_pod())
+    two.pods_are_ready()
+    assert Request("delete", Ref(POD, "default", "a")) in await two.settle()
+
+
+async def test_a_refused_specification_does_not_keep_it(two: World) -> None:
+    two.ask(replicas=2, engine={"args": ["--port=1"]})
+    assert Request("delete", Ref(POD, "default", "b")) in await two.settle()
+
+
+async def test_a_pause_keeps_it(two: World) -> None:
+    two.ask(replicas=2, paused=True)
+    assert await two.settle() == [STATUS]
+
+
+async def test_a_new_operator_sees_for_itself_first(two: World) -> None:
+    await two.restart()
+    assert await two.settle() == []
+
+
+async def test_once_all_is_well_the_status_says_so(two: World) -> None:
+    await two.settle()
+    two.cache.samples.forget_all_but([])
+    add_engine(two, "c", ready_pod())
+    assert await two.settle() == [STATUS]
+    assert two.conditions()["EnginesAvailable"] == ("True", "Serving")

@@ -1,0 +1,92 @@
+"""Pods that answer over HTTP, on loopback: what they show and whether they compute is up to the test."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import web
+
+from inference_operator.observed.pod import PodView
+from inference_operator.resources.names import ENGINE, ROUTER
+
+LOADED = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_text()
+IDLE = LOADED.replace(
+    'vllm:num_requests_running{engine="0",model_name="tiny"} 2.0',
+    'vllm:num_requests_running{engine="0",model_name="tiny"} 0.0',
+).replace(
+    'vllm:num_requests_waiting{engine="0",model_name="tiny"} 8.0',
+    'vllm:num_requests_waiting{engine="0",model_name="tiny"} 0.0',
+)
+STATISTICS = (
+    "# pxname,svname,qcur,scur,addr,\nengines,e1,0,{sessions},127.0.0.1:8000,\nengines,BACKEND,0,{sessions},,\n"
+)
+
+
+@dataclass(slots=True)
+class Answering:
+    """One HTTP server that stands for a pod."""
+
+    text: str = LOADED
+    status: int = 200
+    """Of answers to questions."""
+    hangs: bool = False
+    """Whether questions get no answer."""
+    port: int = 0
+    asked: list[object] = field(default_factory=list)
+    looks: int = 0
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def show(self, _: web.Request) -> web.Response:
+        self.looks += 1
+        return web.Response(text=self.text)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(await request.json())
+        if self.hangs:
+            await self.released.wait()
+        return web.Response(status=self.status)
+
+
+@asynccontextmanager
+async def answering(text: str = LOADED, *, hangs: bool = False, status: int = 200) -> AsyncIterator[Answering]:
+    server = Answering(text, hangs=hangs, status=status)
+    application = web.Application()
+    application.add_routes(
+        [web.get("/metrics", server.show), web.get("/stats;up;csv", server.show), web.post("/{any:.*}", server.answer)]
+    )
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.port = runner.addresses[0][1]
+    try:
+        yield server
+    finally:
+        server.released.set()
+        await runner.cleanup()
+
+
+def engine(server: Answering, name: str = "engine", *, ready: bool = True, terminating: bool = False) -> PodView:
+    return _pod(name, ENGINE, {"http": server.port}, ready=ready, terminating=terminating)
+
+
+def router(*servers: Answering, name: str = "router") -> PodView:
+    ports = {f"metrics-{number}": server.port for number, server in enumerate(servers)}
+    return _pod(name, ROUTER, {"http": 1, **ports})
+
+
+def _pod(name: str, component: str, ports: dict[str, int], *, ready: bool = True, terminating: bool = False) -> PodView:
+    return PodView(
+        name=name,
+        component=component,
+        created=None,
+        ready=ready,
+        terminating=terminating,
+        failed=False,
+        problem=None,
+        uid=f"uid-{name}",
+        address="127.0.0.1",
+        ports=ports,
+    )
