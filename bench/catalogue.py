@@ -32,6 +32,7 @@ FIELDS = (
     "intermediate_size_mlp",
     "vocab_size",
     "max_position_embeddings",
+    "rope_scaling",
     "tie_word_embeddings",
     "dtype",
     "torch_dtype",
@@ -84,7 +85,7 @@ GIB = 2**30
 SHAPE = ("architectures", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 """Configs that agree in these, as far as both name them, are of one shape."""
 NAMED_BY_ALL = ("architectures", "num_hidden_layers", "num_key_value_heads")
-OWN = ("quantization_config", "max_position_embeddings", "dtype", "torch_dtype")
+OWN = ("rope_scaling", "quantization_config", "max_position_embeddings", "dtype", "torch_dtype")
 """Never taken from another config."""
 
 
@@ -112,7 +113,7 @@ def _alike(own: Manifest, other: Manifest) -> bool:
 def entry(collected: Manifest, everything: Sequence[Manifest]) -> Manifest | None:
     """One model, with only what the operator reads; None if no facts come of it."""
     given, filled = fields(collected, everything)
-    config = {name: _compact(value) for name, value in given.items()}
+    config = {name: _compact(value) for name, value in given.items() if name != "rope_scaling" or _stretches(value)}
     if "model_type" not in config:
         family = next((kind for name, kind in GEMMA.items() if collected["model"].startswith(name)), None)
         config |= {"model_type": family} if family else {}
@@ -136,6 +137,10 @@ def _compact(value: object) -> object:
     if isinstance(value, dict) and "counts" in value:
         return {"counts": value["counts"]}
     return value
+
+
+def _stretches(rope: object) -> bool:
+    return isinstance(rope, dict) and "yarn" in (rope.get("type"), rope.get("rope_type"))
 
 
 def _weights(collected: Manifest) -> Manifest | None:

@@ -13,6 +13,7 @@ from inference_operator import __version__
 from inference_operator.api.crd import crd
 from inference_operator.api.policy import policy
 from inference_operator.api.resource import resource
+from inference_operator.cli.fit import add_fit
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 from inference_operator.pipeline import Inputs, Paused, Refused, outcome
 from inference_operator.settings import Settings, complaints
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         "-f", "--filename", required=True, help="file with InferenceDeployments; - reads standard input"
     )
     render.set_defaults(run=_render)
+    add_fit(commands)
     commands.add_parser("crd", help="print the CustomResourceDefinition").set_defaults(run=_crd)
     commands.add_parser("policy", help="print the ValidatingAdmissionPolicy and its binding").set_defaults(run=_policy)
     return parser

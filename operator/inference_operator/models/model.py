@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference_operator.models.checkpoint import Weights
-from inference_operator.models.config import VISION_CONFIGS, Config, UnreadableError, language_model
+from inference_operator.models.config import LARGEST, VISION_CONFIGS, Config, UnreadableError, language_model
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
@@ -78,7 +78,7 @@ def _shape(config: Config) -> _Shape:
     heads = config.count("num_attention_heads", "n_head", "num_heads", "n_heads") or 0
     hidden = config.positive("hidden_size", "n_embd", "d_model")
     vocabulary = config.positive("vocab_size", "padded_vocab_size")
-    context = config.positive("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+    context = _context(config)
     likely = size * (heads or QUERIES_PER_KV_HEAD * kv_heads(config))
     assumed = (
         (hidden, f"a hidden size of {likely}"),
@@ -94,6 +94,17 @@ def _shape(config: Config) -> _Shape:
         head_size=size,
         assumed=tuple(f"{text} (not in the config)" for given, text in assumed if given is None),
     )
+
+
+def _context(config: Config) -> int | None:
+    """The longest sequence; YaRN stretches the original one by a factor."""
+    own = config.positive("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+    rope = config.section("rope_scaling")
+    factor, original = rope.fields.get("factor"), rope.fields.get("original_max_position_embeddings")
+    yarn = "yarn" in (rope.text("rope_type"), rope.text("type"))
+    if not yarn or not isinstance(factor, int | float) or not isinstance(original, int) or not 1 <= factor <= LARGEST:
+        return own
+    return max(own or 0, min(LARGEST, int(factor * original))) or None
 
 
 def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts:

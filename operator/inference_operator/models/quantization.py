@@ -1,5 +1,7 @@
 """How the weights of a checkpoint are stored, from `quantization_config`."""
 
+import re
+
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Kernel, Part, Quantization
 
@@ -87,13 +89,14 @@ def named_quantization(name: str) -> Quantization | None:
         >>> named_quantization("none").kernel is Kernel.NONE
         True
     """
-    word = name.lower().replace("(", " ").split()[0] if name.strip() else ""
-    if word in ("none", "auto", ""):
+    words = re.split(r"[^a-z0-9_-]+", name.lower().strip())
+    if words[0] in ("none", "auto", ""):
         return UNQUANTISED
-    if word in ("fp8_per_block", "deepseek_fp8"):
+    if words[0] in ("fp8_per_block", "deepseek_fp8"):
         return _of(Kernel.FP8_BLOCK, EIGHT, BLOCK)
-    kernel = _METHODS.get(word)
-    return _of(kernel, None, None) if kernel else None
+    bits = EIGHT if "int8" in words[1:] else None
+    kernel = next((_METHODS[word] for word in words if word in _METHODS), None)
+    return _of(kernel, bits, None) if kernel else None
 
 
 def _of(kernel: Kernel, bits: int | None, group: int | None, *, kv_cache_fp8: bool = False) -> Quantization:

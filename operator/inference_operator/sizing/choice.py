@@ -44,7 +44,7 @@ def choose(
         >>> cards = [offer_of_kind(kind_named("RTX 4090"), per_node=2)]
         >>> plan = choose(facts, cards, lambda one: vllm_memory(memory_gib=one.memory_gib), GpuWishes())
         >>> plan.shape.tensor, plan.budget.context, plan.replicas_per_node
-        (1, 32768, 2)
+        (2, 40960, 1)
     """
     able = [one for one in offers if _may(one, wishes) and unable(facts, wishes.shape, one.capability) is None]
     if not able:

@@ -18,6 +18,9 @@ LEAST_CONTEXT = 8192
 """Tokens below which a context is not reduced (architecture 4.10)."""
 TYPICAL_REQUESTS = 8
 """Typical requests that a plan has room for (architecture 4.10)."""
+SPARE = 0.02
+"""Part of the GPU that is kept free where sizing decides: what a profiling run does not see (fragments, prompts' log
+probabilities; vllm-project/vllm#10637, #55169) and what the arithmetic errs by."""
 CONTEXT_STEP = 1024
 """A context that is neither the model's own nor asked for is a multiple of it."""
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
@@ -48,9 +51,14 @@ class Pool:
         gpu = Gpu(self.offer.kind, self.offer.memory_gib, self.offer.linked)
         return Fitted(shape, budget(self.facts, gpu, self.engine, shape))
 
-    def starts(self, shape: Shape) -> bool:
-        """Whether the model may be divided so, and fits."""
-        return broken_rule(self.facts, shape) is None and self.fitted(shape).budget.fits
+    def has_room(self, fitted: Fitted, wishes: GpuWishes) -> bool:
+        """Whether it fits; where the user did not give both size and context, with something to spare."""
+        spare = 0.0 if wishes.tensor and wishes.context else SPARE * self.offer.memory_gib
+        return fitted.budget.fits and fitted.budget.headroom >= spare
+
+    def starts(self, shape: Shape, wishes: GpuWishes) -> bool:
+        """Whether the model may be divided so, and has room."""
+        return broken_rule(self.facts, shape) is None and self.has_room(self.fitted(shape), wishes)
 
     def sizes(self, wishes: GpuWishes) -> tuple[int, ...]:
         """Tensor sizes that the model allows, within one node."""
@@ -63,21 +71,21 @@ class Pool:
     def longest(self, wishes: GpuWishes, tensor: int, least: int) -> Fitted | None:
         """The group of this size with the longest sequences, from `least` to the model's own; None if none fits."""
         most = wishes.context or max(least, self.facts.context)
-        found = [self._longest(shape, least, most) for shape in _shapes(wishes, tensor)]
+        found = [self._longest(shape, wishes, least, most) for shape in _shapes(wishes, tensor)]
         fitting = [one for one in found if one is not None]
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
-    def _longest(self, shape: Shape, least: int, most: int) -> Fitted | None:
+    def _longest(self, shape: Shape, wishes: GpuWishes, least: int, most: int) -> Fitted | None:
         best, whole = (self.fitted(replace(shape, context=context)) for context in (least, most))
-        if not best.budget.fits:
+        if not self.has_room(best, wishes):
             return None
-        if whole.budget.fits:
+        if self.has_room(whole, wishes):
             return whole
         low, high = least // CONTEXT_STEP, most // CONTEXT_STEP
         while high - low > 1:
             middle = (low + high) // 2
             tried = self.fitted(replace(shape, context=middle * CONTEXT_STEP))
-            low, high, best = (middle, high, tried) if tried.budget.fits else (low, middle, best)
+            low, high, best = (middle, high, tried) if self.has_room(tried, wishes) else (low, middle, best)
         return best
 
 

@@ -67,6 +67,7 @@ class Why(StrEnum):
     INSUFFICIENT_GPU_MEMORY = "InsufficientGpuMemory"
     INVALID_PARALLEL_SIZE = "InvalidParallelSize"
     NEEDS_MULTI_NODE = "NeedsMultiNode"
+    CONTEXT_TOO_LONG = "ContextTooLong"
     NO_SUITABLE_GPU = "NoSuitableGpu"
 
 
@@ -78,6 +79,8 @@ class Misfit:
     field: str
     problem: str
     cure: str
+    budget: Budget | None = None
+    """The arithmetic of the group that came nearest; None where no memory was counted."""
 
     @property
     def message(self) -> str:

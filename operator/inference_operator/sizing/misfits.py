@@ -6,12 +6,12 @@ from dataclasses import replace
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
-from inference_operator.sizing.fitting import TYPICAL_REQUESTS, Pool, least_context
+from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
 from inference_operator.sizing.gpu_plan import GpuWishes, Misfit, Why
 from inference_operator.sizing.rules import SIZES, allowed_sizes, broken_rule, unable
 from inference_operator.sizing.shape import Shape
 
-TENSOR, HARDWARE = "spec.parallelism.tensor", "spec.hardware"
+TENSOR, HARDWARE, CONTEXT = "spec.parallelism.tensor", "spec.hardware", "spec.engine.maxModelLen"
 MOST_NODES = 8
 """Nodes of a group that is suggested; no published service spans more for one model."""
 TIMES = " \N{MULTIPLICATION SIGN} "
@@ -21,6 +21,9 @@ ADA = (8, 9)
 
 def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], wishes: GpuWishes) -> Misfit | None:
     """What speaks against the sizes that the user gave, before any memory is counted."""
+    if wishes.context and wishes.context > facts.context:
+        problem = f"{wishes.context:,} tokens are more than the {facts.context:,} that the model can do."
+        return Misfit(Why.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {facts.context}, or leave it out.")
     shape = replace(wishes.shape, tensor=wishes.tensor or 1)
     most = max(offer.most_in_a_group for offer in offers)
     if rule := broken_rule(facts, shape):
@@ -59,13 +62,13 @@ def no_room(pools: Sequence[Pool], wishes: GpuWishes) -> Misfit:
     tensor = wishes.tensor or (pool.sizes(wishes) or (1,))[-1]
     shape = replace(wishes.shape, tensor=tensor, context=least_context(pool.facts, wishes))
     found = pool.fitted(shape).budget
-    told = shortfall(pool.offer, shape, found) if not found.fits else _crowded(pool.offer, shape, found, wishes)
+    told = shortfall(pool.offer.kind, shape, found) if not found.fits else _crowded(pool.offer, shape, found, wishes)
     cures = list(_cures(pool, shape, wishes))
-    if not cures and (nodes := _nodes(pool, shape)):
+    if not cures and (nodes := _nodes(pool, shape, wishes)):
         cure = f"A group of {nodes} nodes would hold it (tensor parallel {tensor}, pipeline parallel {nodes})."
-        return Misfit(Why.NEEDS_MULTI_NODE, HARDWARE, told, f"{cure} Use larger GPUs or a smaller checkpoint.")
+        return Misfit(Why.NEEDS_MULTI_NODE, HARDWARE, told, f"{cure} Use larger GPUs or a smaller checkpoint.", found)
     cure = f"Fits with {_listed(cures)}." if cures else "Use larger GPUs or a smaller checkpoint."
-    return Misfit(Why.INSUFFICIENT_GPU_MEMORY, TENSOR if wishes.tensor else HARDWARE, told, cure)
+    return Misfit(Why.INSUFFICIENT_GPU_MEMORY, TENSOR if wishes.tensor else HARDWARE, told, cure, found)
 
 
 def _extent(pool: Pool) -> tuple[float, float, str, str]:
@@ -74,18 +77,22 @@ def _extent(pool: Pool) -> tuple[float, float, str, str]:
 
 
 def _crowded(offer: GpuOffer, shape: Shape, found: Budget, wishes: GpuWishes) -> str:
+    group = f"tensor parallel {shape.tensor} on {offer.kind}"
+    if found.headroom < SPARE * found.memory:
+        return (
+            f"{group} leaves {found.headroom:.1f} GiB of {found.memory:.1f} beside one sequence of {found.context:,}"
+            f" tokens; {SPARE * found.memory:.1f} are kept for what no profiling sees."
+        )
     return (
-        f"tensor parallel {shape.tensor} on {offer.kind} holds {found.typical_concurrency:.1f} requests of"
+        f"{group} holds {found.typical_concurrency:.1f} requests of"
         f" {TYPICAL_TOKENS:,} tokens at once; {wishes.concurrency or TYPICAL_REQUESTS} are asked for."
     )
 
 
-def shortfall(offer: GpuOffer, shape: Shape, found: Budget) -> str:
+def shortfall(kind: str, shape: Shape, found: Budget) -> str:
     """Need against offer, per GPU."""
     group = f"tensor parallel {shape.tensor}" + (f", pipeline {shape.pipeline}," if shape.pipeline > 1 else "")
-    head = (
-        f"{group} on {offer.kind} offers {found.offered:.1f} GiB each ({found.memory:.1f}{TIMES}{found.utilization:g})"
-    )
+    head = f"{group} on {kind} offers {found.offered:.1f} GiB each ({found.memory:.1f}{TIMES}{found.utilization:g})"
     if found.headroom >= 0 > found.outside_headroom:
         return (
             f"{head} and leaves {found.memory - found.offered:.1f}; CUDA graphs and warm-up need {found.outside:.1f}"
@@ -110,27 +117,27 @@ def _counted(found: Budget) -> bool:
 def _cures(pool: Pool, shape: Shape, wishes: GpuWishes) -> Iterator[str]:
     """What would fit instead, the least change first."""
     sizes = allowed_sizes(pool.facts, shape, pool.offer.most_in_a_group // shape.pipeline)
-    larger = (size for size in sizes if size > shape.tensor and pool.starts(replace(shape, tensor=size)))
+    larger = (size for size in sizes if size > shape.tensor and pool.starts(replace(shape, tensor=size), wishes))
     if size := next(larger, None):
         yield f"tensor parallel {size}"
     modern, plain = pool.offer.capability >= ADA, pool.facts.quantization.kernel is Kernel.NONE
-    if plain and modern and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0))):
+    if plain and modern and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0)), wishes):
         yield f"an FP8 checkpoint at {shape.tensor}"
-    if modern and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8")):
+    if modern and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8"), wishes):
         yield "an FP8 KV cache"
     least = least_context(pool.facts, replace(wishes, context=None))
-    if wishes.context and wishes.context > least and pool.starts(replace(shape, context=least)):
+    if wishes.context and wishes.context > least and pool.starts(replace(shape, context=least), wishes):
         yield f"a context of {least:,}"
 
 
-def _nodes(pool: Pool, shape: Shape) -> int:
+def _nodes(pool: Pool, shape: Shape, wishes: GpuWishes) -> int:
     """Nodes of a pipeline that would hold the model; 0 if that is not known to help."""
     if pool.offer.slice:
         return 0
     spread = ((nodes, replace(shape, pipeline=shape.pipeline * nodes)) for nodes in range(2, MOST_NODES + 1))
-    return next((nodes for nodes, one in spread if pool.starts(one)), 0)
+    return next((nodes for nodes, one in spread if pool.starts(one, wishes)), 0)
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Examples: `1`; `1 or 2`; `1, 2 or 4`."""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))
+    """Examples: `1`; `1, or 2`; `1, 2, or 4`."""
+    return ", or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))

@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 from inference_operator.models.facts import Quantization
 
-KV_BYTES = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+KV_BYTES = {
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8"), 1),
+    **dict.fromkeys(("float16", "half", "bfloat16"), 2),
+    **dict.fromkeys(("float32", "float"), 4),
+}
 """Bytes of an element of the KV cache by the engine's word for its type."""
 
 

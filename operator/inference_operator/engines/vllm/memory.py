@@ -83,9 +83,9 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
     sequences, batched = _batches(at, memory_gib, product)
     context = CONTEXT_GIB if at >= LARGER_CONTEXT else EARLIER_CONTEXT_GIB
     outside = GRAPHS_OUTSIDE if at >= V1_DEFAULT else GRAPHS_V0
-    said = f"vLLM {version.removeprefix('v')}" if known else f"vLLM {'.'.join(map(str, LATEST))} (version not known)"
+    said = f"vLLM {version.removeprefix('v')}" if known else f"vLLM {'.'.join(map(str, LATEST))}"
     return EngineMemory(
-        origin=f"{said}, constants of engines/vllm/memory.py",
+        origin=said if known or not version else f"{said}, for the unknown `{version[:40]}`",
         utilization=0.92 if at >= GRAPHS_IN_BUDGET else 0.9,
         max_num_seqs=sequences,
         max_num_batched_tokens=batched,

@@ -1,0 +1,138 @@
+"""What `infd fit` says: a table, or an object with the arithmetic of one GPU."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.manifest import Manifest
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.budget import Budget, Gpu, budget
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.gpu_plan import GpuPlan, Misfit
+from inference_operator.sizing.misfits import shortfall
+from inference_operator.sizing.rules import broken_rule
+from inference_operator.sizing.shape import Shape
+
+DIGITS = 3
+ROW = "{:<14} {:>6} {:>9} {:>9} {:>8} {:>9} {:>8} {:>8} {:>11} {:>8}"
+HEAD = ("GPU", "TENSOR", "CONTEXT", "WEIGHTS", "ACTIV.", "NON-TORCH", "GRAPHS", "KV", "KV TOKENS", "AT ONCE")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One verdict."""
+
+    gpu: str
+    fits: bool
+    reason: str
+    budget: Budget | None
+    """Of one GPU; None where there is no size to count."""
+    plan: GpuPlan | None = None
+    assumptions: tuple[str, ...] = ()
+
+    def document(self) -> Manifest:
+        """As an object; memory in GiB of one GPU."""
+        found = self.budget
+        numbers: Manifest = {
+            "weights_gib": found and round(found.weights, DIGITS),
+            "activation_gib": found and round(found.activation, DIGITS),
+            "non_torch_gib": found and round(found.context_memory, DIGITS),
+            "cuda_graph_gib": found and round(found.graphs, DIGITS),
+            "kv_cache_gib": found and round(found.kv_cache, DIGITS),
+            "kv_cache_tokens": found and found.kv_tokens,
+            "max_concurrency": found and round(found.concurrency, DIGITS),
+        }
+        return {"fits": self.fits, "reason": self.reason, **numbers, **self._chosen()}
+
+    def _chosen(self) -> Manifest:
+        if self.plan is None:
+            return {}
+        shape, host = self.plan.shape, self.plan.host
+        return {
+            "gpu": self.gpu,
+            "tensor": shape.tensor,
+            "pipeline": shape.pipeline,
+            "gpus_per_replica": self.plan.gpus_per_replica,
+            "replicas_per_node": self.plan.replicas_per_node,
+            "max_model_len": shape.context,
+            "max_num_seqs": shape.max_num_seqs,
+            "max_num_batched_tokens": shape.max_num_batched_tokens,
+            "gpu_memory_utilization": shape.utilization,
+            "host": {
+                "cpu": host.cpu,
+                "memory_gib": host.memory_gib,
+                "ephemeral_storage_gib": host.ephemeral_storage_gib,
+                "shared_memory_gib": host.shared_memory_gib,
+            },
+        }
+
+
+def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Answer:
+    """Whether the engine would start exactly so."""
+    found = budget(facts, gpu, engine, shape)
+    rule = broken_rule(facts, shape)
+    if rule:
+        reason = rule
+    elif found.fits:
+        reason = f"Fits with {found.headroom:.1f} GiB beyond one sequence of {found.context:,} tokens."
+    else:
+        reason = shortfall(gpu.name, shape, found)
+    if shape.context and shape.context > facts.context:
+        reason += f" The model's own context is {facts.context:,}."
+    return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions)
+
+
+def answer_of_plan(plan: GpuPlan) -> Answer:
+    """What was chosen."""
+    group = f"tensor parallel {plan.shape.tensor} on {plan.offer.kind}"
+    reason = f"Fits with {group} and a context of {plan.budget.context:,}."
+    if plan.context_reduced:
+        reason += " The context is reduced: no larger group of these GPUs exists on one node."
+    return Answer(
+        plan.offer.kind, fits=True, reason=reason, budget=plan.budget, plan=plan, assumptions=plan.assumptions
+    )
+
+
+def answer_of_misfit(offer: GpuOffer, misfit: Misfit) -> Answer:
+    """Why nothing was chosen."""
+    return Answer(offer.kind, fits=False, reason=f"{misfit.problem} {misfit.cure}", budget=misfit.budget)
+
+
+def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
+    """The table, what does not fit and why, and with `verbose` the arithmetic."""
+    yield ROW.format(*HEAD).rstrip()
+    for one in answers:
+        yield _row(one)
+    for one in answers:
+        if len(answers) == 1 or not one.fits:
+            yield f"{one.gpu}: {one.reason}"
+    if verbose:
+        for one in answers:
+            yield from _arithmetic(one)
+
+
+def _row(one: Answer) -> str:
+    found = one.budget
+    if found is None or (not one.fits and one.plan is None and found.kv_cache <= 0):
+        return f"{one.gpu:<14} {'no':>6}"
+    tensor = one.plan.shape.tensor if one.plan else "-"
+    amounts = (found.weights, found.activation, found.context_memory, found.graphs, found.kv_cache)
+    cells = (f"{gib:.1f}" for gib in amounts)
+    return ROW.format(
+        one.gpu, tensor, f"{found.context:,}", *cells, f"{found.kv_tokens:,}", f"{found.concurrency:.1f}x"
+    )
+
+
+def _arithmetic(one: Answer) -> Iterator[str]:
+    if one.budget is None:
+        return
+    found = one.budget
+    yield ""
+    yield f"{one.gpu}: {found.memory:.2f} GiB, of which vLLM may use {found.utilization:g}: {found.offered:.2f} GiB"
+    for term in found.terms:
+        yield f"  {term.name:<12} {term.gib:>9.2f} GiB   {term.origin}"
+    yield f"  a token adds {found.kv_token_bytes:,.0f} bytes"
+    yield f"  a sequence of {found.context:,} tokens takes {found.kv_needed:.2f} GiB"
+    yield f"  {found.concurrency:.1f} of them at once, or {found.typical_concurrency:.1f} of 2,048 tokens"
+    for assumption in one.assumptions:
+        yield f"  assumed: {assumption}"

@@ -1,0 +1,144 @@
+"""`infd fit`: what fits, what does not, and every number of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inference_operator.cli.main import main
+from inference_operator.models.catalogue import entry
+
+KEYS = [
+    "fits",
+    "reason",
+    "weights_gib",
+    "activation_gib",
+    "non_torch_gib",
+    "cuda_graph_gib",
+    "kv_cache_gib",
+    "kv_cache_tokens",
+    "max_concurrency",
+]
+REPLAY = (
+    "--weights-gib 135.43 --gpu-memory-gib 79.19 --tensor 2 --pipeline 1 --gpu-memory-utilization 0.95"
+    " --max-model-len 8192 --max-num-seqs 1024 --quantization none --kv-cache-dtype auto --engine-version 0.19.0"
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    known = entry("Qwen/Qwen2.5-72B-Instruct")
+    assert known
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(known.config))
+    return path
+
+
+def fit(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *line.split()])
+    said = capsys.readouterr()
+    return int(end.value.code or 0), said.out, said.err
+
+
+def answer(capsys: pytest.CaptureFixture[str], line: str) -> Any:  # noqa: ANN401 - what JSON holds
+    status, output, complaints = fit(capsys, f"{line} -o json")
+    assert (status, complaints) == (0, "")
+    return json.loads(output)
+
+
+def test_a_published_start_is_replayed(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    found = answer(capsys, f"--config {config} {REPLAY}")
+    assert list(found) == KEYS
+    assert found["fits"] is True
+    assert found["weights_gib"] == pytest.approx(67.8, abs=0.05)
+    assert found["kv_cache_gib"] == pytest.approx(3.04, abs=0.03)
+    assert found["kv_cache_tokens"] == pytest.approx(19920, rel=0.01)
+
+
+def test_with_graphs_inside_it_does_not_fit(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    line = REPLAY.replace("0.95", "0.92").replace("0.19.0", "0.32.0")
+    found = answer(capsys, f"--config {config} {line}")
+    assert found["fits"] is False
+    assert found["kv_cache_gib"] < 0
+    assert "short by" in found["reason"]
+
+
+def test_without_graphs_there_is_none_to_count(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    found = answer(capsys, f"--config {config} {REPLAY} --enforce-eager")
+    assert found["cuda_graph_gib"] == 0
+
+
+def test_a_size_that_the_model_does_not_allow(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    found = answer(capsys, f"--config {config} {REPLAY.replace('--tensor 2', '--tensor 3')}")
+    assert (found["fits"], found["reason"]) == (False, "64 attention heads are not divisible by 3.")
+
+
+def test_what_a_card_is_called_after_is_less_for_cuda(capsys: pytest.CaptureFixture[str]) -> None:
+    boxed, real = (
+        answer(capsys, f"Qwen/Qwen3-8B --gpu-memory-gib {gib} --max-model-len 8192") for gib in ("24", "23.52")
+    )
+    assert boxed["kv_cache_gib"] == pytest.approx(real["kv_cache_gib"], abs=0.01)
+
+
+def test_a_refusal_says_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "Qwen/Qwen2.5-72B-Instruct --gpu H100:8 --tensor 2 --context 32768")
+    assert found["reason"] == (
+        "tensor parallel 2 on H100-80GB offers 72.8 GiB each (79.2 \N{MULTIPLICATION SIGN} 0.92); needs 78.8"
+        " (weights 67.8, activation 2.3, non-torch 2.1, CUDA graphs 1.6, KV 5.0 for 32,768 tokens): short by 6.0."
+        " Fits with tensor parallel 4, or an FP8 checkpoint at 2."
+    )
+
+
+def test_the_smallest_group_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "hf://Qwen/Qwen2.5-72B-Instruct --gpu H100:8")
+    assert (found["fits"], found["tensor"], found["gpus_per_replica"], found["replicas_per_node"]) == (True, 4, 4, 2)
+
+
+def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu L4:4 -o yaml")
+    assert yaml.safe_load(output) == answer(capsys, "Qwen/Qwen3-8B --gpu L4:4")
+
+
+def test_without_a_gpu_the_usual_ones_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    status, output, _ = fit(capsys, "Qwen/Qwen3-8B")
+    assert status == 0
+    rows = [line.split() for line in output.splitlines()]
+    assert rows[0][0] == "GPU"
+    assert {"L4", "H100-80GB", "B200"} <= {row[0] for row in rows}
+
+
+def test_the_arithmetic_is_shown_with_its_origins(capsys: pytest.CaptureFixture[str]) -> None:
+    _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu H100 -v")
+    for words in ("weights", "counted from config.json", "activation", "vLLM 0.32", "a token adds 147,456 bytes"):
+        assert words in output
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("", "Name a model of the catalogue, or give --config FILE."),
+        ("nobody/nothing", "nobody/nothing: is not in the catalogue. Give --config FILE and --weights-gib."),
+        ("--config /nowhere", "/nowhere: No such file or directory."),
+        ("--config /etc/passwd", "/etc/passwd: is no JSON."),
+        ("Qwen/Qwen3-8B --gpu abacus", "--gpu: abacus is not known."),
+        ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` does not end with a number"),
+        ("Qwen/Qwen3-8B --quantization zip", "--quantization: zip is not known."),
+        ("Qwen/Qwen3-8B --kv-cache-dtype zip", "--kv-cache-dtype: zip is none of auto,"),
+        ("Qwen/Qwen3-8B --tensor 0", "argument --tensor: '0' is no whole number from 1"),
+        ("Qwen/Qwen3-8B --gpu-memory-utilization 2", "'2' is no part above 0 and up to 1"),
+    ],
+)
+def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], line: str, complaint: str) -> None:
+    status, output, complaints = fit(capsys, line)
+    assert (status, output) == (2, "")
+    assert complaint in complaints
+    assert "Traceback" not in complaints
+
+
+def test_a_config_that_says_too_little_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("[]")
+    assert fit(capsys, f"--config {path}")[2].startswith("config.json: holds no JSON object.")
