@@ -59,7 +59,8 @@ crd: $(UV) ## Generate the CRD, the admission policy and the reference pages fro
 
 .PHONY: run
 run: $(UV) ## Run the operator here, with your kubeconfig
-	@INFERENCE_OPERATOR_LOG_FORMAT=text $(RUN) inference-operator
+	@INFERENCE_OPERATOR_LOG_FORMAT=text \
+	  INFERENCE_OPERATOR_LEASE_NAMESPACE=$${INFERENCE_OPERATOR_LEASE_NAMESPACE:-default} $(RUN) inference-operator
 
 .PHONY: clean
 clean: ## Remove what was built here (the cache folder stays)

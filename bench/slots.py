@@ -27,7 +27,7 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.kube.client import Api, KubeCluster, connect
 from inference_operator.kube.gpus import free_gpus
 from inference_operator.manifest import NODE, POD, Kind, Manifest, Ref
 from tests.apiserver.operator_process import OperatorProcess
@@ -111,7 +111,9 @@ class _Operator(OperatorProcess):
 
 @contextmanager
 def _operator(cluster: LocalCluster, folder: Path) -> Iterator[_Operator]:
-    process = _Operator(cluster.kubeconfig, folder / "operator.log", {"LOG_FORMAT": "text"})
+    process = _Operator(
+        cluster.kubeconfig, folder / "operator.log", {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default"}
+    )
     process.start()
     try:
         yield process
@@ -143,7 +145,7 @@ async def _fill(cluster: LocalCluster, pods: int, gpu_nodes: int) -> None:
     """Nodes, and pods of others on them."""
     client = await connect(cluster.kubeconfig)
     try:
-        kube = KubeCluster(client)
+        kube = KubeCluster(Api(client))
         nodes = -(-pods // PODS_PER_NODE)
         turns = asyncio.Semaphore(AT_A_TIME)
 
@@ -165,7 +167,7 @@ async def _count(cluster: LocalCluster) -> tuple[float, int]:
     asked: list[str] = []
     client = await connect(cluster.kubeconfig)
     try:
-        kube = KubeCluster(client, tell=lambda verb, kind, code: asked.append(f"{verb} {kind} {code}"))
+        kube = KubeCluster(Api(client, tell=lambda verb, kind, code: asked.append(f"{verb} {kind} {code}")))
         times = []
         for _ in range(COUNTS):
             asked.clear()

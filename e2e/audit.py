@@ -8,6 +8,7 @@ from pathlib import Path
 _ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
 """A watch is complete only when it ends, so its start counts too; every other request has one answer."""
 
+LEASES = "leases"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
@@ -41,9 +42,13 @@ class AuditLog:
         """What the account asked for since a mark, answered or not."""
         return list(self._read(since))
 
+    def renewals(self, since: int) -> list[Request]:
+        """The writes of its Lease among them, by which its processes take turns."""
+        return [r for r in self.requests(since) if r.verb in WRITES and r.resource == LEASES]
+
     def writes(self, since: int, *, namespace: str | None = None) -> list[Request]:
-        """The writes among them, of one namespace or of all."""
-        found = [r for r in self.requests(since) if r.verb in WRITES]
+        """The writes among them but those of its Lease, of one namespace or of all."""
+        found = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
         return [r for r in found if namespace in {None, r.namespace}]
 
     def _read(self, since: int) -> Iterator[Request]:

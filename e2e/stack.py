@@ -55,6 +55,12 @@ def install_operator(cluster: LocalCluster, settings: Mapping[str, str] | None =
     helm(cluster, "upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
 
 
+def leader(cluster: Cluster) -> str:
+    """The operator's pod that works, while the others stand by."""
+    holder = ("--namespace", SYSTEM, "get", "lease", RELEASE, "--output=jsonpath={.spec.holderIdentity}")
+    return cluster.kubectl(*holder).partition("_")[0]
+
+
 def helm(cluster: Cluster, *arguments: str) -> str:
     """What Helm prints for these arguments; its complaint becomes the error."""
     answer = subprocess.run(

@@ -102,9 +102,7 @@ def test_deleting_a_pod_loses_nothing(two: Served, load: Load, show: Show, compo
 
 
 def test_the_death_of_the_operator_loses_nothing(two: Served, load: Load, show: Show) -> None:
-    operator = two.cluster.kubectl(
-        "--namespace", stack.SYSTEM, "get", "pods", "--output=jsonpath={.items[*].metadata.name}"
-    )
+    operator = stack.leader(two.cluster)
     generations = _generations(two)
     with load.phase("SIGKILL of the operator", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)

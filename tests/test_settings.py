@@ -35,6 +35,9 @@ def test_no_namespaces_mean_the_whole_cluster(monkeypatch: pytest.MonkeyPatch, v
         ("IMAGE_PULL_POLICY", "Sometimes"),
         ("READ_LOGS", "maybe"),
         ("CLUSTER_DOMAIN", "not a domain"),
+        ("LEASE_NAME", "Not a name"),
+        ("LEASE_RENEW_SECONDS", "10.5"),
+        ("WRITE_TIMEOUT_SECONDS", "10"),
     ],
 )
 def test_a_variable_that_is_wrong_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
@@ -44,3 +47,12 @@ def test_a_variable_that_is_wrong_is_named_in_one_line(monkeypatch: pytest.Monke
     (complaint,) = complaints(error.value)
     assert complaint.startswith(f"{PREFIX}{name}: ")
     assert "\n" not in complaint
+
+
+def test_a_lease_too_short_for_the_write_timeout_is_told_where_the_cure_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{PREFIX}LEASE_DURATION_SECONDS", "25")
+    with pytest.raises(ValidationError) as error:
+        Settings()
+    (complaint,) = complaints(error.value)
+    assert complaint.startswith(f"{PREFIX}WRITE_TIMEOUT_SECONDS: ")
+    assert complaint.endswith("must be less than the Lease's duration minus its renewal deadline, 25 - 20")

@@ -3,20 +3,23 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
+from uuid import uuid4
 
 from pydantic import ValidationError
 
 from inference_operator import __version__
 from inference_operator.engines.vllm.vllm import Vllm
-from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.looks import Looks
 from inference_operator.kube.watch import WATCHED_CHILDREN, watch
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest
 from inference_operator.reconcile.cache import Cache
-from inference_operator.reconcile.cluster import ClusterError
+from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
 from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
 from inference_operator.resources.names import MANAGED_SELECTOR
@@ -28,6 +31,7 @@ from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import (
     API_REQUESTS,
     ENGINE_STALLS,
+    LEADER,
     QUEUE_DEPTH,
     RECONCILE_SECONDS,
     RECONCILES,
@@ -46,6 +50,9 @@ RETRY_SECONDS = 5.0
 
 SETTLE_SECONDS = 5.0
 """From the start of the watches to a second listing, for what happened between the first one and them."""
+
+STOP_SECONDS = 10.0
+"""For what is being worked on to come to its end when the process is told to stop; the kubelet gives it 30 s."""
 
 STALE_RESYNCS = 3
 """Listings that may be missed in a row before the process counts as dead."""
@@ -72,31 +79,30 @@ class Operator:
         )
         self._listed_at: float | None = None
 
-    def ready(self) -> bool:
-        """Whether the cluster has been listed."""
-        return self._listed_at is not None
-
     def alive(self) -> bool:
         """Whether listings still succeed; before the first one the process has the time that it takes."""
         if self._listed_at is None:
             return True
         return asyncio.get_running_loop().time() - self._listed_at < STALE_RESYNCS * self._settings.resync_seconds
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop."""
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Work until told to stop; returns whether all that was begun has come to its end."""
         await self._prime(stop)
         if stop.is_set():
-            return
+            return True
         # Created before kopf starts, which takes every younger task for its own when it stops.
-        tasks = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
-        tasks += [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
-        tasks += [asyncio.create_task(self._resync()), asyncio.create_task(self._scraper.run())]
+        workers = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
+        feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
+        feeders += [asyncio.create_task(self._resync()), asyncio.create_task(self._scraper.run())]
         try:
             await watch(self._settings, self._seen, stop=stop)
         finally:
-            for task in tasks:
+            self._queue.close()
+            _, busy = await asyncio.wait(workers, timeout=STOP_SECONDS)
+            for task in (*busy, *feeders):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*feeders, *workers, return_exceptions=True)
+        return not busy
 
     async def _handle(self, key: Key) -> After | None:
         QUEUE_DEPTH.set(len(self._queue))
@@ -158,7 +164,7 @@ def _count_stall(key: Key) -> None:
 
 def _failed(key: Key, error: Exception) -> None:
     RECONCILES.labels("error").inc()
-    known = isinstance(error, ClusterError)
+    known = isinstance(error, ClusterError | NotLeaderError)
     log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if known else error)
 
 
@@ -170,13 +176,36 @@ async def run(settings: Settings) -> None:
         loop.add_signal_handler(signum, stop.set)
     client = await connect()
     try:
-        operator = Operator(settings, KubeCluster(client, settings.namespaces, tell=_count_request))
-        async with serve_health(settings.http_port, alive=operator.alive, ready=operator.ready):
+        api = Api(client, write_timeout=settings.write_timeout_seconds, tell=_count_request)
+        lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
+        operator = Operator(settings, KubeCluster(api, settings.namespaces, may_act=lease.valid))
+        async with serve_health(settings.http_port, alive=operator.alive, ready=lease.reachable):
             where = ", ".join(settings.namespaces) or "the whole cluster"
             log.info("Inference operator %s serves %s", __version__, where)
-            await operator.run(stop)
+            if await lease.acquire(stop):
+                await _lead(lease, operator, stop)
     finally:
         await client.close()
+
+
+async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
+    """Work while the Lease is held; hand it over when told to stop, and raise where it is lost."""
+    LEADER.set(1)
+    keeping = asyncio.create_task(lease.keep())
+    keeping.add_done_callback(lambda _: stop.set())
+    try:
+        at_rest = await operator.run(stop)
+    except NotLeaderError:
+        at_rest = False
+    finally:
+        LEADER.set(0)
+        lost = keeping.done()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    if lost:
+        raise LeaseLostError("The Lease is lost: this process ends, so that the next one starts from what there is")
+    if at_rest:
+        await lease.release()
 
 
 def main() -> None:
@@ -190,6 +219,6 @@ def main() -> None:
     try:
         with suppress(KeyboardInterrupt):
             asyncio.run(run(settings))
-    except (ClusterError, PortError) as error:
+    except (ClusterError, LeaseLostError, PortError) as error:
         log.error("%s", error)  # noqa: TRY400 - it says all there is to say
         sys.exit(1)

@@ -1,12 +1,17 @@
 """The operator's own settings, read once from `INFERENCE_OPERATOR_*` environment variables."""
 
+from math import inf
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "INFERENCE_OPERATOR_"
+_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+"""A DNS label (RFC 1123), as namespaces are named."""
+_NAME = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+"""A DNS name, as most objects are named."""
 
 
 def _separated(value: object) -> object:
@@ -59,6 +64,24 @@ class Settings(BaseSettings):
     """Seconds for which an engine may have work and make no progress before its pod is deleted. vLLM itself gives one
     step of several processes as long (0.32.0, vllm/envs.py, VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS)."""
 
+    lease_namespace: str = Field("inference-operator-system", pattern=_LABEL)
+    """The namespace of the Lease that one operator process at a time holds."""
+
+    lease_name: str = Field("inference-operator", pattern=_NAME)
+    """The name of that Lease; operators that share it take turns."""
+
+    lease_duration_seconds: int = Field(30, ge=2, le=600)
+    """Seconds after which a Lease that is not renewed may be taken; how long a crash delays changes at most."""
+
+    lease_renew_deadline_seconds: float = Field(20.0, gt=0.0)
+    """Seconds after its last renewal at which the holder stops to act and ends."""
+
+    lease_renew_seconds: float = Field(5.0, gt=0.0, validate_default=True)
+    """Seconds between two renewals."""
+
+    write_timeout_seconds: float = Field(8.0, gt=0.0, validate_default=True)
+    """Seconds after which a write counts as failed. Together with the renewal deadline less than the Lease lasts."""
+
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)] = ()
     """The namespaces to serve; none means the whole cluster."""
 
@@ -76,6 +99,27 @@ class Settings(BaseSettings):
 
     http_port: int = Field(8080, ge=0, le=65535)
     """Port of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+
+    @field_validator("lease_renew_seconds")
+    @classmethod
+    def _renew_in_time(cls, value: float, known: ValidationInfo) -> float:
+        """Give a renewal that fails a second attempt before the deadline."""
+        deadline = known.data.get("lease_renew_deadline_seconds", inf)
+        if 2 * value > deadline:
+            raise ValueError(f"must be at most half of the renewal deadline, {deadline:g}")
+        return value
+
+    @field_validator("write_timeout_seconds")
+    @classmethod
+    def _write_in_time(cls, value: float, known: ValidationInfo) -> float:
+        """Let every write of a holder be over before another may hold the Lease."""
+        duration = known.data.get("lease_duration_seconds", inf)
+        deadline = known.data.get("lease_renew_deadline_seconds", 0.0)
+        if value + deadline >= duration:
+            raise ValueError(
+                f"must be less than the Lease's duration minus its renewal deadline, {duration:g} - {deadline:g}"
+            )
+        return value
 
 
 def complaints(error: ValidationError) -> list[str]:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from e2e.waiting import eventually
 
-STOP_SECONDS = 20
-START_SECONDS = 120
-"""Long enough on a machine that does much else."""
+READY_SECONDS, STOP_SECONDS = 120, 60
+"""Bounds of waits, long enough on a machine that does much else."""
 
 
 class OperatorProcess:
@@ -28,7 +27,17 @@ class OperatorProcess:
         self.port = 0
 
     def start(self) -> None:
-        """Start it, and wait until it has listed the cluster."""
+        """Start it, and wait until it holds the Lease."""
+        self.start_beside()
+        eventually(self.is_leading, seconds=READY_SECONDS, what=lambda: f"the operator leads; its log:\n{self.log()}")
+
+    def start_beside(self) -> None:
+        """Start it, and wait until it is ready, at work or as a standby."""
+        self.launch()
+        eventually(self.is_ready, seconds=READY_SECONDS, what=lambda: f"the operator is ready; its log:\n{self.log()}")
+
+    def launch(self) -> None:
+        """Start it, and wait for nothing."""
         self.port = _free_port()
         settings = {f"INFERENCE_OPERATOR_{name}": value for name, value in self._settings.items()}
         environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig), **settings}
@@ -36,7 +45,6 @@ class OperatorProcess:
         with self._log.open("ab") as log:
             script = Path(sys.executable).with_name("inference-operator")
             self._process = subprocess.Popen([script], env=environment, stdout=log, stderr=log)
-        eventually(self._is_ready, seconds=START_SECONDS, what=lambda: f"the operator is ready; its log:\n{self.log()}")
 
     def stop(self) -> int:
         """Stop it as the kubelet does; returns its exit status."""
@@ -53,6 +61,28 @@ class OperatorProcess:
             raise AssertionError("the operator does not run")
         return self._process.pid
 
+    def is_leading(self) -> bool:
+        """Whether it holds the Lease."""
+        if not self.is_running():
+            raise AssertionError(f"the operator ended:\n{self.log()}")
+        return "\ninfd_leader 1.0\n" in self.metrics()
+
+    def tell_to_stop(self) -> None:
+        """SIGTERM, and no wait."""
+        self._signal(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Let it stand still, as on a machine that has no time for it."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it run again."""
+        self._signal(signal.SIGCONT)
+
+    def exit_status(self) -> int | None:
+        """Its exit status, once it has ended by itself."""
+        return self._process.poll() if self._process else None
+
     def is_running(self) -> bool:
         """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
@@ -67,6 +97,10 @@ class OperatorProcess:
             text: bytes = answer.read()
         return text.decode()
 
+    def _signal(self, signum: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(signum)
+
     def _end(self, signum: signal.Signals) -> int:
         if self._process is None:
             return 0
@@ -78,7 +112,7 @@ class OperatorProcess:
             self._process.wait()
             self._process = None
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         if not self.is_running():
             raise AssertionError(f"the operator ended:\n{self.log()}")
         try:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from e2e.cluster.handle import LocalCluster
-from inference_operator.kube.client import KubeCluster, connect
+from inference_operator.kube.client import Api, KubeCluster, connect
 from inference_operator.manifest import Manifest
 from tests.apiserver.operator_process import OperatorProcess
 from tests.cluster_contract import ClusterContract
@@ -42,7 +42,7 @@ class TestKubeCluster(ClusterContract):
     @pytest.fixture
     async def cluster(self, quiet: LocalCluster, namespace: str) -> AsyncIterator[KubeCluster]:
         client = await connect(quiet.kubeconfig)
-        yield KubeCluster(client, [namespace])
+        yield KubeCluster(Api(client), [namespace])
         await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
     @pytest.fixture

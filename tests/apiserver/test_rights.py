@@ -4,7 +4,7 @@ import json
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
-from tests.apiserver.conftest import RELEASE, STALL_SECONDS
+from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still
 from tests.apiserver.workspace import QWEN, Workspace
 
@@ -24,7 +24,10 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     let_an_engine_stand_still(workspace, "qwen", within=3 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
 
-    rules = workspace.get("clusterrole", RELEASE)["rules"]
+    rules = [
+        *workspace.get("clusterrole", RELEASE)["rules"],
+        *Workspace(workspace.cluster, SYSTEM).get("role", f"{RELEASE}-lease")["rules"],
+    ]
     granted = {
         (group, resource, verb)
         for rule in rules

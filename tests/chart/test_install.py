@@ -87,7 +87,7 @@ def test_the_operator_is_ready_where_pods_must_be_restricted(release: Release, c
     ready = cluster.kubectl(
         "--namespace", NAMESPACE, "get", "deployment", RELEASE, "--output=jsonpath={.status.readyReplicas}"
     )
-    assert ready == "1"
+    assert ready == "2"
 
 
 def test_every_sample_is_accepted(release: Release, cluster: LocalCluster) -> None:

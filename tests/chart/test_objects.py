@@ -118,10 +118,24 @@ def test_the_admission_policy_is_the_generated_one_and_may_be_left_out(helm: Hel
     assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false")}
 
 
-def test_one_operator_runs_and_never_two(helm: Helm) -> None:
+def test_a_second_operator_stands_by_on_another_node_where_there_is_one(helm: Helm) -> None:
     spec = helm.one("Deployment")["spec"]
-    assert spec["replicas"] == 1
-    assert spec["strategy"] == {"type": "Recreate"}
+    assert spec["replicas"] == 2
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    (term,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["labelSelector"] == spec["selector"]
+    budget = helm.one("PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == spec["selector"]
+
+
+def test_one_operator_has_no_budget_that_would_hold_up_a_drain(helm: Helm) -> None:
+    assert "PodDisruptionBudget" not in {found["kind"] for found in helm.objects("replicas=1")}
+
+
+def test_an_affinity_of_ones_own_replaces_the_default(helm: Helm) -> None:
+    affinity = helm.one("Deployment", f"{AFFINITY}.key=zone", f"{AFFINITY}.operator=Exists")["spec"]["template"]
+    assert set(affinity["spec"]["affinity"]) == {"nodeAffinity"}
 
 
 def test_the_pod_meets_the_restricted_profile(helm: Helm) -> None:
@@ -159,6 +173,10 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
         "settings.clusterDomain=k8s.example",
         "settings.dnsStalenessSeconds=40",
         "settings.resyncSeconds=86400",
+        "settings.lease.durationSeconds=60",
+        "settings.lease.renewDeadlineSeconds=40",
+        "settings.lease.renewSeconds=10",
+        "settings.writeTimeoutSeconds=15",
         "settings.imagePullPolicy=Never",
         "settings.allowedArguments={--trust-remote-code,--hf-overrides}",
         "settings.allowedEnvironment={VLLM_PLUGINS}",
@@ -175,6 +193,10 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
         cluster_domain="k8s.example",
         dns_staleness_seconds=40,
         resync_seconds=86_400,
+        lease_duration_seconds=60,
+        lease_renew_deadline_seconds=40,
+        lease_renew_seconds=10,
+        write_timeout_seconds=15,
         image_pull_policy="Never",
         allowed_arguments=("--trust-remote-code", "--hf-overrides"),
         allowed_environment=("VLLM_PLUGINS",),

@@ -4,6 +4,7 @@ from inference_operator.manifest import Manifest
 from tests.chart.helm import NAMESPACE, RELEASE, Helm
 
 TWO_NAMESPACES = "scope.namespaces={team-a,team-b}"
+LEASE = f"{RELEASE}-lease"
 SECRET_DOORS = {"secrets", "pods/exec", "pods/attach", "pods/proxy", "serviceaccounts/token"}
 
 
@@ -13,7 +14,11 @@ def by_kind(objects: list[Manifest], kind: str) -> dict[str, Manifest]:
 
 def test_both_scopes_grant_the_same_rules_but_for_nodes(helm: Helm) -> None:
     cluster = by_kind(helm.objects(), "ClusterRole")[RELEASE]
-    roles = [found for found in helm.objects(TWO_NAMESPACES) if found["kind"] == "Role"]
+    roles = [
+        found
+        for found in helm.objects(TWO_NAMESPACES)
+        if found["kind"] == "Role" and found["metadata"]["name"] == RELEASE
+    ]
     assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
     everywhere = [rule for rule in cluster["rules"] if rule["resources"] != ["nodes"]]
     assert len(everywhere) == len(cluster["rules"]) - 1
@@ -31,7 +36,18 @@ def test_the_rules_are_bound_to_the_operator_alone(helm: Helm, sets: tuple[str, 
     bindings = [found for found in helm.objects(*sets) if found["kind"] == binding]
     account = {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}
     assert bindings
-    assert all(found["subjects"] == [account] and found["roleRef"]["name"] == RELEASE for found in bindings)
+    assert all(found["subjects"] == [account] for found in bindings)
+    assert {found["roleRef"]["name"] for found in bindings} <= {RELEASE, LEASE}
+
+
+@pytest.mark.parametrize("sets", [(), (TWO_NAMESPACES,)])
+def test_the_lease_is_the_only_object_of_its_own_namespace_that_it_may_touch(helm: Helm, sets: tuple[str, ...]) -> None:
+    (role,) = (found for found in helm.objects(*sets) if found["kind"] == "Role" and found["metadata"]["name"] == LEASE)
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
+        (["leases"], None, ["create"]),
+        (["leases"], [RELEASE], ["get", "update"]),
+    ]
 
 
 def test_the_operator_gets_no_wildcard_and_no_door_to_secrets(helm: Helm) -> None:

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
-from inference_operator.kube.client import KubeCluster
+from inference_operator.kube.client import Api, KubeCluster
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
 from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import (
@@ -65,14 +65,14 @@ async def client(api: ApiServer) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 def cluster(api: ApiServer, client: ApiClient) -> KubeCluster:
-    return KubeCluster(client, tell=lambda *request: api.told.append(request))
+    return KubeCluster(Api(client, tell=lambda *request: api.told.append(request)))
 
 
 async def test_apply_is_server_side(api: ApiServer, cluster: KubeCluster) -> None:
     api.says(200, **BODY)
     assert await cluster.apply(REF, BODY, force=True) == BODY
     path = "/api/v1/namespaces/default/configmaps/settings"
-    assert api.requests == [("PATCH", f"{path}?fieldManager=inference-operator&force=true", BODY)]
+    assert api.requests == [("PATCH", f"{path}?fieldManager=inference-operator&force=true&timeout=8s", BODY)]
     assert api.told == [("PATCH", "ConfigMap", "200")]
 
 
@@ -177,7 +177,7 @@ async def test_an_answer_that_ends_too_early_is_a_fault(api: ApiServer, cluster:
 async def test_nobody_there_is_a_fault() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:9")) as client:
         with pytest.raises(ClusterError):
-            await KubeCluster(client).get(REF)
+            await KubeCluster(Api(client)).get(REF)
 
 
 async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeCluster) -> None:
@@ -205,7 +205,7 @@ async def test_namespaces_are_listed_one_by_one_and_the_oldest_moment_counts(api
         return web.json_response({"metadata": {"resourceVersion": {"a": "7", "b": "9"}[name]}, "items": []})
 
     api.answer = page
-    assert (await KubeCluster(client, ["a", "b"]).list_objects(CONFIG_MAP)).version == 7
+    assert (await KubeCluster(Api(client), ["a", "b"]).list_objects(CONFIG_MAP)).version == 7
 
 
 LOG = LogTail("default", "qwen-engine-a", "u", "engine", run=2, previous=True, running=False)

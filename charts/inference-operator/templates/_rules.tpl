@@ -1,5 +1,6 @@
 {{/*
-What the operator may do: the only place that says so. A ClusterRole (whole cluster) or one Role per namespace carries it.
+What the operator may do: the only place that says so. A ClusterRole (whole cluster) or one Role per namespace carries it,
+and one Role in the release's namespace what is about its Lease.
 It reads no Secret, opens no shell and no proxy into a pod, and never writes the spec of an InferenceDeployment.
 */}}
 {{- define "inference-operator.rules" -}}
@@ -31,4 +32,15 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
   resources: [pods/log]
   verbs: [get]
 {{- end }}
+{{- end -}}
+
+{{/* The Lease by which its processes take turns, in the release's namespace. A new object cannot be named in a rule. */}}
+{{- define "inference-operator.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "inference-operator.fullname" . }}]
+  verbs: [get, update]
 {{- end -}}

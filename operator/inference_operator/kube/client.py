@@ -21,10 +21,14 @@ from inference_operator.reconcile.cluster import (
     ForbiddenError,
     Listing,
     NotFoundError,
+    NotLeaderError,
     RejectedError,
 )
 
 REQUEST_TIMEOUT_SECONDS = 30
+"""Of a read, which changes nothing and may be long."""
+WRITE_TIMEOUT_SECONDS = 8.0
+"""Of a write, for who does not ask for another: an etcd in trouble takes seconds for one."""
 LIST_CHUNK = 500
 """Objects per page of a listing (the API server's own clients use the same)."""
 
@@ -60,22 +64,91 @@ async def connect(kubeconfig: Path | None = None) -> ApiClient:
 Told = Callable[[str, str, str], None]
 
 
+def _always() -> bool:
+    return True
+
+
 def _nobody(_verb: str, _kind: str, _code: str) -> None:
     """Nobody wants to know."""
+
+
+class Api:
+    """Requests to the API server, and what their answers mean.
+
+    Args:
+        client: an open client; the caller closes it.
+        write_timeout: seconds after which a write is over, on both ends.
+        tell: is told of every request: its verb, the kind and the HTTP status or `error`.
+    """
+
+    def __init__(
+        self, client: ApiClient, *, write_timeout: float = WRITE_TIMEOUT_SECONDS, tell: Told = _nobody
+    ) -> None:
+        self._client = client
+        self._write_timeout = write_timeout
+        self._tell = tell
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+    ) -> Manifest:
+        """The object that the API server answers with; raises `ClusterError` where it does not."""
+        status, content, retry_after = await self.call(method, path, kind, query=query, body=body)
+        return _body(status, content, f"{method} {path}", retry_after=retry_after)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+    ) -> tuple[int, bytes, float]:
+        """The HTTP status and content of an answer, and for how many seconds the server does not want to be asked."""
+        timeout = REQUEST_TIMEOUT_SECONDS if method == "GET" else self._write_timeout
+        # The API server gives up after `timeout` too, so that no write of ours takes effect long after we did
+        # (kubernetes/apiserver v0.36.3, `pkg/endpoints/filters/request_deadline.go`).
+        asked = {**(query or {}), **({} if method == "GET" else {"timeout": f"{timeout:g}s"})}
+        target = f"{path}?{urlencode(asked)}" if asked else path
+        headers = {"Accept": "application/json"}
+        if method == "PATCH":
+            headers["Content-Type"] = "application/apply-patch+yaml"
+        try:
+            call = await self._client.param_serialize(
+                method, target, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            response = await self._client.call_api(*call, _request_timeout=timeout)
+            content: bytes = await response.read()
+        except (ClientError, OSError, TimeoutError) as error:
+            self._tell(method, kind.name, "error")
+            raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
+        self._tell(method, kind.name, str(response.status))
+        return response.status, content, _retry_after(response.headers.get("Retry-After", ""))
+
+
+def _retry_after(header: str) -> float:
+    """Seconds to wait; an HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds."""
+    return float(header) if header.isdecimal() else 0.0
 
 
 class KubeCluster:
     """The verbs of `Cluster` on a real API server.
 
     Args:
-        client: an open client; the caller closes it.
+        api: the API server.
         namespaces: the namespaces to list; none means all of them.
-        tell: is told of every request: its verb, the kind and the HTTP status or `error`.
+        may_act: whether this process may still act; asked before each request.
     """
 
-    def __init__(self, client: ApiClient, namespaces: Sequence[str] = (), *, tell: Told = _nobody) -> None:
-        self._client = client
-        self._tell = tell
+    def __init__(self, api: Api, namespaces: Sequence[str] = (), *, may_act: Callable[[], bool] = _always) -> None:
+        self._api = api
+        self._may_act = may_act
         self._namespaces: Sequence[str | None] = tuple(namespaces) or (None,)
 
     async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
@@ -180,27 +253,9 @@ class KubeCluster:
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
     ) -> tuple[int, bytes, float]:
-        """The HTTP status and content of an answer, and for how many seconds the server does not want to be asked."""
-        target = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Accept": "application/json"}
-        if method == "PATCH":
-            headers["Content-Type"] = "application/apply-patch+yaml"
-        try:
-            call = await self._client.param_serialize(
-                method, target, header_params=headers, body=body, auth_settings=["BearerToken"]
-            )
-            response = await self._client.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            content: bytes = await response.read()
-        except (ClientError, OSError, TimeoutError) as error:
-            self._tell(method, kind.name, "error")
-            raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
-        self._tell(method, kind.name, str(response.status))
-        return response.status, content, _retry_after(response.headers.get("Retry-After", ""))
-
-
-def _retry_after(header: str) -> float:
-    """Seconds to wait; an HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds."""
-    return float(header) if header.isdecimal() else 0.0
+        if not self._may_act():
+            raise NotLeaderError(f"{method} {path}: not asked, since another process may be at work")
+        return await self._api.call(method, path, kind, query=query, body=body)
 
 
 def _is_of_another(answer: Manifest) -> bool:
@@ -212,7 +267,7 @@ def _is_of_another(answer: Manifest) -> bool:
 def _broken(error: Exception) -> str:
     """Why there was no answer, in words that are the same for every attempt."""
     if isinstance(error, TimeoutError):
-        return f"the API server did not answer within {REQUEST_TIMEOUT_SECONDS} s"
+        return "the API server did not answer in time"
     return "the connection to the API server broke"
 
 

@@ -40,7 +40,7 @@ def watch(settings: Settings, seen: Seen, *, stop: asyncio.Event) -> Awaitable[N
     """Watch InferenceDeployments and all that belongs to them, until told to stop."""
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it would tell of every event
     return kopf.operator(
-        registry=_registry(seen),
+        registry=_registry(seen, stop),
         settings=_kopf_settings(),
         standalone=True,
         # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
@@ -51,7 +51,7 @@ def watch(settings: Settings, seen: Seen, *, stop: asyncio.Event) -> Awaitable[N
     )
 
 
-def _registry(seen: Seen) -> kopf.OperatorRegistry:
+def _registry(seen: Seen, stop: asyncio.Event) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     async def on_event(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
@@ -59,6 +59,12 @@ def _registry(seen: Seen) -> kopf.OperatorRegistry:
 
     for kind in (INFERENCE_DEPLOYMENT, *WATCHED_CHILDREN):
         kopf.on.event(*_address(kind), registry=registry, id=kind.plural)(on_event)
+
+    async def on_cleanup(**_: Any) -> None:  # noqa: ANN401 - kopf's protocol
+        # kopf handles signals itself while it runs, and would wait five seconds for who waits for this flag.
+        stop.set()
+
+    kopf.on.cleanup(registry=registry, id="stop")(on_cleanup)
     login = kopf.login_with_service_account if in_cluster() else kopf.login_via_client
     kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
     return registry

@@ -54,6 +54,10 @@ class ForbiddenError(RejectedError):
     """The operator has no right to this."""
 
 
+class NotLeaderError(Exception):
+    """Nothing was asked, because another process may be at work by now: no round goes on."""
+
+
 class Cluster(Protocol):
     """The verbs. Every one may raise `ClusterError` for a fault, and what its description names."""
 

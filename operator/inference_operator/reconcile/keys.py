@@ -39,6 +39,7 @@ class KeyQueue:
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._not_before: dict[Key, float] = {}
+        self._closed = False
 
     def __len__(self) -> int:
         """Keys that wait now."""
@@ -63,10 +64,20 @@ class KeyQueue:
             self._cancel_timer(key)
             self._timers[key] = loop.call_later(seconds, self.add, key)
 
+    def close(self) -> None:
+        """Begin no more work; what is being worked on is brought to its end."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._queue.put_nowait(Key("", ""))  # wakes who waits for a key
+
     async def work(self, handle: Handle, failed: Failed) -> None:
-        """Work on keys until cancelled; several workers may do so at a time."""
+        """Work on keys until the queue is closed; several workers may do so at a time."""
         while True:
             key = await self._queue.get()
+            if self._closed:
+                self._queue.put_nowait(key)  # for the next worker to wake by
+                return
             self._waiting.discard(key)
             self._working.add(key)
             try:
@@ -89,6 +100,8 @@ class KeyQueue:
             wait = max(asked, self._backoff(key))
         else:
             self._failures.pop(key, None)
+        if self._closed:
+            return
         if again:
             self.add(key)
         elif wait is not None:

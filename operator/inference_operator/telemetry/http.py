@@ -44,7 +44,7 @@ async def serve_health(port: int, *, alive: Callable[[], bool], ready: Callable[
     application.add_routes(
         [web.get("/healthz", _probe(alive)), web.get("/readyz", _probe(ready)), web.get("/metrics", _metrics)]
     )
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, keepalive_timeout=0)
     await runner.setup()
     try:
         await _listen(runner, port)

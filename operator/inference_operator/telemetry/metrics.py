@@ -7,6 +7,7 @@ RECONCILE_SECONDS = Histogram("infd_reconcile_duration_seconds", "Time of one ro
 API_REQUESTS = Counter(
     "infd_api_requests", "Requests to the API server, by verb, kind and answer", ["verb", "kind", "code"]
 )
+LEADER = Gauge("infd_leader", "1 while this process holds the Lease, 0 while it stands by")
 QUEUE_DEPTH = Gauge("infd_workqueue_depth", "InferenceDeployments that wait to be looked at")
 SCRAPES = Counter("infd_scrapes", "Looks at the metrics of pods, by component and result", ["component", "result"])
 ENGINE_STALLS = Counter(

@@ -1,0 +1,193 @@
+"""Two processes of the operator on a real API server: one works, one stands by, and never do both."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.apiserver.conftest import RELEASE, SETTINGS, SYSTEM
+from tests.apiserver.operator_process import READY_SECONDS, OperatorProcess
+from tests.apiserver.proxy import Proxy
+from tests.apiserver.workspace import QUIET_SECONDS, Workspace, served
+
+DURATION, RENEW = int(SETTINGS["LEASE_DURATION_SECONDS"]), float(SETTINGS["LEASE_RENEW_SECONDS"])
+TAKEOVER_SECONDS = DURATION + 60
+"""Bound of a wait: the Lease's duration, and a busy machine's share."""
+
+
+@pytest.fixture
+def first(operator: OperatorProcess) -> Iterator[OperatorProcess]:
+    """The process that leads; whatever a test does to it, it leads again afterwards."""
+    assert operator.is_leading()
+    yield operator
+    if not operator.is_running():
+        operator.start()
+    eventually(operator.is_leading, seconds=TAKEOVER_SECONDS, what="the first operator leads again")
+
+
+@pytest.fixture(scope="module")
+def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Workspace:
+    """A workspace in which `qwen` serves."""
+    assert operator.is_running()
+    kubernetes.kubectl("create", "namespace", "leased")
+    return served(Workspace(kubernetes, "leased"))
+
+
+@pytest.fixture
+def second(account: Path, first: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """Another process, which stands by."""
+    process = OperatorProcess(account, tmp_path / "log", SETTINGS)
+    process.start_beside()
+    assert not process.is_leading()
+    assert first.is_running()
+    yield process
+    process.stop()
+    assert "Traceback" not in process.log(), process.log()
+
+
+def takeover(process: OperatorProcess, capsys: pytest.CaptureFixture[str], after: str) -> float:
+    """Wait until a process leads; returns and prints how long that took."""
+    begun = time.monotonic()
+    eventually(process.is_leading, seconds=TAKEOVER_SECONDS, what=lambda: f"a takeover; its log:\n{process.log()}")
+    took = time.monotonic() - begun
+    with capsys.disabled():
+        print(f"\n  takeover after {after}: {took:.1f} s (Lease of {DURATION} s)")
+    return took
+
+
+def holder(cluster: LocalCluster) -> str:
+    lease = json.loads(cluster.kubectl("--namespace", SYSTEM, "get", "lease", RELEASE, "--output=json"))
+    found: str = lease["spec"]["holderIdentity"]
+    return found
+
+
+def edit_lease(cluster: LocalCluster, patch: str) -> None:
+    cluster.kubectl("--namespace", SYSTEM, "patch", "lease", RELEASE, "--type=merge", f"--patch={patch}")
+
+
+def repairs(workspace: Workspace) -> None:
+    """See that somebody mends what a hand breaks."""
+    workspace.kubectl("delete", "service", "qwen", "--wait=false")
+    eventually(lambda: workspace.exists("service", "qwen"), seconds=60, what="the Service is back")
+
+
+def test_the_standby_is_ready_and_writes_nothing(steady: Workspace, second: OperatorProcess, audit: AuditLog) -> None:
+    before, mark = holder(steady.cluster), audit.mark()
+    repairs(steady)
+    time.sleep(QUIET_SECONDS)
+    assert [w.resource for w in audit.writes(mark, namespace=steady.namespace)] == ["services"]
+    assert not second.is_leading()
+    assert holder(steady.cluster) == before
+
+
+def test_a_lease_is_renewed_once_a_period_and_not_more(first: OperatorProcess, audit: AuditLog) -> None:
+    seconds = 10
+    mark = audit.mark()
+    time.sleep(seconds)
+    renewals = audit.renewals(mark)
+    assert first.is_leading()
+    assert {r.verb for r in renewals} == {"update"}
+    assert seconds / RENEW / 2 <= len(renewals) <= seconds / RENEW + 1
+
+
+def test_a_process_that_is_told_to_stop_hands_over_at_once(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = time.monotonic()
+    first.tell_to_stop()
+    takeover(second, capsys, "SIGTERM")
+    assert time.monotonic() - begun < DURATION
+    eventually(lambda: first.exit_status() == 0, seconds=60, what="the first has ended")
+    repairs(steady)
+
+
+def test_a_process_that_is_killed_is_followed_when_its_lease_has_run_out(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first.kill()
+    takeover(second, capsys, "SIGKILL")
+    repairs(steady)
+
+
+def test_a_process_that_slept_too_long_writes_nothing_when_it_wakes(
+    steady: Workspace,
+    first: OperatorProcess,
+    second: OperatorProcess,
+    audit: AuditLog,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first.pause()
+    try:
+        steady.patch("qwen", {"replicas": 3})  # the sleeper has this event before it, and would act on it
+        takeover(second, capsys, "SIGSTOP")
+        eventually(
+            lambda: steady.get("deployment", "qwen-engine")["spec"]["replicas"] == 3, seconds=60, what="three replicas"
+        )
+        steady.patch("qwen", {"replicas": 2})
+        eventually(
+            lambda: steady.get("deployment", "qwen-engine")["spec"]["replicas"] == 2, seconds=60, what="two replicas"
+        )
+        steady.settled("qwen", "Reconciling", "False")
+        time.sleep(QUIET_SECONDS)
+        mark, versions = audit.mark(), steady.versions("qwen")
+    finally:
+        first.go_on()
+    eventually(lambda: not first.is_running(), seconds=60, what="who has lost the Lease ends")
+    assert first.exit_status() == 1
+    time.sleep(QUIET_SECONDS)
+    assert audit.writes(mark, namespace=steady.namespace) == []
+    assert steady.versions("qwen") == versions
+
+
+def test_an_edit_by_hand_that_leaves_the_holder_alone_changes_nothing(
+    first: OperatorProcess, kubernetes: LocalCluster
+) -> None:
+    before = holder(kubernetes)
+    edit_lease(kubernetes, '{"metadata":{"annotations":{"note":"mine"}}}')
+    time.sleep(DURATION)
+    assert first.is_leading()
+    assert holder(kubernetes) == before
+
+
+def test_who_finds_another_in_its_place_ends(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit_lease(steady.cluster, '{"spec":{"holderIdentity":"somebody"}}')
+    eventually(lambda: not first.is_running(), seconds=60, what="the holder of before ends")
+    assert first.exit_status() == 1
+    takeover(second, capsys, "an edit by hand")
+    repairs(steady)
+
+
+def test_an_api_server_that_is_away_for_longer_than_the_lease_ends_the_holder(
+    account: Path, first: OperatorProcess, tmp_path: Path, audit: AuditLog
+) -> None:
+    first.stop()
+    with Proxy(account, tmp_path / "kubeconfig") as proxy:
+        process = OperatorProcess(proxy.kubeconfig, tmp_path / "log", SETTINGS)
+        process.start()
+        mark = audit.mark()
+        proxy.cut()
+        eventually(lambda: not process.is_running(), seconds=TAKEOVER_SECONDS, what="who cannot renew ends")
+        assert process.exit_status() == 1
+        assert audit.writes(mark) == []
+        process.launch()
+        eventually(lambda: "Cannot ask for Lease" in process.log(), seconds=READY_SECONDS, what="it cannot reach it")
+        assert not process.is_ready()
+        proxy.mend()
+        eventually(process.is_leading, seconds=TAKEOVER_SECONDS, what="it leads once the API server is back")
+        assert process.stop() == 0
+
+
+def test_a_deleted_lease_ends_its_holder_and_is_made_anew(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steady.cluster.kubectl("--namespace", SYSTEM, "delete", "lease", RELEASE)
+    eventually(lambda: not first.is_running(), seconds=60, what="the holder of before ends")
+    takeover(second, capsys, "a deletion by hand")
+    repairs(steady)
