@@ -9,6 +9,9 @@ _ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
 """A watch is complete only when it ends, so its start counts too; every other request has one answer."""
 
 LEASES = "leases"
+TELLING = frozenset({"inferencedeployments/status", "events"})
+"""Resources by whose writes the operator tells what it has done or seen, and changes nothing."""
+
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from inference_operator import __version__
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.looks import Looks
 from inference_operator.kube.watch import WATCHED_CHILDREN, watch
@@ -68,7 +69,8 @@ class Operator:
         self._cluster = cluster
         self._cache = Cache(settings)
         self._queue = KeyQueue()
-        self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC))
+        self._events = Events(cluster, _instance(), lambda: datetime.now(UTC))
+        self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC), self._events.tell)
         self._looks = Looks(cluster, self._cache.see, self._queue.add)
         self._scraper = Scraper(
             Known(self._cache.known, self._cache.pods),
@@ -93,7 +95,8 @@ class Operator:
         # Created before kopf starts, which takes every younger task for its own when it stops.
         workers = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
         feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
-        feeders += [asyncio.create_task(self._resync()), asyncio.create_task(self._scraper.run())]
+        beside = (self._events.work(), self._resync(), self._scraper.run())
+        feeders += [asyncio.create_task(work) for work in beside]
         try:
             await watch(self._settings, self._seen, stop=stop)
         finally:
@@ -148,6 +151,11 @@ class Operator:
                 self._queue.add(key)
         RESOURCES.set(len(self._cache.known()))
         self._listed_at = asyncio.get_running_loop().time()
+
+
+def _instance() -> str:
+    """A name for this process: that of its pod, and when it began, since a pod may have several."""
+    return f"{socket.gethostname()[:63]}-{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
 def _count_request(verb: str, kind: str, code: str) -> None:

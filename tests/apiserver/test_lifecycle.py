@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from e2e.audit import AuditLog
+from e2e.audit import TELLING, AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.operator_process import OperatorProcess
@@ -31,7 +31,7 @@ def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Workspace:
 def test_seven_lines_become_exactly_these_children_with_one_write_each(qwen: Workspace, audit: AuditLog) -> None:
     assert qwen.children("qwen") == CHILDREN
     writes = audit.writes(0, namespace=qwen.namespace)
-    assert len([w for w in writes if w.resource != "inferencedeployments/status"]) == len(CHILDREN)
+    assert len([w for w in writes if w.resource not in TELLING]) == len(CHILDREN)
     # The first status, which may tell it all, and one for each step of three pods that changes what users read.
     assert 1 <= len([w for w in writes if w.resource == "inferencedeployments/status"]) <= 7
 
@@ -73,7 +73,7 @@ def test_an_edit_changes_only_the_child_that_it_is_about(
     qwen.settled("qwen", "Reconciling", "False")
     after = qwen.versions("qwen")
     assert {name for name in before | after if before.get(name) != after.get(name)} == changed
-    writes = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource != "inferencedeployments/status"]
+    writes = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource not in TELLING]
     assert len(writes) == len(changed), writes
 
 
@@ -149,7 +149,7 @@ def test_what_others_add_to_a_child_is_left_alone(steady: Workspace, audit: Audi
     steady.kubectl("label", "service", "qwen", "somebody.example/team=kept")
     time.sleep(QUIET_SECONDS)
     # A Deployment's generation counts its annotations too, which status follows for a moment.
-    writes = [w for w in audit.writes(mark, namespace=steady.namespace) if w.resource != "inferencedeployments/status"]
+    writes = [w for w in audit.writes(mark, namespace=steady.namespace) if w.resource not in TELLING]
     assert writes == []
     assert steady.get("service", "qwen")["metadata"]["labels"]["somebody.example/team"] == "kept"
 
@@ -215,7 +215,5 @@ def _content(workspace: Workspace, what: str, name: str) -> object:
 
 def _one_write(workspace: Workspace, audit: AuditLog, mark: int) -> None:
     time.sleep(QUIET_SECONDS)
-    writes = [
-        w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource != "inferencedeployments/status"
-    ]
+    writes = [w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource not in TELLING]
     assert len(writes) == 1, [str(w) for w in writes]

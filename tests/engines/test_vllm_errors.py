@@ -20,6 +20,21 @@ RECORDED: dict[str, tuple[Reason | None, str]] = {
     "quantization-of-another": (Reason.UNSUPPORTED_PRECISION, "not quantised as `gptq`"),
     "quantization-not-on-device": (Reason.UNSUPPORTED_PRECISION, "`fbgemm_fp8`"),
     "unknown-dtype": (Reason.INVALID_ARGUMENT, "argument --dtype: invalid choice: 'float4'"),
+    "length-beyond-cache": (
+        Reason.KV_CACHE_TOO_SMALL,
+        "one request of 1048576 tokens needs 0.5 GiB of KV cache and 0.06",
+    ),
+    "memory-taken": (
+        Reason.DEVICE_MEMORY_TAKEN,
+        "21.66 GiB are to be used, 0.92 of the node's memory, and 16.12 of 23.54",
+    ),
+    "hub-offline": (Reason.HUB_UNREACHABLE, "the hub does not answer"),
+    "hub-unreachable": (Reason.HUB_UNREACHABLE, "the hub does not answer"),
+    "custom-code": (Reason.REMOTE_CODE_NEEDED, "the model brings code of its own"),
+    "unknown-argument": (Reason.INVALID_ARGUMENT, "unrecognized arguments: --nosuch-flag=1"),
+    "ambiguous-argument": (Reason.INVALID_ARGUMENT, "ambiguous option: --max-num=1 could match"),
+    "bad-value": (Reason.INVALID_ARGUMENT, "argument --max-num-seqs: invalid int value: 'many'"),
+    "broken-config": (Reason.INVALID_MODEL, "configuration is no JSON"),
     "no-tokenizer": (Reason.INVALID_MODEL, "the model has no tokenizer"),
     "no-such-path": (Reason.MODEL_NOT_FOUND, "there is no model in `/models/nosuch`"),
 }

@@ -18,6 +18,7 @@ PULLING = (
     'Back-off pulling image "example.com/vllm:nope": ErrImagePull: rpc error: code = NotFound desc = failed to pull'
     ' and unpack image "example.com/vllm:nope": failed to resolve reference: not found'
 )
+NOT_FOUND = 'failed to pull and unpack image "example.com/vllm:nope": failed to resolve reference: not found'
 NO_CLAIM = (
     '0/3 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/3 nodes are available: 3'
     " Preemption is not helpful for scheduling."
@@ -30,7 +31,12 @@ PROBLEMS: list[tuple[Manifest, Reason, str]] = [
             PULLING,
         ),
         Reason.IMAGE_PULL_FAILED,
-        PULLING,
+        NOT_FOUND,
+    ),
+    (
+        waiting("ErrImagePull", PULLING.partition("ErrImagePull: ")[2]),
+        Reason.IMAGE_PULL_FAILED,
+        NOT_FOUND,
     ),
     (waiting("ErrImageNeverPull", ""), Reason.IMAGE_PULL_FAILED, "ErrImageNeverPull"),
     (
@@ -143,6 +149,14 @@ def test_a_crash_loop_is_one_problem_in_all_its_phases(end: Manifest, reason: Re
     logs = [problem.ended.log for problem in problems if problem.ended]
     assert {(log.run, log.running) for log in logs} <= {(2, False)}
     assert [log.previous for log in logs] in ([], [False, True, True, False])
+
+
+def test_who_ran_out_of_memory_hears_of_the_limit() -> None:
+    manifest = pod(status={"containerStatuses": [{"name": "engine", "state": OOM_KILLED}]})
+    limits = {"limits": {"memory": "16Gi"}}
+    manifest["spec"] = {"containers": [{"name": "other"}, {"name": "engine", "resources": limits}]}
+    problem = pod_view(manifest, component="engine").problem
+    assert problem == PodProblem(Reason.OUT_OF_MEMORY, "container `engine` used more memory than its limit of 16Gi")
 
 
 def _problem_of(container: Manifest) -> PodProblem:

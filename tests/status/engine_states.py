@@ -6,8 +6,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.observed.answer import Answer
 from inference_operator.pipeline import Inputs
-from tests.builders import inference_deployment, inputs, waiting
-from tests.status.situations import loading, view
+from tests.builders import deployment_status, inference_deployment, inputs, waiting
+from tests.status.situations import OVER_QUOTA, loading, seen, view
 
 TAKEN = (
     "Free memory on device cuda:0 (1.0/9.0 GiB) on startup is less than desired GPU memory utilization (0.9, 8.1 GiB)"
@@ -47,6 +47,11 @@ ENGINE_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] 
         )
         for words, reason in LAST_WORDS.items()
     },
+    "over quota": (
+        seen(engines=OVER_QUOTA, routers=deployment_status(2)),
+        [],
+        ("False Starting", "True QuotaExceeded", "False Unobstructed"),
+    ),
     "secret in an argument": (
         inputs(inference_deployment(engine={"args": ["--api-key=a"]})),
         [],

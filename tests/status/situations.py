@@ -34,9 +34,13 @@ NO_IMAGE = waiting("ImagePullBackOff", 'Back-off pulling image "example.com/vllm
 NO_CLAIM = unschedulable('0/1 nodes are available: persistentvolumeclaim "models" not found.')
 OUT_OF_MEMORY = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
 CRASHING = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": "ValueError: no"}})
-REFUSED_POD = {
+OVER_QUOTA = {
     **deployment_status(0, ready=0),
     "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}],
+}
+REFUSED_POD = {
+    **deployment_status(0, ready=0),
+    "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "denied by policy"}],
 }
 EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}

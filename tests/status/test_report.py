@@ -22,6 +22,7 @@ from tests.status.situations import (
     NO_CLAIM,
     NO_IMAGE,
     NO_SECRET,
+    OVER_QUOTA,
     OVERDUE,
     RAW,
     REFUSED_POD,
@@ -94,7 +95,7 @@ def test_a_failed_pod_counts_until_it_is_made_up_for() -> None:
 def test_a_pod_that_kubernetes_refuses_is_told() -> None:
     result = told(seen(engines=REFUSED_POD, routers=deployment_status(2)))
     assert message(result, ConditionType.ENGINES_AVAILABLE) == (
-        "0 of 1 engines are ready. Kubernetes refuses a pod: exceeded quota: small"
+        "0 of 1 engines are ready. Kubernetes refuses a pod: denied by policy"
     )
 
 
@@ -192,7 +193,7 @@ def test_what_the_deployment_gave_up_on_is_told(status: Manifest, lasting: str) 
 def test_a_pod_that_stays_refused_is_told_as_what_lasts() -> None:
     conditions = [*REFUSED_POD["conditions"], *OVERDUE["conditions"]]
     result = told(loading(engines={**REFUSED_POD, "conditions": conditions}))
-    lasting = f"For {MINUTES} minutes: Kubernetes refuses a pod: exceeded quota: small"
+    lasting = f"For {MINUTES} minutes: Kubernetes refuses a pod: denied by policy"
     assert message(result, ConditionType.STALLED) == lasting
 
 
@@ -277,7 +278,7 @@ def test_engines_that_go_while_none_is_wanted_are_not_counted() -> None:
 
 
 def test_a_quota_that_stops_a_scale_up_is_told_beside_ready() -> None:
-    refusing = {**REFUSED_POD, **deployment_status(1)}
+    refusing = {**OVER_QUOTA, **deployment_status(1)}
     result = told(seen(inference_deployment(replicas=3), engines=refusing, routers=deployment_status(2)))
     assert message(result, ConditionType.RECONCILING) == "Nothing is being changed."
     assert message(result, ConditionType.ENGINES_AVAILABLE).endswith("exceeded quota: small")

@@ -22,6 +22,9 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
 {{- if not .Values.scope.namespaces }}
 - apiGroups: [""]
   resources: [nodes]

@@ -37,6 +37,11 @@ class DeploymentView:
     """The hash of its template; None where it has none."""
 
     @property
+    def over_quota(self) -> bool:
+        """Whether a quota of the namespace is what stands against its pods (Kubernetes 1.36, pkg/quota/v1)."""
+        return self.rejection is not None and "exceeded quota" in self.rejection
+
+    @property
     def rolling(self) -> bool:
         """Whether pods of an earlier template are still there."""
         return self.exists and (not self.seen or self.updated < self.replicas)

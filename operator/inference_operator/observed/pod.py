@@ -1,5 +1,6 @@
 """What a pod tells about itself, and the kubelet's and scheduler's own words on why it does not run."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -86,7 +87,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready=ready,
         terminating="deletionTimestamp" in meta,
         failed=status.get("phase") == "Failed",
-        problem=None if ready else _problem(meta, status),
+        problem=None if ready else _problem(pod, status),
         template=template_of(meta),
         uid=str(meta.get("uid", "")),
         address=str(status.get("podIP", "")),
@@ -128,12 +129,12 @@ def _list(parent: Manifest, name: str) -> Iterable[Manifest]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _problem(meta: Manifest, status: Manifest) -> PodProblem | None:
+def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
     if status.get("phase") == "Failed":
         said = (sentence(status.get("reason")), sentence(status.get("message")))
         return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in said if part) or "it has failed")
     for container in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
-        if problem := _container_problem(meta, container):
+        if problem := _container_problem(pod, container):
             return problem
     for condition in _list(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
@@ -141,26 +142,44 @@ def _problem(meta: Manifest, status: Manifest) -> PodProblem | None:
     return None
 
 
-def _container_problem(meta: Manifest, container: Manifest) -> PodProblem | None:
+def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
     state, last = _mapping(container, "state"), _mapping(container, "lastState")
     waiting = _mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
-        return PodProblem(reason, sentence(waiting.get("message")) or str(waiting.get("reason")))
+        return PodProblem(reason, _pulled(sentence(waiting.get("message"))) or str(waiting.get("reason")))
     ended = _mapping(state, "terminated")
     if not ended and container.get("started") is not True:
         ended = _mapping(last, "terminated")
-    return _end(meta, container, ended) if reason or ended.get("exitCode") else None
+    return _end(pod, container, ended) if reason or ended.get("exitCode") else None
 
 
-def _end(meta: Manifest, container: Manifest, ended: Manifest) -> PodProblem:
+def _end(pod: Manifest, container: Manifest, ended: Manifest) -> PodProblem:
     """How a container ended last: the same words while it waits, runs and ends again."""
     name = container.get("name")
     if ended.get("reason") == "OOMKilled":
-        return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than its limit")
+        limit = _memory_limit(pod, str(name))
+        bound = f"its limit of {limit}" if limit else "its limit"
+        return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than {bound}")
     cause = f"container `{name}` ended with exit code {ended.get('exitCode')}"
     said = redacted(str(ended.get("message") or "")).strip()
-    return PodProblem(Reason.CRASH_LOOP, cause, Ended(said, _log_of_end(meta, container)))
+    return PodProblem(Reason.CRASH_LOOP, cause, Ended(said, _log_of_end(_mapping(pod, "metadata"), container)))
+
+
+def _memory_limit(pod: Manifest, container: str) -> str:
+    """The container's limit of memory, as it was asked for; empty where it has none."""
+    spec = _mapping(pod, "spec")
+    named = (c for c in (*_list(spec, "initContainers"), *_list(spec, "containers")) if c.get("name") == container)
+    return str(_mapping(_mapping(next(named, {}), "resources"), "limits").get("memory") or "")
+
+
+_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
+_TRANSPORT = re.compile(r"\brpc error: code = \w+ desc = ")
+
+
+def _pulled(message: str) -> str:
+    """The same words while an image is pulled and while the next attempt is awaited (kubelet 1.31 and later)."""
+    return _TRANSPORT.sub("", _BACK_OFF.sub("", message))
 
 
 def _log_of_end(meta: Manifest, container: Manifest) -> LogTail:

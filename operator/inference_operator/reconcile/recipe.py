@@ -1,8 +1,9 @@
 """The whole imperative part: look, decide, do, tell. It has no branch on what is asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from inference_operator.api.resource import Resource
 from inference_operator.api.status import Status
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
 from inference_operator.observed.answer import Answer
@@ -11,16 +12,25 @@ from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.changes import changes
 from inference_operator.reconcile.cluster import Cluster
 from inference_operator.reconcile.execute import execute
+from inference_operator.status.events import Event, events
 from inference_operator.status.report import After, report
+
+Tell = Callable[[Resource, Sequence[Event]], None]
+"""Is told of the transitions that a status has just been written about."""
+
+
+def _nobody(_resource: Resource, _events: Sequence[Event]) -> None:
+    """Nobody wants to know."""
 
 
 class Reconciler:
     """Brings one InferenceDeployment after another to what it asks for."""
 
-    def __init__(self, cluster: Cluster, cache: Cache, now: Callable[[], datetime]) -> None:
+    def __init__(self, cluster: Cluster, cache: Cache, now: Callable[[], datetime], tell: Tell = _nobody) -> None:
         self._cluster = cluster
         self._cache = cache
         self._now = now
+        self._tell = tell
 
     async def reconcile(self, key: Key) -> After | None:
         """Bring one InferenceDeployment to what it asks for; returns when to look again."""
@@ -50,3 +60,4 @@ class Reconciler:
         written = await self._cluster.apply_status(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name), body)
         if written is not None:
             self._cache.put(written)
+            self._tell(inputs.resource, events(inputs.resource.status, status))

@@ -2,7 +2,7 @@
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.resources.names import ENGINE
-from inference_operator.status.facts import Facts
+from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.verdict import Verdict
 
 
@@ -20,7 +20,7 @@ def engines_available(facts: Facts) -> Verdict:
     if ready >= wanted and not stalled:
         return Verdict("True", Reason.SERVING, counted)
     if facts.engines.rejection:
-        return Verdict("False", Reason.POD_REJECTED, f"{counted} Kubernetes refuses a pod: {facts.engines.rejection}")
+        return Verdict("False", rejection_reason(facts.engines), f"{counted} {facts.rejection}")
     if facts.stuck and facts.stuck.pod.component == ENGINE:
         return Verdict("False", facts.stuck.reason, f"{counted} {facts.stuck.message}")
     if stalled:

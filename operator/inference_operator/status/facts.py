@@ -73,6 +73,12 @@ class Facts:
         return self.wanted == 0 and (self.refusal is None or self.engines.exists)
 
     @property
+    def rejection(self) -> str:
+        """Why Kubernetes refuses a pod, in a sentence; empty if it does not."""
+        said = self.engines.rejection or self.routers.rejection
+        return f"Kubernetes refuses a pod: {said}" if said else ""
+
+    @property
     def rolling(self) -> bool:
         """Whether pods of an earlier specification are still there."""
         return self.engines.rolling or self.routers.rolling
@@ -81,6 +87,11 @@ class Facts:
     def homeless(self) -> bool:
         """Whether a pod waits for a node, which it may do for as long as it takes."""
         return self.stuck is not None and self.stuck.reason is Reason.UNSCHEDULABLE
+
+
+def rejection_reason(owner: DeploymentView) -> Reason:
+    """Why Kubernetes refuses the pods of a Deployment."""
+    return Reason.QUOTA_EXCEEDED if owner.over_quota else Reason.POD_REJECTED
 
 
 def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:

@@ -6,7 +6,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.observed.answer import Failed, Waiting
 from inference_operator.observed.rollout import Rollout, Why
-from inference_operator.status.facts import Facts
+from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.ready import ready
 from inference_operator.status.stalled import stalled
 from inference_operator.status.trouble import Trouble
@@ -24,8 +24,9 @@ def reconciling(facts: Facts) -> Verdict:
     state = ready(facts)
     if state.status == "True" and not facts.rolling:
         return Verdict("False", Reason.SETTLED, "Nothing is being changed.")
-    if rejection := facts.engines.rejection or facts.routers.rejection:
-        return Verdict("True", Reason.POD_REJECTED, f"Kubernetes refuses a pod: {rejection}")
+    if facts.rejection:
+        owner = facts.engines if facts.engines.rejection else facts.routers
+        return Verdict("True", rejection_reason(owner), facts.rejection)
     if facts.stuck:
         return _troubled(facts, facts.stuck)
     if state.status == "False":

@@ -1,7 +1,7 @@
 """RouterAvailable: whether a router is ready."""
 
 from inference_operator.api.reasons import Reason
-from inference_operator.status.facts import Facts
+from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.verdict import Verdict
 
 
@@ -11,5 +11,7 @@ def router_available(facts: Facts) -> Verdict:
     if ready > 0:
         return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
     if facts.routers.rejection:
-        return Verdict("False", Reason.POD_REJECTED, f"Kubernetes refuses a router's pod: {facts.routers.rejection}")
+        return Verdict(
+            "False", rejection_reason(facts.routers), f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
+        )
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")

@@ -52,8 +52,8 @@ def _too_long(facts: Facts) -> bool:
 def _lasting(facts: Facts) -> str:
     if facts.stuck:
         return facts.stuck.message
-    if rejection := facts.engines.rejection or facts.routers.rejection:
-        return f"Kubernetes refuses a pod: {rejection}"
+    if facts.rejection:
+        return facts.rejection
     state = ready(facts)
     return state.message if state.status == "False" else "No pod of the new specification has become ready."
 

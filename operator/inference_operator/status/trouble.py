@@ -8,6 +8,7 @@ from inference_operator.engines.engine import Diagnosis, Engine
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.observed.look import Log, Look, Unseen
 from inference_operator.observed.pod import Ended, PodView, sentence
+from inference_operator.observed.scheduler import spelled_out
 from inference_operator.pipeline import Inputs
 from inference_operator.resources.names import ENGINE
 
@@ -26,6 +27,8 @@ def trouble_of(pod: PodView | None, inputs: Inputs) -> Trouble | None:
     if pod is None or pod.problem is None:
         return None
     problem, said = pod.problem, f"Pod {pod.name} does not run"
+    if problem.reason is Reason.UNSCHEDULABLE:
+        return Trouble(pod, problem.reason, f"{said}: {spelled_out(problem.cause)}")
     if problem.ended is None:
         return Trouble(pod, problem.reason, f"{said}: {problem.cause}")
     if found := _diagnosis(pod, problem.ended, inputs):

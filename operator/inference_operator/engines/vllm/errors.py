@@ -84,6 +84,19 @@ ERRORS: Sequence[_Known] = (
         "{asked} GiB are to be used, {share} of the device, and {free} of {total} GiB are free: somebody else uses it."
         " Lower `--gpu-memory-utilization`, or look who shares the device",
     ),
+    # vllm/v1/worker/cpu_worker.py
+    _known(
+        Reason.DEVICE_MEMORY_TAKEN,
+        r"Available memory on node \S+ \((?P<free>"
+        + _GIB
+        + r")/(?P<total>"
+        + _GIB
+        + r") GiB\) on startup is less than desired CPU memory utilization \((?P<share>[\d.]+), (?P<asked>"
+        + _GIB
+        + r") GiB\)",
+        "{asked} GiB are to be used, {share} of the node's memory, and {free} of {total} GiB are free."
+        " Set `--kv-cache-memory-bytes` or lower `--gpu-memory-utilization` in `spec.engine.args`",
+    ),
     # vllm/config/model.py
     _known(
         Reason.HEADS_NOT_DIVISIBLE,
@@ -255,7 +268,7 @@ ERRORS: Sequence[_Known] = (
     # argparse, Lib/argparse.py of Python 3.13
     _known(
         Reason.INVALID_ARGUMENT,
-        r"vllm(?: serve)?: error: (?P<what>[^\n]{1,200})",
+        r"\bvllm(?: serve)?: error: (?P<what>[^\n]{1,200})",
         "vLLM does not accept its arguments: {what}",
     ),
     _known(

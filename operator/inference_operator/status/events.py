@@ -1,0 +1,65 @@
+"""What is told as an Event: the transitions from one status to the next, each once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from inference_operator.api.conditions import Condition
+from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.status import Status
+
+MAX_NOTE_BYTES = 1024
+"""Upper bound of an Event's note (Kubernetes 1.36, API reference, events.k8s.io/v1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One transition, as `kubectl describe` shows it."""
+
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+_COURSE = frozenset(
+    {Reason.STARTING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE, Reason.SETTLED, Reason.REQUEST_FAILED}
+)
+"""Reasons of Reconciling that take their course, or that Ready tells already."""
+
+_CALM = frozenset({Reason.ROLLING_OUT, Reason.MAKING_ROOM, Reason.WAITING_FOR_DELETION})
+"""Reasons of Reconciling that are told, but warn of nothing."""
+
+
+def events(before: Status, after: Status) -> Sequence[Event]:
+    """What has come about between two statuses.
+
+    A first status tells only of problems: that a service which was just made is not ready is no news. The same status
+    again tells nothing, so neither a restart of the operator nor a listing does.
+    """
+    return [*_ready(before, after), *_reconciling(before, after), *_stalled(before, after)]
+
+
+def _ready(before: Status, after: Status) -> Iterator[Event]:
+    was, now = before.condition(ConditionType.READY), after.condition(ConditionType.READY)
+    if now is None or (was.status if was else "False") == now.status:
+        return
+    yield _event("Normal" if now.status == "True" else "Warning", now)
+
+
+def _reconciling(before: Status, after: Status) -> Iterator[Event]:
+    was, now = before.condition(ConditionType.RECONCILING), after.condition(ConditionType.RECONCILING)
+    if now is None or now.status != "True" or now.reason in _COURSE or (was and was.reason == now.reason):
+        return
+    yield _event("Normal" if now.reason in _CALM else "Warning", now)
+
+
+def _stalled(before: Status, after: Status) -> Iterator[Event]:
+    was, now = before.condition(ConditionType.STALLED), after.condition(ConditionType.STALLED)
+    if now is None or now.status != "True" or (was and (was.status, was.reason) == (now.status, now.reason)):
+        return
+    yield _event("Warning", now)
+
+
+def _event(kind: Literal["Normal", "Warning"], told: Condition) -> Event:
+    note = told.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
+    return Event(kind, told.reason, note)
