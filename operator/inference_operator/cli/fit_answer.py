@@ -77,7 +77,7 @@ def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Sh
         reason = f"Fits with {found.headroom:.1f} GiB beyond one sequence of {found.context:,} tokens."
     else:
         reason = shortfall(gpu.name, shape, found)
-    if shape.context and shape.context > facts.context:
+    if shape.context and facts.context_stated and shape.context > facts.context:
         reason += f" The model's own context is {facts.context:,}."
     return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions)
 

@@ -154,6 +154,8 @@ class ModelFacts:
     """Its vision tower is not divided over tensor ranks."""
     context: int
     """The longest sequence that the model itself knows, in tokens."""
+    context_stated: bool
+    """Whether the config says so; else the context is assumed."""
     rotary_dimension: int
     element_bytes: int
     """Bytes of an element that is not quantised."""

@@ -133,6 +133,7 @@ def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts
         sees=sees,
         tower_whole=_tower_whole(config.architecture, stored),
         context=shape.context,
+        context_stated=_context(config) is not None,
         rotary_dimension=config.positive("qk_rope_head_dim") or shape.head_size,
         element_bytes=element,
         quantization=stored,

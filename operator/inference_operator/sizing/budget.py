@@ -119,7 +119,8 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
     outside_torch = engine.context_gib(shape.tensor, shape.pipeline, linked=gpu.linked)
     graphs = graphs_gib(facts, engine, shape)
     counted = graphs if engine.graphs.in_budget else 0.0
-    kernels = engine.unprofiled_mxfp4_gib if facts.quantization.kernel is Kernel.MXFP4 else 0.0
+    batched = batched_tokens(engine, shape, context)
+    kernels = engine.unprofiled_mxfp4_bytes * batched / GIB if facts.quantization.kernel is Kernel.MXFP4 else 0.0
     utilization = shape.utilization or engine.utilization
     found = Budget(
         memory=gpu.memory_gib,
@@ -131,7 +132,7 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
         kv_cache=gpu.memory_gib * utilization - weights - activation - outside_torch - counted,
         context=context,
         max_num_seqs=sequences(engine, shape),
-        max_num_batched_tokens=batched_tokens(engine, shape, context),
+        max_num_batched_tokens=batched,
         outside=kernels + graphs - counted,
     )
     return _with_cache(found, facts, cache_layout(facts, engine, shape), engine)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inference_operator.hardware.kinds import kind_named
-from inference_operator.hardware.offers import GpuOffer
+from inference_operator.hardware.offers import GpuOffer, merged
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.fitting import Fitted, MemoryOf, Pool, aimed_context, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, GpuWishes, Misfit
@@ -46,9 +46,9 @@ def choose(
         >>> plan.shape.tensor, plan.budget.context, plan.replicas_per_node
         (2, 40960, 1)
     """
-    able = [one for one in offers if _may(one, wishes) and unable(facts, wishes.shape, one.capability) is None]
+    able = [one for one in merged(offers) if _may(one, wishes) and unable(facts, wishes.shape, one.capability) is None]
     if not able:
-        return no_gpu(facts, offers, wishes)
+        return no_gpu(facts, merged(offers), wishes)
     if misfit := wrong_size(facts, able, wishes):
         return misfit
     pools = [Pool(facts, offer, memory_of(offer)) for offer in able]

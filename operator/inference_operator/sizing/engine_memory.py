@@ -59,8 +59,8 @@ class EngineMemory:
     """The tokens it reports are its concurrency times the longest sequence; else blocks times their size."""
     state_blocks: int
     """Blocks of state that a sequence holds in each group of layers with a state."""
-    unprofiled_mxfp4_gib: float
-    """What kernels for MXFP4 take after the KV cache has been sized."""
+    unprofiled_mxfp4_bytes: float
+    """What kernels for MXFP4 take for each batched token after the KV cache has been sized."""
 
     def context_gib(self, tensor: int, pipeline: int, *, linked: bool) -> float:
         """Memory outside PyTorch: the CUDA context, and buffers of collective operations."""

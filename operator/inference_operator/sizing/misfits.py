@@ -21,7 +21,7 @@ ADA = (8, 9)
 
 def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], wishes: GpuWishes) -> Misfit | None:
     """What speaks against the sizes that the user gave, before any memory is counted."""
-    if wishes.context and wishes.context > facts.context:
+    if wishes.context and facts.context_stated and wishes.context > facts.context:
         problem = f"{wishes.context:,} tokens are more than the {facts.context:,} that the model can do."
         return Misfit(Why.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {facts.context}, or leave it out.")
     shape = replace(wishes.shape, tensor=wishes.tensor or 1)
@@ -51,9 +51,7 @@ def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], wishes: GpuWishes) -> 
         return Misfit(Why.NO_SUITABLE_GPU, HARDWARE, problem, "Use whole GPUs or MIG slices.")
     kinds = ", ".join(sorted({offer.kind for offer in offers}))
     problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
-    return Misfit(
-        Why.NO_SUITABLE_GPU, HARDWARE, problem, "Add a node, declare its GPUs in the settings, or ask for less."
-    )
+    return Misfit(Why.NO_SUITABLE_GPU, HARDWARE, problem, "Add a node, declare GPUs in the settings, or ask for less.")
 
 
 def no_room(pools: Sequence[Pool], wishes: GpuWishes) -> Misfit:

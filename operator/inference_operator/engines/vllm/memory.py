@@ -51,8 +51,9 @@ GRAPHS = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budg
 GRAPHS_OUTSIDE = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=False)
 GRAPHS_V0 = GraphMemory(0.05, 0.1, layer_gib=0.006, expert_layer_gib=0.0, in_budget=False)
 """V0 captured decoding only: 28 layers 0.18 GiB."""
-UNPROFILED_MXFP4_GIB = 3.0
-"""gpt-oss-20b fails in the warm-up at 0.95 with 2.4 GiB to spare beside its peak and its graphs, and starts at 0.90."""
+UNPROFILED_MXFP4_BYTES = 393_216
+"""For each token of a batch: gpt-oss-20b with 8,192 tokens fails in the warm-up at 0.95 with 2.4 GiB to spare beside
+its peak and its graphs, and starts at 0.90; taken as 3 GiB."""
 LATENT_CACHE = (0, 7)
 """Before, latent attention kept keys and values of all heads (vllm-project/vllm#10927)."""
 BLOCK_TOKENS = 16
@@ -105,7 +106,7 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
         checkpoint_kv_dtype=at >= CHECKPOINT_KV_DTYPE,
         tokens_by_concurrency=at >= TOKENS_BY_CONCURRENCY,
         state_blocks=1,
-        unprofiled_mxfp4_gib=UNPROFILED_MXFP4_GIB,
+        unprofiled_mxfp4_bytes=UNPROFILED_MXFP4_BYTES,
     )
 
 

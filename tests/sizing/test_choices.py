@@ -1,0 +1,92 @@
+"""Reviewed choices: a model, a pool of GPUs, and the group and context that are chosen, or why none is."""
+
+import pytest
+
+from inference_operator.sizing.choice import choose
+from inference_operator.sizing.gpu_plan import GpuPlan, GpuWishes, Misfit, Why
+from tests.sizing.pools import memory_of, model, pool
+
+CHOICES: list[tuple[str, str, tuple[str, int, int, int] | Why]] = [
+    ("Qwen/Qwen3-0.6B", "T4:1", ("T4", 1, 40960, 1)),
+    ("Qwen/Qwen3-8B", "L4:1", ("L4", 1, 19456, 1)),
+    ("Qwen/Qwen3-8B", "T4:4", ("T4", 2, 40960, 2)),
+    ("Qwen/Qwen3-8B", "L4:8", ("L4", 2, 40960, 2)),
+    ("Qwen/Qwen3-8B", "RTX-4090:2", ("RTX-4090", 2, 40960, 2)),
+    ("Qwen/Qwen3-8B", "L40S:4", ("L40S", 1, 40960, 1)),
+    ("Qwen/Qwen3-8B", "H100:8", ("H100-80GB", 1, 40960, 1)),
+    ("Qwen/Qwen3-8B", "L4:4 H100:8", ("L4", 2, 40960, 2)),
+    ("Qwen/Qwen3-8B-AWQ", "T4:1", ("T4", 1, 39936, 1)),
+    ("Qwen/Qwen3-8B-AWQ", "L4:1", ("L4", 1, 40960, 1)),
+    ("meta-llama/Llama-3.1-8B-Instruct", "L4:1", ("L4", 1, 25600, 1)),
+    ("meta-llama/Llama-3.1-8B-Instruct", "L4:8", ("L4", 2, 131072, 2)),
+    ("meta-llama/Llama-3.1-8B-Instruct", "A100-40GB:8", ("A100-40GB", 1, 131072, 1)),
+    ("meta-llama/Llama-3.1-8B-Instruct", "H100:1", ("H100-80GB", 1, 131072, 1)),
+    ("microsoft/phi-4", "L4:1", Why.INSUFFICIENT_GPU_MEMORY),
+    ("microsoft/phi-4", "L4:8", ("L4", 2, 16384, 2)),
+    ("microsoft/phi-4", "T4:4", Why.NEEDS_MULTI_NODE),
+    ("microsoft/phi-4", "A100-40GB:8", ("A100-40GB", 1, 16384, 1)),
+    ("Qwen/Qwen3-14B", "T4:4", ("T4", 4, 40960, 4)),
+    ("Qwen/Qwen3-14B", "A100-40GB:8", ("A100-40GB", 1, 38912, 1)),
+    ("openai/gpt-oss-20b", "L4:1", ("L4", 1, 131072, 1)),
+    ("openai/gpt-oss-20b", "T4:1", Why.NEEDS_MULTI_NODE),
+    ("openai/gpt-oss-20b", "H100:1", ("H100-80GB", 1, 131072, 1)),
+    ("openai/gpt-oss-120b", "H100:8", ("H100-80GB", 1, 114688, 1)),
+    ("openai/gpt-oss-120b", "A100-40GB:8", ("A100-40GB", 4, 131072, 4)),
+    ("openai/gpt-oss-120b", "L40S:4", ("L40S", 2, 131072, 2)),
+    ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "RTX-4090:2", Why.INSUFFICIENT_GPU_MEMORY),
+    ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "L40S:4", ("L40S", 2, 131072, 2)),
+    ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "H100:8", ("H100-80GB", 1, 131072, 1)),
+    ("Qwen/Qwen3-32B", "H100:1", ("H100-80GB", 1, 31744, 1)),
+    ("Qwen/Qwen3-32B", "H100:8", ("H100-80GB", 2, 40960, 2)),
+    ("Qwen/Qwen3-32B", "L40S:4", ("L40S", 2, 40960, 2)),
+    ("Qwen/Qwen3-32B", "L4:8", ("L4", 4, 36864, 4)),
+    ("Qwen/Qwen3-30B-A3B", "H100:1", ("H100-80GB", 1, 40960, 1)),
+    ("Qwen/Qwen3-30B-A3B", "A100-40GB:8", ("A100-40GB", 2, 40960, 2)),
+    ("meta-llama/Llama-3.3-70B-Instruct", "H100:8", ("H100-80GB", 4, 131072, 4)),
+    ("meta-llama/Llama-3.3-70B-Instruct", "H200:8", ("H200", 2, 131072, 2)),
+    ("meta-llama/Llama-3.3-70B-Instruct", "A100-40GB:8", ("A100-40GB", 8, 131072, 8)),
+    ("meta-llama/Llama-3.3-70B-Instruct", "L4:8", ("L4", 8, 23552, 8)),
+    ("meta-llama/Llama-3.3-70B-Instruct", "A10G:4", Why.NEEDS_MULTI_NODE),
+    ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "H100:8", ("H100-80GB", 2, 131072, 2)),
+    ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "H200:8", ("H200", 1, 131072, 1)),
+    ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "L40S:4", ("L40S", 4, 131072, 4)),
+    ("Qwen/Qwen2.5-72B-Instruct", "H100:8", ("H100-80GB", 4, 131072, 4)),
+    ("Qwen/Qwen2.5-72B-Instruct", "H200:8", ("H200", 2, 131072, 2)),
+    ("mistralai/Mixtral-8x7B-Instruct-v0.1", "H100:1", Why.INSUFFICIENT_GPU_MEMORY),
+    ("mistralai/Mixtral-8x7B-Instruct-v0.1", "H100:8", ("H100-80GB", 2, 32768, 2)),
+    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "H100:8", ("H100-80GB", 4, 1110016, 4)),
+    ("Qwen/Qwen3-235B-A22B-Instruct-2507", "A100-80GB:8", ("A100-80GB", 8, 40960, 8)),
+    ("Qwen/Qwen3-235B-A22B-Instruct-2507", "H200:8", ("H200", 4, 40960, 4)),
+    ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "H100:8", ("H100-80GB", 4, 40960, 4)),
+    ("deepseek-ai/DeepSeek-R1", "H100:8", Why.NEEDS_MULTI_NODE),
+    ("deepseek-ai/DeepSeek-R1", "H200:8", ("H200", 8, 163840, 8)),
+    ("deepseek-ai/DeepSeek-V2-Lite-Chat", "A100-40GB:8", ("A100-40GB", 1, 134144, 1)),
+    ("Qwen/Qwen3.5-27B", "H100:1", ("H100-80GB", 1, 262144, 1)),
+    ("Qwen/Qwen3.5-27B", "L40S:4", ("L40S", 2, 262144, 2)),
+    ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "H100:1", ("H100-80GB", 1, 262144, 1)),
+    ("Qwen/Qwen3-Next-80B-A3B-Thinking", "H100:8", ("H100-80GB", 4, 262144, 4)),
+    ("moonshotai/Kimi-K2.5", "H200:8", ("H200", 8, 262144, 8)),
+]
+"""Kind, tensor parallel size, longest sequence in tokens, GPUs of one engine."""
+REDUCED = {
+    ("Qwen/Qwen3-8B", "L4:1"),
+    ("meta-llama/Llama-3.1-8B-Instruct", "L4:1"),
+    ("Qwen/Qwen3-32B", "H100:1"),
+    ("meta-llama/Llama-3.3-70B-Instruct", "L4:8"),
+}
+"""Where no group on a node has room for what is aimed at."""
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len({(name, gpus) for name, gpus, _ in CHOICES}) == len(CHOICES) >= 40
+
+
+@pytest.mark.parametrize(("name", "gpus", "expected"), CHOICES, ids=[f"{name} on {gpus}" for name, gpus, _ in CHOICES])
+def test_a_choice(name: str, gpus: str, expected: tuple[str, int, int, int] | Why) -> None:
+    found = choose(model(name), pool(gpus), memory_of, GpuWishes())
+    if isinstance(found, Misfit):
+        assert found.why is expected
+        return
+    assert (found.offer.kind, found.shape.tensor, found.shape.context, found.gpus_per_replica) == expected
+    assert found.context_reduced is ((name, gpus) in REDUCED)
+    assert isinstance(found, GpuPlan)
