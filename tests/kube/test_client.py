@@ -10,7 +10,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from inference_operator.kube.client import Api, KubeCluster
-from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
+from inference_operator.manifest import CONFIG_MAP, POD, Manifest, Ref
 from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import (
     ClusterError,
@@ -197,6 +197,29 @@ async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeClust
         "/api/v1/configmaps?limit=500&labelSelector=team%3Da",
         "/api/v1/configmaps?limit=500&labelSelector=team%3Da&continue=more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("selectors", "query"),
+    [
+        ({}, "limit=100"),
+        ({"labels": "a=b"}, "limit=100&labelSelector=a%3Db"),
+        ({"fields": "spec.nodeName=gpu-a"}, "resourceVersion=0&fieldSelector=spec.nodeName%3Dgpu-a"),
+    ],
+)
+async def test_what_is_not_kept_is_read_in_small_pages_or_from_the_servers_index(
+    api: ApiServer, cluster: KubeCluster, selectors: dict[str, str], query: str
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        last = "continue" in request.query
+        meta = {"resourceVersion": "7", **({} if last else {"continue": "page2"})}
+        return web.json_response({"metadata": meta, "items": [{"metadata": {"name": str(last)}}]})
+
+    api.answer = answer
+    found = [pod async for pod in cluster.each(POD, **selectors)]
+    assert [pod["metadata"]["name"] for pod in found] == ["False", "True"]
+    path = f"/api/v1/pods?{query}"
+    assert [path for _, path, _ in api.requests] == [path, f"{path}&continue=page2"]
 
 
 async def test_namespaces_are_listed_one_by_one_and_the_oldest_moment_counts(api: ApiServer, client: ApiClient) -> None:

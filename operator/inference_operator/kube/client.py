@@ -205,9 +205,14 @@ class KubeCluster:
     async def each(
         self, kind: Kind, *, labels: str | None = None, fields: str | None = None
     ) -> AsyncIterator[Manifest]:
-        """Every object of a kind in the whole cluster that the selectors select, without keeping more than a page."""
+        """Every object of a kind in the whole cluster that the selectors select, without keeping more than a page.
+
+        What fields select is little, and comes from the API server's cache in one piece: only there is an index of
+        them (kubernetes/kubernetes v1.36.3, pkg/registry/core/pod/strategy.go, Indexers).
+        """
         selectors = {"labelSelector": labels, "fieldSelector": fields}
-        query = {"limit": str(PASSING_CHUNK)} | {name: text for name, text in selectors.items() if text}
+        piece = {"resourceVersion": "0"} if fields else {"limit": str(PASSING_CHUNK)}
+        query = piece | {name: text for name, text in selectors.items() if text}
         async for page in self._pages(kind, None, query):
             for item in page["items"]:
                 yield item
