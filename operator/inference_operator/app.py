@@ -17,7 +17,7 @@ from inference_operator.kube.client import Api, KubeCluster, connect
 from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.looks import Looks
-from inference_operator.kube.watch import WATCHED_CHILDREN, watch
+from inference_operator.kube.watch import watch, watched_kinds
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
@@ -145,7 +145,7 @@ class Operator:
                 log.warning("Cannot list the cluster: %s", error)
 
     async def _list(self) -> None:
-        for kind in (INFERENCE_DEPLOYMENT, *WATCHED_CHILDREN):
+        for kind in (INFERENCE_DEPLOYMENT, *watched_kinds(self._settings)):
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
             for key in self._cache.replace(kind, await self._cluster.list_objects(kind, selector=selector)):
                 self._queue.add(key)

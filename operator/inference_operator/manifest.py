@@ -34,6 +34,8 @@ class Kind:
         '/apis/apps/v1/namespaces/default/deployments'
         >>> Kind("v1", "Service").path(None)
         '/api/v1/services'
+        >>> NETWORK_POLICY.path(None)
+        '/apis/networking.k8s.io/v1/networkpolicies'
     """
 
     api_version: str
@@ -41,8 +43,9 @@ class Kind:
 
     @property
     def plural(self) -> str:
-        """The name of the kind in URLs; regular for every kind that the project touches."""
-        return self.name.lower() + "s"
+        """The name of the kind in URLs; regular English for every kind that the project touches."""
+        singular = self.name.lower()
+        return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
 
     def path(self, namespace: str | None) -> str:
         """The URL path of the collection, in one namespace or (None) in all of them."""
@@ -55,12 +58,14 @@ DEPLOYMENT = Kind("apps/v1", "Deployment")
 SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
 CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET)
-"""The kinds that the operator writes, in the order in which it writes them."""
+"""The kinds that the operator always writes, in the order in which it writes them; NetworkPolicies only where they are
+turned on, since only then it has the right to."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -22,6 +22,7 @@ def _separated(value: object) -> object:
 
 
 LongOption = Annotated[str, StringConstraints(pattern=r"^--[a-z0-9][a-z0-9-]*$")]
+Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*=[-A-Za-z0-9_.]*$")]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -65,7 +66,8 @@ class Settings(BaseSettings):
     step of several processes as long (0.32.0, vllm/envs.py, VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS)."""
 
     lease_namespace: str = Field("inference-operator-system", pattern=_LABEL)
-    """The namespace of the Lease that one operator process at a time holds."""
+    """The operator's own namespace: that of the Lease that one process at a time holds, and from which NetworkPolicies
+    let it read metrics."""
 
     lease_name: str = Field("inference-operator", pattern=_NAME)
     """The name of that Lease; operators that share it take turns."""
@@ -84,6 +86,12 @@ class Settings(BaseSettings):
 
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)] = ()
     """The namespaces to serve; none means the whole cluster."""
+
+    network_policies: bool = False
+    """Whether engines and routers get NetworkPolicies; whatever these do not name then cannot reach them."""
+
+    metrics_from: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """Labels of the namespaces from which NetworkPolicies let metrics be read too, as `key=value`."""
 
     allowed_arguments: Annotated[tuple[LongOption, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Arguments of the engine that users may pass although they load code, read files or open endpoints."""

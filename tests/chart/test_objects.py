@@ -20,6 +20,11 @@ AFFINITY = (
 
 SHAPES = {
     "defaults": (),
+    "network policies": (
+        "networkPolicies.enabled=true",
+        "networkPolicies.metricsFrom.kubernetes\\.io/metadata\\.name=monitoring",
+        "networkPolicies.metricsFrom.team=sre",
+    ),
     "two namespaces": ("scope.namespaces={team-a,team-b}",),
     "everything set": (
         "image.tag=1.2.3",
@@ -238,3 +243,13 @@ def test_the_notes_show_a_resource_that_the_operator_reads(helm: Helm, shape: st
     assert shown
     Spec.model_validate(yaml.safe_load(shown[1])["spec"])
     assert notes.count("kubectl") == 3
+
+
+def test_network_policies_come_with_the_right_to_write_them_and_say_who_reads_metrics(helm: Helm) -> None:
+    asked = SHAPES["network policies"]
+    given = environment(helm.one("Deployment", *asked))
+    assert given[f"{PREFIX}NETWORK_POLICIES"] == "true"
+    assert given[f"{PREFIX}METRICS_FROM"] == "kubernetes.io/metadata.name=monitoring,team=sre"
+    assert given[f"{PREFIX}LEASE_NAMESPACE"] == NAMESPACE
+    assert "networkpolicies" in helm.text(*asked)
+    assert "networkpolicies" not in helm.text().replace("# ", "")

@@ -10,7 +10,14 @@ from tests.chart.helm import CHART, Helm
 VALUES: Manifest = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: Manifest = json.loads((CHART / "values.schema.json").read_text())
 
-FREE = {"podLabels", "podAnnotations", "nodeSelector", "serviceAccount.annotations", "resources.requests"}
+FREE = {
+    "podLabels",
+    "podAnnotations",
+    "nodeSelector",
+    "serviceAccount.annotations",
+    "resources.requests",
+    "networkPolicies.metricsFrom",
+}
 """Maps whose keys are the user's; a misspelling there cannot be told from a word."""
 KUBERNETES_CHECKS = {"global", "affinity.nodeAffinity", "affinity.podAffinity", "affinity.podAntiAffinity"}
 """Objects whose inside is Kubernetes' (or Helm's) to check."""

@@ -19,6 +19,11 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.networkPolicies.enabled }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]

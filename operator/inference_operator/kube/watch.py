@@ -5,19 +5,23 @@ Only low-level event handlers are registered, for which kopf itself writes nothi
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import kopf
 
 from inference_operator.kube.client import LIST_CHUNK, REQUEST_TIMEOUT_SECONDS, in_cluster
-from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, POD, Kind, Manifest
+from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, POD, Kind, Manifest
 from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 
-WATCHED_CHILDREN = (*CHILD_KINDS, POD)
+
+def watched_kinds(settings: Settings) -> tuple[Kind, ...]:
+    """The kinds that are listed and watched beside InferenceDeployments."""
+    return (*CHILD_KINDS, *((NETWORK_POLICY,) if settings.network_policies else ()), POD)
+
 
 Seen = Callable[[str, Manifest], None]
 """Is told of every event: its type (ADDED, MODIFIED, DELETED or none for a listed object) and the object."""
@@ -40,8 +44,8 @@ def watch(settings: Settings, seen: Seen, *, stop: asyncio.Event) -> Awaitable[N
     """Watch InferenceDeployments and all that belongs to them, until told to stop."""
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it would tell of every event
     return kopf.operator(
-        registry=_registry(seen, stop),
-        settings=_kopf_settings(),
+        registry=_registry(watched_kinds(settings), seen, stop),
+        settings=_kopf_settings(watched_kinds(settings)),
         standalone=True,
         # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
         identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
@@ -51,13 +55,13 @@ def watch(settings: Settings, seen: Seen, *, stop: asyncio.Event) -> Awaitable[N
     )
 
 
-def _registry(seen: Seen, stop: asyncio.Event) -> kopf.OperatorRegistry:
+def _registry(kinds: Sequence[Kind], seen: Seen, stop: asyncio.Event) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     async def on_event(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
         seen(event["type"] or "", dict(event["object"]))
 
-    for kind in (INFERENCE_DEPLOYMENT, *WATCHED_CHILDREN):
+    for kind in (INFERENCE_DEPLOYMENT, *kinds):
         kopf.on.event(*_address(kind), registry=registry, id=kind.plural)(on_event)
 
     async def on_cleanup(**_: Any) -> None:  # noqa: ANN401 - kopf's protocol
@@ -70,7 +74,7 @@ def _registry(seen: Seen, stop: asyncio.Event) -> kopf.OperatorRegistry:
     return registry
 
 
-def _kopf_settings() -> kopf.OperatorSettings:
+def _kopf_settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # neither CRDs nor namespaces are listed, so no right to is needed
     settings.posting.enabled = False
@@ -78,7 +82,7 @@ def _kopf_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = LIST_CHUNK
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS
-    for kind in WATCHED_CHILDREN:
+    for kind in kinds:
         settings.watching.label_selectors[*_address(kind)] = MANAGED_SELECTOR
     return settings
 

@@ -52,7 +52,7 @@ class PodView:
     address: str = ""
     """Its IP address; empty until it has one."""
     ports: Mapping[str, int] = field(default_factory=dict)
-    """The ports of its containers, by their names."""
+    """The ports of its containers, by their names; of two with one name the first."""
 
 
 _WAITING: Mapping[str, Reason] = {
@@ -96,8 +96,9 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
 
 
 def _ports(spec: Manifest) -> Mapping[str, int]:
-    named = (port for container in _list(spec, "containers") for port in _list(container, "ports"))
-    return {str(port.get("name", "")): port["containerPort"] for port in named if "containerPort" in port}
+    """The first of a name counts: sidecars come after what the operator makes."""
+    named = [port for container in _list(spec, "containers") for port in _list(container, "ports")]
+    return {str(port.get("name", "")): port["containerPort"] for port in reversed(named) if "containerPort" in port}
 
 
 def template_of(metadata: Manifest) -> str | None:

@@ -7,6 +7,7 @@ from inference_operator.resources.disruption_budget import FEWEST_REPLICAS, disr
 from inference_operator.resources.engine_deployment import ENGINE_PORT, progress_deadline_seconds
 from inference_operator.resources.engine_service import engine_service, engines_host
 from inference_operator.resources.names import ENGINE, ROUTER, engine_name, router_name
+from inference_operator.resources.network_policy import engine_policy, router_policy
 from inference_operator.resources.router_config import router_config
 from inference_operator.resources.router_deployment import router_deployment
 from inference_operator.resources.router_service import router_service
@@ -49,6 +50,8 @@ def children(
         engines,
         router_deployment(spec, config, progress_deadline_seconds=deadline, owner=owner, settings=settings),
     ]
+    if settings.network_policies:
+        built += [engine_policy(owner=owner, settings=settings), router_policy(owner=owner, settings=settings)]
     if spec.replicas >= FEWEST_REPLICAS:
         built.append(disruption_budget(engine_name(name), ENGINE, owner=owner))
     if spec.router.replicas >= FEWEST_REPLICAS:

@@ -1,0 +1,21 @@
+"""NetworkPolicies on a real API server: taken as they are, and shown as they were written."""
+
+import json
+
+from inference_operator.manifest import NETWORK_POLICY
+from inference_operator.reconcile.covers import difference
+from inference_operator.settings import Settings
+from tests.apiserver.workspace import Workspace
+from tests.builders import inference_deployment, planned
+
+SETTINGS = Settings(network_policies=True, metrics_from=("kubernetes.io/metadata.name=monitoring",))
+
+
+def test_they_are_taken_and_need_no_second_write(workspace: Workspace) -> None:
+    desired = planned(inference_deployment(), settings=SETTINGS).desired
+    for ref, manifest in desired.items():
+        if ref.kind == NETWORK_POLICY:
+            meta = {name: value for name, value in manifest["metadata"].items() if name != "ownerReferences"}
+            policy = {**manifest, "metadata": {**meta, "namespace": workspace.namespace}}
+            workspace.kubectl("apply", "--server-side", "--filename=-", input=json.dumps(policy))
+            assert not difference(workspace.get("networkpolicies", ref.name), policy)
