@@ -156,3 +156,13 @@ def test_a_file_that_the_index_names_must_be_there() -> None:
 
 def test_files_that_hold_the_weights_twice_are_not_believed() -> None:
     assert facts("openai/gpt-oss-120b").weight_bytes / GIB == pytest.approx(60.7, abs=0.1)
+
+
+def test_a_nameless_config_with_a_huge_vocabulary_shares_its_embeddings() -> None:
+    known = entry("google/gemma-2-27b-it")
+    assert known
+    bare = {name: value for name, value in known.config.items() if name not in ("model_type", "architectures")}
+    named, nameless = model_facts(known.config), model_facts(bare)
+    assert isinstance(named, ModelFacts)
+    assert isinstance(nameless, ModelFacts)
+    assert nameless.weight_bytes == named.weight_bytes

@@ -19,6 +19,8 @@ USUAL_CONTEXT = 8192
 ELEMENT_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 TIED = ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "cohere", "cohere2", "gpt2", "starcoder2")
 """Model types that share embeddings and head where the config does not say (transformers 5.0)."""
+SHARED_FROM = 250_000
+"""Words from which all models of the catalogue share them (Gemma, Cohere); for configs that do not name their type."""
 TWO_COPIES = (1.9, 2.2)
 """Files so many times as large as the matrices hold the weights twice (openai/gpt-oss-20b: `original/` and again)."""
 QUERIES_PER_KV_HEAD = 4
@@ -157,8 +159,14 @@ def _of_width(
         groups=groups,
         intermediate=width,
         experts=experts,
-        tied=config.flag("tie_word_embeddings", default=config.text("model_type") in TIED),
+        tied=config.flag("tie_word_embeddings", default=_shares(config, shape.vocabulary)),
     )
+
+
+def _shares(config: Config, vocabulary: int) -> bool:
+    """Whether embedding and head are one, where the config does not say."""
+    nameless = not config.text("model_type") and not config.architecture
+    return config.text("model_type") in TIED or (nameless and vocabulary >= SHARED_FROM)
 
 
 def _width_left(
