@@ -8,7 +8,7 @@ from inference_operator.api.status import Status
 from inference_operator.pipeline import Inputs
 from inference_operator.status.events import MAX_NOTE_BYTES, events
 from tests.builders import deployment_status
-from tests.status.situations import CRASHING, MINUTES, NO_IMAGE, SERVING, loading, seen, told, view
+from tests.status.situations import CRASHING, HUNG, MINUTES, NO_IMAGE, SERVING, loading, seen, told, view
 
 STARTING, SERVES = loading(), SERVING
 PULLING = loading(pods=[view(NO_IMAGE)])
@@ -48,6 +48,9 @@ LONG = loading(
         (ROLLING, SERVES, []),
         (SERVES, DOWN, ["Warning EnginesUnavailable"]),
         (DOWN, SERVES, ["Normal Serving"]),
+        (SERVES, HUNG, ["Warning EngineStalled"]),
+        (HUNG, HUNG, []),
+        (HUNG, SERVES, []),
     ],
 )
 def test_a_transition_is_told_once(before: Inputs | None, after: Inputs, expected: Sequence[str]) -> None:

@@ -36,7 +36,8 @@ def events(before: Status, after: Status) -> Sequence[Event]:
     A first status tells only of problems: that a service which was just made is not ready is no news. The same status
     again tells nothing, so neither a restart of the operator nor a listing does.
     """
-    return [*_ready(before, after), *_reconciling(before, after), *_stalled(before, after)]
+    changes = (_ready, _reconciling, _stalled, _engine_stalled)
+    return [event for change in changes for event in change(before, after)]
 
 
 def _ready(before: Status, after: Status) -> Iterator[Event]:
@@ -58,6 +59,13 @@ def _stalled(before: Status, after: Status) -> Iterator[Event]:
     if now is None or now.status != "True" or (was and (was.status, was.reason) == (now.status, now.reason)):
         return
     yield _event("Warning", now)
+
+
+def _engine_stalled(before: Status, after: Status) -> Iterator[Event]:
+    """Each engine that is replaced because it stood still; the message names it, and stays until another serves."""
+    was, now = before.condition(ConditionType.ENGINES_AVAILABLE), after.condition(ConditionType.ENGINES_AVAILABLE)
+    if now is not None and now.reason == Reason.ENGINE_STALLED and (was is None or was.message != now.message):
+        yield _event("Warning", now)
 
 
 def _event(kind: Literal["Normal", "Warning"], told: Condition) -> Event:
