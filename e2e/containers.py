@@ -13,9 +13,12 @@ _START_FIELD = 19
 
 
 def container_processes(cluster: Cluster, pod: str, namespace: str = "default") -> list[Path]:
-    """Every process of a pod's only container, by its folder in /proc; the first one leads."""
+    """Every process of a pod's container, by its folder in /proc; the first one leads.
+
+    Of several containers it is the one whose name comes first.
+    """
     status = json.loads(cluster.kubectl("--namespace", namespace, "get", "pod", pod, "--output=json"))["status"]
-    (container,) = status["containerStatuses"]
+    container = min(status["containerStatuses"], key=lambda one: str(one["name"]))
     identity: str = container["containerID"].removeprefix(_RUNTIME)
     found = [process for process in Path("/proc").glob("[0-9]*") if _is_part_of(process, identity)]
     found.sort(key=lambda process: not _is_first(process))

@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.002
 
 
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> None:
-    """SIGKILL everything in a pod's only container, as the kernel does when its memory ends; returns once it is dead.
+    """SIGKILL everything in one container of a pod, as the kernel does when its memory ends; returns once it is dead.
 
     The first process takes the others with it.
     """

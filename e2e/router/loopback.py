@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from inference_operator.router import haproxy
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
 """An address of loopback on which no other DNS server listens: HAProxy asks on port 53 only."""
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
 
@@ -83,6 +84,7 @@ class Loopback:
     session: aiohttp.ClientSession
     engines: list[Engine] = field(default_factory=list)
     router: Process | None = None
+    twin: Process | None = None
     port: int = 0
     metrics_port: int = 0
     engine_port: int = 0
@@ -91,6 +93,11 @@ class Loopback:
     def log(self) -> Path:
         """What HAProxy printed."""
         return self.root.with_name("haproxy.log")
+
+    @property
+    def twin_log(self) -> Path:
+        """What the second HAProxy printed."""
+        return self.root.with_name("twin.log")
 
     async def start_router(self) -> None:
         """Render the configuration, with the constants as they are now, and start HAProxy."""
@@ -103,15 +110,40 @@ class Loopback:
             drain_seconds=120,
         )
         text = text.replace(f"bind :{haproxy.PORT}", f"bind 127.0.0.1:{self.port}")
-        text = text.replace(f"bind :{haproxy.METRICS_PORT}", f"bind 127.0.0.1:{self.metrics_port}")
+        text = text.replace('bind :"', 'bind 127.0.0.1:"')
         (self.root / "etc/haproxy/haproxy.cfg").write_text(text)
-        with self.log.open("wb") as log:
-            self.router = await create_subprocess_exec(*self.chrooted(*self.command), stdout=log, stderr=log)
-        await self._until(f"http://127.0.0.1:{self.port}{haproxy.HEALTH_PATH}")
+        self.router = await self._start_haproxy(self.metrics_port, self.log)
 
-    def chrooted(self, *command: str) -> list[str]:
+    async def start_twin(self) -> None:
+        """Start a second HAProxy beside the router, on the same port, as its pod does."""
+        (metrics_port,) = _free_ports(1)
+        self.twin = await self._start_haproxy(metrics_port, self.twin_log)
+
+    async def _start_haproxy(self, metrics_port: int, log: Path) -> Process:
+        with log.open("wb") as file:
+            process = await create_subprocess_exec(
+                *self.chrooted(*self.command, metrics_port=metrics_port),
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        await self._until(f"http://127.0.0.1:{metrics_port}{haproxy.HEALTH_PATH}")
+        return process
+
+    async def kill_twin(self) -> None:
+        """SIGKILL to every process of the twin; returns once they are gone."""
+        assert self.twin is not None  # noqa: S101 - a test's helper
+        os.killpg(self.twin.pid, signal.SIGKILL)
+        await self.twin.wait()
+        deadline = time.monotonic() + START_SECONDS
+        while _group_lives(self.twin.pid):
+            assert time.monotonic() < deadline  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
+    def chrooted(self, *command: str, metrics_port: int = haproxy.METRICS_PORTS[0]) -> list[str]:
         """A command as the router's container would run it."""
-        return ["chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
+        environment = ["env", f"{haproxy.METRICS_PORT_VARIABLE}={metrics_port}"]
+        return [*environment, "chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
 
     async def start_engine(self) -> Engine:
         """Start an engine and let its name be known, as Kubernetes does when a pod is ready."""
@@ -192,7 +224,7 @@ class Loopback:
 
     async def close(self) -> None:
         """End every process."""
-        started = [engine.process for engine in self.engines] + ([self.router] if self.router else [])
+        started = [engine.process for engine in self.engines] + [p for p in (self.router, self.twin) if p]
         for process in started:
             if process.returncode is None:
                 process.terminate()
@@ -216,6 +248,14 @@ class Loopback:
                 printed = self.log.read_text() if self.log.exists() else ""
                 assert time.monotonic() < deadline, printed  # noqa: S101 - a test's helper
                 await asyncio.sleep(POLL_SECONDS)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @contextmanager

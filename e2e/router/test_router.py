@@ -185,6 +185,17 @@ async def test_a_router_that_stops_finishes_what_it_has_and_leaves(loopback: Loo
         assert await asyncio.wait_for(loopback.router.wait(), SOON) == 0
 
 
+async def test_where_one_of_two_that_share_a_port_dies_the_other_takes_all_that_is_new(loopback: Loopback) -> None:
+    await loopback.start_router()
+    await loopback.start_twin()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    while '"status": 200' not in loopback.twin_log.read_text():
+        assert (await loopback.ask()).status == 200
+    await loopback.kill_twin()
+    assert statuses([await loopback.ask() for _ in range(200)]) == {200: 200}
+
+
 async def test_each_request_is_one_line_of_json_and_probes_are_none(loopback: Loopback) -> None:
     await loopback.start_router()
     await loopback.start_engine()

@@ -145,13 +145,13 @@ def test_pods_are_restricted(raw: Manifest) -> None:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        (container,) = pod["containers"]
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
 
 
 @EVERY_VARIANT
@@ -159,8 +159,8 @@ def test_mounts_and_volumes_belong_together(raw: Manifest) -> None:
     for ref in (ENGINES, ROUTERS):
         pod = pod_of(planned(raw).desired[ref])
         volumes = [volume["name"] for volume in pod["volumes"]]
-        mounts = [mount["name"] for mount in pod["containers"][0]["volumeMounts"]]
-        assert sorted(volumes) == sorted(mounts)
+        mounts = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+        assert set(volumes) == mounts
         assert len(set(volumes)) == len(volumes)
 
 
@@ -174,21 +174,21 @@ def test_there_is_time_to_stop(raw: Manifest) -> None:
     assert engine["terminationGracePeriodSeconds"] == staleness + drain + shutdown + 10
     assert staleness == 15
     (hard_stop,) = re.findall(r"hard-stop-after (\d+)s", desired[CONFIG]["data"]["haproxy.cfg"])
-    pause = router["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert router["terminationGracePeriodSeconds"] > pause + int(hard_stop)
+    pauses = [haproxy["lifecycle"]["preStop"]["sleep"]["seconds"] for haproxy in router["containers"]]
+    assert router["terminationGracePeriodSeconds"] > max(pauses) + int(hard_stop)
     assert drain == int(hard_stop) == (1200 if "drainTimeout" in raw["spec"] else 300)
 
 
 @EVERY_VARIANT
 def test_ports_meet(raw: Manifest) -> None:
     desired = planned(raw).desired
-    for service, deployment in ((SERVICE_OF_ENGINES, ENGINES), (SERVICE_OF_ROUTERS, ROUTERS)):
-        (container,) = pod_of(desired[deployment])["containers"]
-        named = {port["name"]: port["containerPort"] for port in container["ports"]}
-        (port,) = desired[service]["spec"]["ports"]
-        assert port["targetPort"] in named
-        assert {probe["httpGet"]["port"] for key, probe in container.items() if key.endswith("Probe")} <= named.keys()
+    for deployment in (ENGINES, ROUTERS):
+        for container in pod_of(desired[deployment])["containers"]:
+            named = {port["name"] for port in container["ports"]}
+            assert {probe["httpGet"]["port"] for key, probe in container.items() if key.endswith("Probe")} <= named
     (engine,) = pod_of(desired[ENGINES])["containers"]
+    (port,) = desired[SERVICE_OF_ENGINES]["spec"]["ports"]
+    assert port["targetPort"] in {port["name"] for port in engine["ports"]}
     assert f"--port={engine['ports'][0]['containerPort']}" in engine["args"]
     assert "qwen-engines.default.svc.cluster.local:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
     assert desired[SERVICE_OF_ENGINES]["spec"]["clusterIP"] == "None"

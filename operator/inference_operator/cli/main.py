@@ -102,7 +102,11 @@ def _metadata(document: Manifest) -> Manifest:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as it is read, not as one quoted line."""
+    """Writes text of several lines as it is read, not as one quoted line, and what is said twice, twice."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - a hook of the base class
+        """No `*id001`: each container of a manifest is read on its own."""
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -4,7 +4,7 @@ from inference_operator.manifest import NETWORK_POLICY, Manifest, Owner
 from inference_operator.resources.child import child
 from inference_operator.resources.engine_deployment import ENGINE_PORT
 from inference_operator.resources.names import ENGINE, MANAGER, ROUTER, engine_name, router_name, selector_labels
-from inference_operator.router.haproxy import METRICS_PORT, PORT
+from inference_operator.router.haproxy import METRICS_PORTS, PORT
 from inference_operator.settings import Settings
 
 OPERATOR_LABELS = {"app.kubernetes.io/name": MANAGER}
@@ -26,7 +26,7 @@ def engine_policy(*, owner: Owner, settings: Settings) -> Manifest:
 
 def router_policy(*, owner: Owner, settings: Settings) -> Manifest:
     """Routers answer everybody on the port of the API, as a Service does; their metrics are for those who read them."""
-    rules: list[Manifest] = [{"ports": [_port(PORT)]}, _rule(_readers(settings), METRICS_PORT)]
+    rules: list[Manifest] = [{"ports": [_port(PORT)]}, _rule(_readers(settings), *METRICS_PORTS)]
     return _policy(router_name(owner.key.name), ROUTER, rules, owner)
 
 

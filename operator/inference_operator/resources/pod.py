@@ -27,10 +27,10 @@ def restricted_pod(*, user: int, group: int) -> Manifest:
     }
 
 
-def http_probe(path: str, *, period: int, timeout: int, failures: int) -> Manifest:
-    """A probe of the container's port `http`; all times in seconds."""
+def http_probe(path: str, *, period: int, timeout: int, failures: int, port: str = "http") -> Manifest:
+    """A probe of a named port of the container; all times in seconds."""
     return {
-        "httpGet": {"path": path, "port": "http"},
+        "httpGet": {"path": path, "port": port},
         "periodSeconds": period,
         "timeoutSeconds": timeout,
         "failureThreshold": failures,

@@ -12,7 +12,7 @@ from inference_operator.resources.pod import (
 )
 from inference_operator.resources.pod_template import pod_template
 from inference_operator.resources.router_config import CONFIG_FILE
-from inference_operator.router.haproxy import HEALTH_PATH, METRICS_PORT, PORT
+from inference_operator.router.haproxy import HEALTH_PATH, METRICS_PORT_VARIABLE, METRICS_PORTS
 from inference_operator.settings import Settings
 
 ROUTER_USER = 99
@@ -25,9 +25,11 @@ CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 ENDPOINT_REMOVAL_SECONDS = 10
 """How long a stopping router goes on accepting: until every node's kube-proxy has left it out, with a margin."""
 
-REQUESTS = {"cpu": "100m", "memory": "64Mi"}
-LIMITS = {"memory": "512Mi"}
-"""HAProxy 3.0 holds about 20 MiB plus two 16 KiB buffers for each request in flight."""
+REQUESTS = {"cpu": "50m", "memory": "32Mi"}
+LIMITS = {"memory": "256Mi"}
+"""Of each HAProxy: 3.0 holds about 10 MiB, master and worker, plus two 16 KiB buffers for each request in flight."""
+
+_HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
 def router_deployment(
@@ -67,31 +69,31 @@ def _pod(name: str, spec: Spec, settings: Settings) -> Manifest:
                 "labelSelector": {"matchLabels": selector_labels(name, ROUTER)},
             }
         ],
-        "containers": [_container(settings)],
+        "containers": [_container(number, port, settings) for number, port in _HAPROXIES],
         "volumes": [
             {"name": "config", "configMap": {"name": router_name(name)}},
-            {"name": "run", "emptyDir": {}},
+            *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
         ],
     }
 
 
-def _container(settings: Settings) -> Manifest:
+def _container(number: int, metrics_port: int, settings: Settings) -> Manifest:
+    """One of the pod's HAProxies. All of them listen on the port of the Service, so none can name it as its own."""
+    metrics = f"metrics-{number}"
     return {
-        "name": ROUTER,
+        "name": f"haproxy-{number}",
         "image": settings.router_image,
         "imagePullPolicy": settings.image_pull_policy,
         "command": ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"],
-        "ports": [
-            {"name": "http", "containerPort": PORT, "protocol": "TCP"},
-            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
-        ],
+        "env": [{"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)}],
+        "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
         "resources": {"requests": REQUESTS, "limits": LIMITS},
-        "readinessProbe": http_probe(HEALTH_PATH, period=2, timeout=2, failures=2),
-        "livenessProbe": http_probe(HEALTH_PATH, period=10, timeout=5, failures=6),
+        "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
+        "livenessProbe": http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6),
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
-            {"name": "run", "mountPath": "/run/haproxy"},
+            {"name": f"run-{number}", "mountPath": "/run/haproxy"},
         ],
     }

@@ -3,6 +3,7 @@
 from inference_operator.manifest import SERVICE, Manifest, Owner
 from inference_operator.resources.child import child
 from inference_operator.resources.names import ROUTER, selector_labels, service_name
+from inference_operator.router.haproxy import PORT
 
 SERVICE_PORT = 80
 
@@ -14,7 +15,7 @@ def router_service(*, owner: Owner) -> Manifest:
         "spec": {
             "type": "ClusterIP",
             "selector": selector_labels(name, ROUTER),
-            "ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": "http"}],
+            "ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PORT}],
         }
     }
     return child(SERVICE, service_name(name), owner=owner, component=ROUTER, content=content)

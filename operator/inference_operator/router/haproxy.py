@@ -9,18 +9,28 @@ from jinja2 import Environment, StrictUndefined
 from inference_operator.router.stats import STATS_PATH
 
 PORT = 8080
-METRICS_PORT = 9100
+"""Where every HAProxy of a router pod listens for requests."""
+
+METRICS_PORTS = (9100, 9101)
+"""Where each HAProxy of a router pod answers for itself, by metrics and probes. There are two, so that the death of
+one leaves a listener: without it new connections are refused until kube-proxy knows, for a second."""
+
+METRICS_PORT_VARIABLE = "METRICS_PORT"
+"""Environment variable from which a HAProxy has its own; the configuration is one for all."""
+
 HEALTH_PATH = "/-/healthz"
 
 MAX_WAIT_SECONDS = 300
 """How long a request waits for an engine before 503: one retry a second, and as long in the queue."""
 
-QUEUE_SIZE = 512
-"""Requests that wait in one router, held or queued, before more get 429."""
+# Bounds are those of one HAProxy: the share of each in what its router pod may take.
 
-SERVER_MAX_CONNECTIONS = 256
-"""Requests that one router sends to one engine at a time: vLLM's smaller default of max_num_seqs (0.32.0,
-vllm/engine/arg_utils.py). What is above waits in the router, where the first engine that is free takes it."""
+QUEUE_SIZE = 512 // len(METRICS_PORTS)
+"""Requests that wait, held or queued, before more get 429: 512 in a router pod."""
+
+SERVER_MAX_CONNECTIONS = 256 // len(METRICS_PORTS)
+"""Requests that are sent to one engine at a time: from a router pod 256, vLLM's smaller default of max_num_seqs
+(0.32.0, vllm/engine/arg_utils.py). What is above waits, and the first engine that is free takes it."""
 
 DNS_OUTAGE_SECONDS = 600
 """How long known engines are kept while no DNS server answers."""
@@ -28,8 +38,8 @@ DNS_OUTAGE_SECONDS = 600
 MIN_SLOTS = 32
 """Fewest server slots, so that scaling up to it never changes the configuration."""
 
-MAX_CONNECTIONS = 8000
-"""Client connections of one router: two 16 KiB buffers for each fit its memory limit of 512 MiB."""
+MAX_CONNECTIONS = 8000 // len(METRICS_PORTS)
+"""Client connections: two 16 KiB buffers for each fit the container's memory limit of 256 MiB."""
 
 RETRY_AFTER_SECONDS = 5
 
@@ -94,7 +104,7 @@ def haproxy_cfg(*, engines_host: str, engine_port: int, engine_health_path: str,
         engine_health_path=engine_health_path,
         slots=slots,
         port=PORT,
-        metrics_port=METRICS_PORT,
+        metrics_port=f'"${{{METRICS_PORT_VARIABLE}}}"',
         health_path=HEALTH_PATH,
         stats_path=STATS_PATH,
         max_wait_seconds=MAX_WAIT_SECONDS,
