@@ -145,13 +145,6 @@ ERRORS: Sequence[_Known] = (
         r" GPU has compute capability (?P<have>\d+\.\d+)",
         "bfloat16 needs a GPU of compute capability {need}, and {gpu} has {have}. Add `--dtype=half`",
     ),
-    _known(
-        Reason.UNSUPPORTED_PRECISION,
-        r"(?P<what>\b(?:[\w-]{1,40} quantization|torch\.\w{1,40}|[\w-]{1,40}) is"
-        r"(?: currently)? not supported (?:for quantization method|in|on|by|for)"
-        r" (?:the )?(?:current )?(?:cpu|CPU|platform|[\w-]+ quantization|[\w-]+ backend)\b[^\n\[]{0,120})",
-        "{what}. Use another model or precision, or another device",
-    ),
     # vllm/model_executor/models/registry.py; transformers, models/auto/configuration_auto.py
     _known(
         Reason.UNSUPPORTED_ARCHITECTURE,
@@ -182,6 +175,11 @@ ERRORS: Sequence[_Known] = (
         r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier|Repository Not Found)",
         "the hub has no such model, or does not show it to this account."
         " Check `spec.model.source`; for a private model set `HF_TOKEN` in `spec.engine.env` from a Secret",
+    ),
+    _known(
+        Reason.MODEL_NOT_FOUND,
+        r"(?:401 Unauthorized|401 Client Error)",
+        "the hub does not accept the token of this account. Check the Secret behind `HF_TOKEN` in `spec.engine.env`",
     ),
     _known(
         Reason.MODEL_NOT_FOUND,
