@@ -34,7 +34,7 @@ from inference_operator.settings import Settings
 TESTS = Path(__file__).parents[1] / "tests"
 METRICS = (TESTS / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
 STATISTICS = (TESTS / "router" / "haproxy-3.0-stats.csv").read_bytes()
-RESOURCES, SECONDS = 1000, 60
+RESOURCES, SECONDS = 1000, 120
 """So long that everything is looked at once more."""
 CPU_AIM, MEMORY_AIM = 5.0, 40.0
 """Percent of one core, and MiB beside what the operator has without it."""

@@ -58,8 +58,8 @@ class Settings(BaseSettings):
     """Seconds between two complete listings, which repair whatever a watch missed."""
 
     scrape_seconds: float = Field(15.0, ge=1.0, le=60.0)
-    """Seconds between two looks at an engine that seems to stand still; all others are looked at every fourth time,
-    which is a fifth of `stall_seconds`. What it costs is what `bench/scrape.py` prints."""
+    """Seconds between two looks at an engine that seems to stand still; all others are looked at every eighth time.
+    What that costs is what `bench/scrape.py` prints."""
 
     stall_seconds: float = Field(300.0, ge=10.0)
     """Seconds for which an engine may have work and make no progress before its pod is deleted. vLLM itself gives one

@@ -21,7 +21,7 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
-    let_an_engine_stand_still(workspace, "qwen", within=3 * STALL_SECONDS)
+    let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
 
     rules = [

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from inference_operator.manifest import Key
 
-CALM_ROUNDS = 4
-"""What gets on, or has nothing to do, is looked at every fourth time: it cannot have stood still for long by then."""
+CALM_ROUNDS = 8
+"""What gets on, or has nothing to do, is looked at every eighth time, since that is nearly everything. A standstill is
+noticed later by as much."""
 
 MOST_ROUNDS = 16
 """Longest pause, in rounds, where nothing answers: it would cost everybody else's looks."""
@@ -23,7 +24,7 @@ class Agenda:
 
     Examples:
         >>> agenda, key = Agenda(10.0), Key("default", "qwen")
-        >>> agenda.due([key], now=0.0), agenda.due([key], now=40.0), agenda.due([key], now=40.0)
+        >>> agenda.due([key], now=0.0), agenda.due([key], now=80.0), agenda.due([key], now=80.0)
         ([], [Key(namespace='default', name='qwen')], [])
     """
 

@@ -27,7 +27,7 @@ WORKERS = 32
 TICKS = 5
 """How often, in each round, it is looked which are due."""
 
-GAP_ROUNDS = 4
+GAP_ROUNDS = CALM_ROUNDS + 2
 """Rounds without a sample above which nothing is known of what lies between two of them."""
 
 METRICS_PORT = "metrics"
@@ -165,7 +165,7 @@ class Scraper:
             self._store.miss(pod.uid)
             return None
         settings, before = self._settings, self._store.engine(pod.uid)
-        gap = max(GAP_ROUNDS, CALM_ROUNDS + 1) * settings.scrape_seconds
+        gap = GAP_ROUNDS * settings.scrape_seconds
         seen = watched(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
         if is_suspect(seen, stall_seconds=settings.stall_seconds):
             seen = seen.asked_now()
