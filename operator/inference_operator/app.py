@@ -97,6 +97,7 @@ class Operator:
         feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
         beside = (self._events.work(), self._resync(), self._scraper.run())
         feeders += [asyncio.create_task(work) for work in beside]
+        await asyncio.sleep(0)  # for the tasks that they create
         try:
             await watch(self._settings, self._seen, stop=stop)
         finally:

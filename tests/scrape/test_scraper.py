@@ -14,7 +14,7 @@ from inference_operator.observed.samples import Asked, RouterSample, Samples
 from inference_operator.reconcile.samples import SampleStore
 from inference_operator.rollout.watchdog import has_stalled
 from inference_operator.scrape.fetch import MOST_BYTES, Fetch, fetching
-from inference_operator.scrape.scraper import Known, Scraper, Told
+from inference_operator.scrape.scraper import WORKERS, Known, Scraper, Told
 from inference_operator.settings import Settings
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, router
 
@@ -189,8 +189,12 @@ async def test_it_works_by_itself_and_ends_when_told(hands: Hands) -> None:
         told = Told(stalled=hands.stalled.append, stall=hands.stalls.append, look=hands.looked)
         scraper = Scraper(Known(lambda: [KEY], lambda _: hands.pods), hands.store, Vllm(), told, settings)
         task = asyncio.create_task(scraper.run())
+        await asyncio.sleep(0)
+        began_with = asyncio.all_tasks()
         while not hands.looks:  # noqa: ASYNC110 - it is told in passing
             await asyncio.sleep(0.01)
+        assert len(began_with) > WORKERS, "who stops it waits for no task of a later time"
+        assert not [one for one in asyncio.all_tasks() - began_with if "scrape" in repr(one)]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     seen = hands.store.engine("uid-engine")

@@ -98,7 +98,7 @@ class Scraper:
         self._questions: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look until cancelled. All tasks are created at once, but for the one of each question."""
         async with fetching() as fetch:
             workers = [asyncio.create_task(self._work(fetch)) for _ in range(WORKERS)]
             try:
