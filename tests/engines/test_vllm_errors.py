@@ -26,10 +26,6 @@ RECORDED: dict[str, tuple[Reason | None, str]] = {
     ),
     "no-room-for-cache": (Reason.KV_CACHE_TOO_SMALL, "no memory is left for KV cache"),
     "utilization-beyond-free": (Reason.DEVICE_MEMORY_TAKEN, "23.54 GiB are to be used, 1.0 of the node's memory"),
-    "memory-taken": (
-        Reason.DEVICE_MEMORY_TAKEN,
-        "21.66 GiB are to be used, 0.92 of the node's memory, and 16.12 of 23.54",
-    ),
     "hub-gated": (Reason.MODEL_GATED, "accepted its licence"),
     "hub-gated-no-token": (Reason.MODEL_GATED, "accepted its licence"),
     "hub-not-found": (Reason.MODEL_NOT_FOUND, "the hub has no such model"),
