@@ -37,6 +37,11 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
     ),
     "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
     "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
+    "key of a Secret": (
+        {"engine": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a/b"}}}]}},
+        "spec.engine.env[0].valueFrom.secretKeyRef.key",
+        "",
+    ),
     "node selector key": (
         {"scheduling": {"nodeSelector": {"a b": "c"}}},
         "spec.scheduling.nodeSelector",

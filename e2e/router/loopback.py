@@ -20,9 +20,7 @@ import aiohttp
 
 from e2e import images
 from e2e.router.names import Names
-from inference_operator.observed.samples import RouterSample
 from inference_operator.router import haproxy
-from inference_operator.router.stats import SAMPLE_PATH, router_sample
 
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
@@ -192,11 +190,6 @@ class Loopback:
         """The router's own metrics."""
         async with self.session.get(f"http://127.0.0.1:{self.metrics_port}/metrics") as response:
             return await response.text()
-
-    async def sample(self) -> RouterSample | None:
-        """What the operator reads of it."""
-        async with self.session.get(f"http://127.0.0.1:{self.metrics_port}{SAMPLE_PATH}") as response:
-            return router_sample(await response.text())
 
     async def counts(self, engine: Engine) -> dict[str, int]:
         """What an engine counted."""

@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from e2e.router.loopback import Answer, Engine, Loopback
-from inference_operator.observed.samples import RouterSample
 from inference_operator.router import haproxy
 
 QUEUE = 20
@@ -62,23 +61,6 @@ async def test_what_does_not_fit_into_engines_and_queue_is_refused_at_once(loopb
     assert (refused[0].error_code, refused[0].retry_after) == (429, "2")
     await loopback.release(engine)
     assert statuses(await asyncio.gather(*taken)) == {200: AT_AN_ENGINE + QUEUE}
-
-
-async def test_the_operator_reads_which_engine_has_what(loopback: Loopback) -> None:
-    await loopback.start_router()
-    held = asyncio.ensure_future(loopback.ask())
-    await loopback.until_held(1)
-    assert await loopback.sample() == RouterSample({}, queued=0, held=1)
-    engine = await loopback.start_engine()
-    await loopback.until_served(1)
-    await held
-    taken = [asyncio.ensure_future(loopback.ask(held=1)) for _ in range(AT_AN_ENGINE + 3)]
-    await loopback.until_queued(3)
-    assert await loopback.sample() == RouterSample({engine.address: AT_AN_ENGINE}, queued=3, held=0)
-    await loopback.release(engine)
-    await asyncio.gather(*taken)
-    idle = await loopback.sample()
-    assert idle == RouterSample({engine.address: 0}, queued=0, held=0)
 
 
 async def test_without_engines_no_more_are_held_than_the_queue_takes(loopback: Loopback) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
 
+from inference_operator.api.labels import ObjectName
 from inference_operator.api.part import Must, Part, Quantity, Rule, form
 
 IMAGE_FORM = form(r"\S+", "must be an image reference without spaces, for example `docker.io/vllm/vllm-openai:v0.32.0`")
@@ -16,8 +17,8 @@ ResourceName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 class KeySelector(Part):
     """One key of a Secret or ConfigMap of this namespace."""
 
-    name: str = Field(min_length=1, max_length=253, description="Name of the object.")
-    key: str = Field(min_length=1, max_length=253, description="Key in its data.")
+    name: ObjectName = Field(description="Name of the object.")
+    key: str = Field(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$", description="Key in its data.")
 
 
 class EnvironmentSource(Part):

@@ -21,5 +21,5 @@ class Refusal:
 
     @property
     def message(self) -> str:
-        """Field, problem and cure in one line."""
-        return f"{self.field}: {self.problem} {self.cure}"
+        """Field, problem and cure in one line, even where what they quote has several."""
+        return " ".join(f"{self.field}: {self.problem} {self.cure}".split())

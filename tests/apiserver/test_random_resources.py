@@ -1,0 +1,210 @@
+"""Thousands of resources drawn from the schema: each is refused in words or becomes children that are valid."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import kubernetes_validate
+import pytest
+
+from e2e.cluster.handle import LocalCluster
+from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.manifest import API_VERSION, CHILD_KINDS, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
+from inference_operator.observed.rollout import ROLLOUT_ANNOTATION
+from inference_operator.reconcile.cluster import ClusterError, RejectedError
+from inference_operator.reconcile.covers import difference
+from inference_operator.resources.child import STAMP_ANNOTATION
+from inference_operator.resources.names import NAME_LABEL
+from tests.apiserver.operator_process import OperatorProcess
+from tests.random_specs import Specs
+
+NAMESPACE = "random"
+BATCH = 100
+AT_ONCE = 8
+UNTYPED = "failed to create typed patch object"
+"""Server-side apply's answer to a field or type that the schema does not have, with HTTP status 500."""
+DONE_SECONDS, LOOK_SECONDS = 300, 0.5
+OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
+OF_THE_MOMENT = (ROLLOUT_ANNOTATION, STAMP_ANNOTATION)
+"""How a rollout is carried out is decided when it begins, by the slots that are free then (architecture 4.13)."""
+
+
+@pytest.fixture(scope="module")
+def namespace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[str]:
+    """A namespace in which no pod may be: what is proved here is about children, and pods would only cost time."""
+    assert operator.is_running()
+    kubernetes.kubectl("create", "namespace", NAMESPACE)
+    kubernetes.kubectl("--namespace", NAMESPACE, "create", "quota", "no-pods", "--hard=pods=0")
+    yield NAMESPACE
+    kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+@pytest.fixture
+async def cluster(kubernetes: LocalCluster, namespace: str) -> AsyncIterator[KubeCluster]:
+    client = await connect(kubernetes.kubeconfig)
+    yield KubeCluster(Api(client), [namespace])
+    await client.close()  # type: ignore[no-untyped-call]  # the client's own
+
+
+def ref(name: str) -> Ref:
+    return Ref(INFERENCE_DEPLOYMENT, NAMESPACE, name)
+
+
+async def ask(cluster: KubeCluster, name: str, spec: Manifest) -> str:
+    """Apply a resource; returns why it was refused, or nothing."""
+    meta = {"name": name, "namespace": NAMESPACE}
+    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec}
+    try:
+        await cluster.apply(ref(name), body, force=True)
+    except RejectedError as error:
+        return str(error)
+    except ClusterError as error:
+        if UNTYPED not in str(error):
+            raise
+        return str(error)
+    return ""
+
+
+async def ask_all(cluster: KubeCluster, asked: dict[str, Manifest]) -> dict[str, str]:
+    """Apply many, a few at once; returns the refusals by name."""
+    few = asyncio.Semaphore(AT_ONCE)
+
+    async def one(name: str, spec: Manifest) -> tuple[str, str]:
+        async with few:
+            return name, await ask(cluster, name, spec)
+
+    return {name: why for name, why in await asyncio.gather(*(one(*item) for item in asked.items())) if why}
+
+
+async def listed(cluster: KubeCluster) -> list[Manifest]:
+    return list((await cluster.list_objects(INFERENCE_DEPLOYMENT)).items)
+
+
+async def answered(cluster: KubeCluster) -> dict[str, Manifest]:
+    """Every resource, once the operator has told of its latest generation."""
+    for _ in range(int(DONE_SECONDS / LOOK_SECONDS)):
+        found = await listed(cluster)
+        waiting = [one for one in found if one["status"]["observedGeneration"] != one["metadata"]["generation"]]
+        if not waiting:
+            return {one["metadata"]["name"]: one for one in found}
+        await asyncio.sleep(LOOK_SECONDS)
+    raise AssertionError(f"without an answer: {waiting[0]}")
+
+
+async def children(cluster: KubeCluster) -> dict[str, list[Manifest]]:
+    """All children by the resource that they belong to."""
+    found: dict[str, list[Manifest]] = {}
+    for kind in CHILD_KINDS:
+        for child in (await cluster.list_objects(kind, selector=NAME_LABEL)).items:
+            found.setdefault(child["metadata"]["labels"][NAME_LABEL], []).append(child)
+    return found
+
+
+async def clear(cluster: KubeCluster, kubernetes: LocalCluster) -> None:
+    """Delete every resource, and wait until the garbage collector has followed."""
+    kubernetes.kubectl("--namespace", NAMESPACE, "delete", "infd", "--all", "--wait=true")
+    for _ in range(int(DONE_SECONDS / LOOK_SECONDS)):
+        if not await children(cluster):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+    raise AssertionError("children are left over")
+
+
+def stalled(resource: Manifest) -> Manifest:
+    found: Manifest = next(c for c in resource["status"]["conditions"] if c["type"] == "Stalled")
+    return found
+
+
+def judge(resource: Manifest, made: Sequence[Manifest], valid: set[str]) -> str:
+    """What became of a resource that the API server accepted; fails if it is neither refused in words nor served."""
+    paused = resource["spec"].get("paused", False)
+    told = stalled(resource)
+    if told["status"] == "True":
+        assert told["message"].strip()
+        return f"refused by the operator: {told['reason']}"
+    if paused:
+        return "paused"
+    assert len(made) >= 5, f"{resource['spec']}: {[child['metadata']['name'] for child in made]}"
+    for child in made:
+        stamp = f"{child['kind']} {child['metadata']['annotations'][STAMP_ANNOTATION]}"
+        if stamp not in valid:
+            kubernetes_validate.validate(child, kubernetes_validate.latest_version(), strict=True)
+            valid.add(stamp)
+    return "served by valid children"
+
+
+async def run(cluster: KubeCluster, kubernetes: LocalCluster, operator: OperatorProcess, number: int) -> Counter[str]:
+    """Ask for that many resources and edits, in batches; returns what became of them."""
+    source, found, valid = Specs(seed=number), Counter[str](), set[str]()
+    while found["resources and edits"] < number:
+        for _ in ("created", "edited"):
+            asked = {f"r{n}": source.any() for n in range(min(BATCH, number - found["resources and edits"]))}
+            refused = await ask_all(cluster, asked)
+            assert all("spec" in why for why in refused.values()), refused
+            known, made = await answered(cluster), await children(cluster)
+            found["resources and edits"] += len(asked)
+            found["refused by the API server"] += len(refused)
+            found.update(judge(known[name], made.get(name, []), valid) for name in asked if name not in refused)
+            assert operator.is_running(), operator.log()
+        await clear(cluster, kubernetes)
+    return found
+
+
+@pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=pytest.mark.full)])
+async def test_whatever_is_asked_is_answered(
+    cluster: KubeCluster, kubernetes: LocalCluster, operator: OperatorProcess, number: int
+) -> None:
+    found = await run(cluster, kubernetes, operator, number)
+    print("\n".join(f"{count:6} {what}" for what, count in found.most_common()))  # noqa: T201 - the run's report
+    assert found["resources and edits"] == number
+    assert found["refused by the API server"] > number / 5
+    assert found["served by valid children"] > number / 5
+
+
+def timeless(child: Manifest) -> Manifest:
+    """Without what differs between any two objects of the same content."""
+    meta = {name: value for name, value in child["metadata"].items() if name not in OF_THE_SERVER}
+    passing = OF_THE_MOMENT if ROLLOUT_ANNOTATION in meta["annotations"] else ()
+    meta["annotations"] = {
+        name: value
+        for name, value in meta["annotations"].items()
+        if name not in passing and not name.startswith("deployment.kubernetes.io/")
+    }
+    given = ("clusterIP", "clusterIPs", *(("strategy",) if passing else ()))
+    spec = {name: value for name, value in child.get("spec", {}).items() if name not in given}
+    return {**{name: value for name, value in child.items() if name != "status"}, "metadata": meta, "spec": spec}
+
+
+def whole(spec: Manifest) -> Manifest:
+    """Without empty objects: applied where there was something, they become null, and the API server refuses that."""
+    kept = {name: whole(value) if isinstance(value, dict) else value for name, value in spec.items()}
+    return {name: value for name, value in kept.items() if value != {}}
+
+
+def by_name(made: Sequence[Manifest]) -> dict[str, Manifest]:
+    return {f"{child['kind']}/{child['metadata']['name']}": timeless(child) for child in made}
+
+
+async def test_different_histories_of_one_spec_end_in_the_same_children(
+    cluster: KubeCluster, kubernetes: LocalCluster
+) -> None:
+    source = Specs(seed=7)
+    last = {f"h{n}": whole(source.valid()) for n in range(40)}
+    for step in range(3):
+        # Routers keep the server slots of the most engines that there were, so the number of engines is the same.
+        earlier = {name: {**whole(source.valid()), "replicas": spec.get("replicas", 1)} for name, spec in last.items()}
+        refused = await ask_all(cluster, earlier if step < 2 else last)
+        assert not refused
+        await answered(cluster)
+    with_history = await children(cluster)
+    known = await answered(cluster)
+    served = [n for n, one in known.items() if stalled(one)["status"] == "False" and not one["spec"].get("paused")]
+    assert len(served) > len(last) / 4
+    await clear(cluster, kubernetes)
+    assert not await ask_all(cluster, last)
+    await answered(cluster)
+    without = await children(cluster)
+    for name in served:
+        one, other = by_name(with_history[name]), by_name(without[name])
+        assert (difference(one, other), difference(other, one)) == (None, None), last[name]
+        assert one == other

@@ -1,0 +1,46 @@
+"""Whatever the schema allows is refused in words or becomes valid objects; whatever it does not, is refused."""
+
+from collections import Counter
+
+import kubernetes_validate
+import pytest
+
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline import Paused, Planned, Refused, outcome
+from tests.builders import inference_deployment, inputs
+from tests.random_specs import Specs
+
+VALID, SPOILED = 150, 500
+
+
+def asked(spec: Manifest) -> Manifest:
+    return {**inference_deployment(), "spec": spec}
+
+
+def test_most_of_what_is_allowed_becomes_objects_that_kubernetes_takes() -> None:
+    source, found = Specs(seed=1), Counter[str]()
+    for _ in range(VALID):
+        result = outcome(inputs(asked(source.valid())))
+        found[type(result).__name__] += 1
+        assert not isinstance(result, Refused) or result.refusal.message
+        for child in result.desired.values():
+            kubernetes_validate.validate(child, kubernetes_validate.latest_version(), strict=True)
+    assert found["Planned"] > VALID / 2, found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_most_of_what_is_spoiled_is_refused_and_nothing_raises(seed: int) -> None:
+    source, refused = Specs(seed), 0
+    for _ in range(SPOILED // 4):
+        result = outcome(inputs(asked(source.spoiled())))
+        assert isinstance(result, Planned | Refused | Paused)
+        if isinstance(result, Refused):
+            assert result.refusal.message.startswith("spec")
+            assert "\n" not in result.refusal.message
+            refused += 1
+    assert refused > SPOILED // 4 * 0.8
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    one, other = Specs(seed=3), Specs(seed=3)
+    assert [one.any() for _ in range(20)] == [other.any() for _ in range(20)]
