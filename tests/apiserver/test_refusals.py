@@ -136,7 +136,7 @@ def test_what_the_api_server_refuses_of_a_child_is_said_in_its_words(workspace: 
 def test_a_pod_that_a_quota_refuses_is_said(workspace: Workspace) -> None:
     workspace.kubectl("create", "quota", "none", "--hard=requests.nvidia.com/gpu=0")
     workspace.create("qwen", spec())
-    engines = workspace.settled("qwen", "EnginesAvailable", "False", "PodRejected")
+    engines = workspace.settled("qwen", "EnginesAvailable", "False", "QuotaExceeded")
     assert "exceeded quota" in engines["message"]
 
 
@@ -162,7 +162,7 @@ def test_stored_objects_that_no_rule_allows_do_not_stop_the_operator(workspace: 
     )
     workspace.kubectl("patch", "crd", crd, "--type=json", f"--patch={loose}")
     try:
-        strange = [{"model": []}, {"model": {"source": 7}}, {}, {"model": {"source": "x"}, "engine": {"env": {}}}]
+        strange = [{"model": []}, {"model": {"source": 7}}, {}, {"model": {"source": "x"}, "engine": {"args": {}}}]
         for number, value in enumerate(strange):
             accepted = partial(_accepted, workspace, f"strange-{number}", value)
             eventually(accepted, seconds=20, what=f"{value} is stored")
