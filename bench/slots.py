@@ -27,7 +27,8 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.kube.client import Api, connect
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.gpus import free_gpus
 from inference_operator.manifest import NODE, POD, Kind, Manifest, Ref
 from tests.apiserver.operator_process import OperatorProcess

@@ -14,6 +14,7 @@ from inference_operator.engines.vllm.flags import (
     SECRET_FLAGS,
 )
 from inference_operator.engines.vllm.options import VERSION
+from inference_operator.telemetry.metrics import DESCRIPTIONS
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -90,7 +91,27 @@ def _table(title: str, column: str, rows: Mapping[str, str], introduction: str =
         yield f"| `{name}` | {meaning} |\n"
 
 
-PAGES = {"reasons.md": reasons, "arguments.md": arguments, "api.md": api_reference.page}
+METRICS = """\
+# Metrics of the operator
+`/metrics` of every operator pod, port 8080. A pod that stands by shows the same metrics, mostly at zero: sum over pods,
+or take those of the pod whose `infd_leader` is 1. `process_*` and `python_*` of the Prometheus client are there too.
+
+This page is generated from `operator/inference_operator/telemetry/metrics.py`.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def metrics() -> str:
+    """The page about metrics."""
+    return METRICS + "".join(
+        f"| `{one.name}` | {one.type} | {', '.join(f'`{label}`' for label in one.labels) or '-'} | {one.text} |\n"
+        for one in sorted(DESCRIPTIONS, key=lambda one: one.name)
+    )
+
+
+PAGES = {"metrics.md": metrics, "reasons.md": reasons, "arguments.md": arguments, "api.md": api_reference.page}
 """Every generated page and who writes it."""
 
 if __name__ == "__main__":

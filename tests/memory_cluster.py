@@ -73,10 +73,11 @@ class MemoryCluster:
 
     # What the operator asks for.
 
-    async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
-        self.reads.append(Request("list", Ref(kind, "", "")))
-        found = [self._manifest(ref) for ref in sorted(self._objects) if ref.kind == kind]
-        return Listing([m for m in found if is_labelled(m, selector)], self._version)
+    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
+        self.reads.append(Request("list", Ref(kind, namespace or "", "")))
+        refs = (r for r in sorted(self._objects) if r.kind == kind and namespace in (None, r.namespace))
+        found = [_without_managed_fields(self._manifest(ref)) for ref in refs]
+        return Listing([m for m in found if is_labelled(m, selector)], self._version, namespace)
 
     async def each(
         self, kind: Kind, *, labels: str | None = None, fields: str | None = None
@@ -291,3 +292,8 @@ _ABSENT = object()
 def _without_system_metadata(manifest: Manifest) -> Manifest:
     kept = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
     return deepcopy({**manifest, "metadata": kept})
+
+
+def _without_managed_fields(manifest: Manifest) -> Manifest:
+    kept = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+    return {**manifest, "metadata": kept}

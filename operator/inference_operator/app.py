@@ -5,25 +5,29 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from math import nan
 from uuid import uuid4
 
 from pydantic import ValidationError
 
 from inference_operator import __version__
 from inference_operator.engines.vllm.vllm import Vllm
-from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.kube.client import Api, connect
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.looks import Looks
-from inference_operator.kube.watch import watch, watched_kinds
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest
+from inference_operator.kube.watch import watch
+from inference_operator.manifest import Key, Manifest, Ref
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
 from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
-from inference_operator.resources.names import MANAGED_SELECTOR
+from inference_operator.reconcile.resync import Resync
 from inference_operator.scrape.scraper import Known, Scraper, Told
 from inference_operator.settings import Settings, complaints
 from inference_operator.status.report import After
@@ -31,13 +35,21 @@ from inference_operator.telemetry.http import PortError, serve_health
 from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import (
     API_REQUESTS,
+    CACHE_AGE,
     ENGINE_STALLS,
+    EVENT_TO_APPLY,
     LEADER,
     QUEUE_DEPTH,
+    QUEUE_LONGEST,
+    QUEUE_RETRIES,
+    QUEUE_WAIT,
+    RECONCILE_ERRORS,
     RECONCILE_SECONDS,
     RECONCILES,
     RESOURCES,
     SCRAPES,
+    UNREADABLE,
+    WATCHES,
 )
 
 WORKERS = 4
@@ -56,7 +68,16 @@ STOP_SECONDS = 10.0
 """For what is being worked on to come to its end when the process is told to stop; the kubelet gives it 30 s."""
 
 STALE_RESYNCS = 3
-"""Listings that may be missed in a row before the process counts as dead."""
+"""Periods without a listing, good or bad, after which the process counts as stuck."""
+
+LONGEST_ROUND_SECONDS = 300.0
+"""A round takes about ten requests, each of which ends within seconds: one that runs for so long is stuck."""
+
+UNREADABLE_SECONDS = 30.0
+"""Between two attempts at a namespace that cannot be read, such as one whose Role is missing."""
+
+_asked_at: ContextVar[float | None] = ContextVar("asked_at", default=None)
+"""When the round of this worker was asked for, until its first write."""
 
 log = logging.getLogger("inference_operator")
 
@@ -68,7 +89,7 @@ class Operator:
         self._settings = settings
         self._cluster = cluster
         self._cache = Cache(settings)
-        self._queue = KeyQueue()
+        self._queue = KeyQueue(began=_count_begin)
         self._events = Events(cluster, _instance(), lambda: datetime.now(UTC))
         self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC), self._events.tell)
         self._looks = Looks(cluster, self._cache.see, self._queue.add)
@@ -79,13 +100,20 @@ class Operator:
             Told(stalled=self._queue.add, stall=_count_stall, look=_count_scrape),
             settings,
         )
+        self._resync = Resync(cluster, self._cache, settings, self._queue.add)
         self._listed_at: float | None = None
+        self._tried_at: float | None = None
+        self._measure()
 
     def alive(self) -> bool:
-        """Whether listings still succeed; before the first one the process has the time that it takes."""
-        if self._listed_at is None:
-            return True
-        return asyncio.get_running_loop().time() - self._listed_at < STALE_RESYNCS * self._settings.resync_seconds
+        """Whether nothing is stuck: listings come to an end, if not to a good one, watches tell, and rounds end.
+
+        That the API server is away is not for a restart to cure, and before the first listing nothing is due.
+        """
+        tried = self._tried_at
+        since = 0.0 if tried is None else asyncio.get_running_loop().time() - tried
+        overdue = since > STALE_RESYNCS * self._settings.resync_seconds
+        return not overdue and not self._resync.deaf() and self._queue.longest_running() < LONGEST_ROUND_SECONDS
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Work until told to stop; returns whether all that was begun has come to its end."""
@@ -94,64 +122,82 @@ class Operator:
             return True
         # Created before kopf starts, which takes every younger task for its own when it stops.
         workers = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
+        beside = (self._events.work(), self._list_again(stop), self._scraper.run())
         feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
-        beside = (self._events.work(), self._resync(), self._scraper.run())
         feeders += [asyncio.create_task(work) for work in beside]
+        ender = asyncio.create_task(self._end(stop, feeders))
         await asyncio.sleep(0)  # for the tasks that they create
         try:
-            await watch(self._settings, self._seen, stop=stop)
+            await watch(self._resync.kinds, self._resync.readable, self._seen, begun=_count_watch, stop=stop)
         finally:
-            self._queue.close()
+            stop.set()
             _, busy = await asyncio.wait(workers, timeout=STOP_SECONDS)
-            for task in (*busy, *feeders):
+            for task in busy:
                 task.cancel()
-            await asyncio.gather(*feeders, *workers, return_exceptions=True)
+            await asyncio.gather(ender, *feeders, *workers, return_exceptions=True)
         return not busy
 
+    async def _end(self, stop: asyncio.Event, feeders: Sequence[asyncio.Task[None]]) -> None:
+        """Begin nothing more once told to stop, before kopf waits for what the feeders have begun."""
+        await stop.wait()
+        self._queue.close()
+        for task in feeders:
+            task.cancel()
+
     async def _handle(self, key: Key) -> After | None:
-        QUEUE_DEPTH.set(len(self._queue))
         with RECONCILE_SECONDS.time():
             again = await self._reconciler.reconcile(key)
         self._looks.want(key, again.looks if again else ())
-        RECONCILES.labels("success").inc()
+        requeue = again is not None and again.backoff
+        QUEUE_RETRIES.inc(requeue)
+        RECONCILES.labels("requeue" if requeue else "success").inc()
         return again
 
     def _seen(self, event: str, manifest: Manifest) -> None:
+        self._resync.hear(Ref.of(manifest).kind)
         key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
         if key is not None:
             self._queue.add(key)
 
     async def _prime(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            try:
-                await self._list()
-            except ClusterError as error:
-                log.warning("Cannot list the cluster yet: %s", error)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
-            else:
+            if await self._list():
                 break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
         for key in self._cache.known():
             self._queue.add(key)
 
-    async def _resync(self) -> None:
-        """List everything anew from time to time: a watch can miss a deletion."""
-        wait = min(SETTLE_SECONDS, self._settings.resync_seconds)
+    async def _list_again(self, stop: asyncio.Event) -> None:
+        """List everything anew from time to time; where other namespaces can be read than are watched, start anew."""
+        watched, wait = self._resync.readable, min(SETTLE_SECONDS, self._settings.resync_seconds)
         while True:
             await asyncio.sleep(wait)
+            await self._list()
+            if self._resync.readable != watched:
+                log.info("Ends, to start anew with the namespaces that can be read now")
+                stop.set()
             wait = self._settings.resync_seconds
-            try:
-                await self._list()
-            except ClusterError as error:
-                log.warning("Cannot list the cluster: %s", error)
+            if self._resync.unreadable:
+                wait = min(wait, UNREADABLE_SECONDS)
 
-    async def _list(self) -> None:
-        for kind in (INFERENCE_DEPLOYMENT, *watched_kinds(self._settings)):
-            selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
-            for key in self._cache.replace(kind, await self._cluster.list_objects(kind, selector=selector)):
-                self._queue.add(key)
-        RESOURCES.set(len(self._cache.known()))
-        self._listed_at = asyncio.get_running_loop().time()
+    async def _list(self) -> bool:
+        listed = await self._resync.list_all()
+        if listed:
+            self._listed_at = asyncio.get_running_loop().time()
+        self._tried_at = asyncio.get_running_loop().time()
+        return listed
+
+    def _age(self) -> float:
+        """Seconds since the last listing that ended well; NaN before the first one."""
+        return nan if self._listed_at is None else asyncio.get_running_loop().time() - self._listed_at
+
+    def _measure(self) -> None:
+        RESOURCES.states = self._cache.states
+        QUEUE_DEPTH.set_function(lambda: len(self._queue))
+        QUEUE_LONGEST.set_function(self._queue.longest_running)
+        CACHE_AGE.set_function(self._age)
+        UNREADABLE.set_function(lambda: len(self._resync.unreadable))
 
 
 def _instance() -> str:
@@ -171,8 +217,26 @@ def _count_stall(key: Key) -> None:
     ENGINE_STALLS.labels(key.namespace, key.name).inc()
 
 
+def _count_watch(resource: str) -> None:
+    WATCHES.labels(resource).inc()
+
+
+def _count_begin(waited: float) -> None:
+    QUEUE_WAIT.observe(waited)
+    _asked_at.set(asyncio.get_running_loop().time() - waited)
+
+
+def _count_apply() -> None:
+    asked = _asked_at.get()
+    if asked is not None:
+        EVENT_TO_APPLY.observe(asyncio.get_running_loop().time() - asked)
+        _asked_at.set(None)
+
+
 def _failed(key: Key, error: Exception) -> None:
     RECONCILES.labels("error").inc()
+    RECONCILE_ERRORS.labels(type(error).__name__).inc()
+    QUEUE_RETRIES.inc()
     known = isinstance(error, ClusterError | NotLeaderError)
     log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if known else error)
 
@@ -187,7 +251,7 @@ async def run(settings: Settings) -> None:
     try:
         api = Api(client, write_timeout=settings.write_timeout_seconds, tell=_count_request)
         lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
-        operator = Operator(settings, KubeCluster(api, settings.namespaces, may_act=lease.valid))
+        operator = Operator(settings, KubeCluster(api, may_act=lease.valid, applied=_count_apply))
         async with serve_health(settings.http_port, alive=operator.alive, ready=lease.reachable):
             where = ", ".join(settings.namespaces) or "the whole cluster"
             log.info("Inference operator %s serves %s", __version__, where)

@@ -64,10 +64,14 @@ def account(kubernetes: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
         check=True,
         capture_output=True,
     )
-    token = kubernetes.kubectl("--namespace", SYSTEM, "create", "token", RELEASE, "--duration=2h").strip()
-    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    return token_kubeconfig(kubernetes, SYSTEM, RELEASE, tmp_path_factory.mktemp("account") / "kubeconfig")
+
+
+def token_kubeconfig(cluster: LocalCluster, namespace: str, account: str, path: Path) -> Path:
+    """Write a kubeconfig of a ServiceAccount."""
+    token = cluster.kubectl("--namespace", namespace, "create", "token", account, "--duration=2h").strip()
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
     config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
-    path = tmp_path_factory.mktemp("account") / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return path
 

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from e2e.cluster.handle import LocalCluster
-from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.kube.client import Api, connect
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from tests.apiserver.operator_process import OperatorProcess
 from tests.cluster_contract import ClusterContract
@@ -40,9 +41,9 @@ def quiet(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[Local
 
 class TestKubeCluster(ClusterContract):
     @pytest.fixture
-    async def cluster(self, quiet: LocalCluster, namespace: str) -> AsyncIterator[KubeCluster]:
+    async def cluster(self, quiet: LocalCluster) -> AsyncIterator[KubeCluster]:
         client = await connect(quiet.kubeconfig)
-        yield KubeCluster(Api(client), [namespace])
+        yield KubeCluster(Api(client))
         await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
     @pytest.fixture

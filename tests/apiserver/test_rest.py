@@ -1,9 +1,11 @@
 """An operator with nothing to do, one that is killed, and one that is stopped."""
 
+import re
 import time
 
 from e2e.audit import TELLING, AuditLog
 from e2e.waiting import eventually
+from inference_operator.telemetry.metrics import DESCRIPTIONS
 from tests.apiserver.conftest import RESYNC_SECONDS
 from tests.apiserver.operator_process import OperatorProcess
 from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
@@ -69,7 +71,19 @@ def test_a_killed_operator_loses_nothing(workspace: Workspace, operator: Operato
 def test_it_stops_when_told_to(operator: OperatorProcess) -> None:
     assert operator.stop() == 0
     operator.start()
-    assert "infd_reconcile_total" in operator.metrics()
+
+
+def test_every_metric_of_the_reference_is_told_after_a_run(qwen: Workspace, operator: OperatorProcess) -> None:
+    assert qwen.exists("deployment", "qwen-engine")
+    text = operator.metrics()
+    assert [one.name for one in DESCRIPTIONS if f"# TYPE {one.name} {one.type}\n" not in text] == []
+    sample = r"^{}(_count)?(\{{.*\}})? [^ ]+$"
+    without = {one.name for one in DESCRIPTIONS if not re.search(sample.format(one.name), text, re.MULTILINE)}
+    # What has never happened has no sample yet where its labels are not known before.
+    assert without <= {"infd_engine_stalls_total", "infd_scrapes_total", "infd_reconcile_errors_total"}
+    assert 'infd_api_requests_total{code="201",kind="Deployment",verb="PATCH"}' in text
+    assert re.search(r'^infd_reconcile_total\{result="success"\} [1-9]', text, re.MULTILINE)
+    assert re.search(r"^infd_event_to_apply_seconds_count [1-9]", text, re.MULTILINE)
 
 
 def _every_field() -> str:

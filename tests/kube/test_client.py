@@ -9,7 +9,8 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
-from inference_operator.kube.client import Api, KubeCluster
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, POD, Manifest, Ref
 from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import (
@@ -17,6 +18,7 @@ from inference_operator.reconcile.cluster import (
     ConflictError,
     ForbiddenError,
     NotFoundError,
+    NotLeaderError,
     RejectedError,
 )
 
@@ -222,13 +224,24 @@ async def test_what_is_not_kept_is_read_in_small_pages_or_from_the_servers_index
     assert [path for _, path, _ in api.requests] == [path, f"{path}&continue=page2"]
 
 
-async def test_namespaces_are_listed_one_by_one_and_the_oldest_moment_counts(api: ApiServer, client: ApiClient) -> None:
-    async def page(request: web.Request) -> web.StreamResponse:
-        name = request.path.split("/")[4]
-        return web.json_response({"metadata": {"resourceVersion": {"a": "7", "b": "9"}[name]}, "items": []})
+async def test_a_namespace_is_listed_alone_and_without_what_nothing_reads(api: ApiServer, cluster: KubeCluster) -> None:
+    item = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}}
+    api.says(200, metadata={"resourceVersion": "7"}, items=[item])
+    listing = await cluster.list_objects(CONFIG_MAP, namespace="team-a")
+    assert (listing.namespace, listing.version) == ("team-a", 7)
+    assert listing.items[0]["metadata"] == {"name": "a"}
+    assert [path for _, path, _ in api.requests] == ["/api/v1/namespaces/team-a/configmaps?limit=500"]
 
-    api.answer = page
-    assert (await KubeCluster(Api(client), ["a", "b"]).list_objects(CONFIG_MAP)).version == 7
+
+async def test_who_may_not_act_asks_nothing(api: ApiServer, client: ApiClient) -> None:
+    cluster = KubeCluster(Api(client), may_act=lambda: False)
+    with pytest.raises(NotLeaderError):
+        await cluster.apply(REF, BODY, force=True)
+    with pytest.raises(NotLeaderError):
+        await cluster.list_objects(CONFIG_MAP)
+    with pytest.raises(NotLeaderError):
+        await cluster.read_log(LOG, lines=1, size=1)
+    assert api.requests == []
 
 
 LOG = LogTail("default", "qwen-engine-a", "u", "engine", run=2, previous=True, running=False)

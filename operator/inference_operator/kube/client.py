@@ -1,7 +1,7 @@
-"""The real cluster. The only module that imports the Kubernetes client, and of that only its untyped half."""
+"""Requests to the API server. The only module that imports the Kubernetes client, and of that only its untyped half."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,12 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from inference_operator.manifest import POD, Kind, Manifest, Ref
-from inference_operator.observed.look import LogTail
+from inference_operator.manifest import Kind, Manifest
 from inference_operator.reconcile.cluster import (
-    FIELD_MANAGER,
     ClusterError,
     ConflictError,
     ForbiddenError,
-    Listing,
     NotFoundError,
-    NotLeaderError,
     RejectedError,
 )
 
@@ -29,12 +25,6 @@ REQUEST_TIMEOUT_SECONDS = 30
 """Of a read, which changes nothing and may be long."""
 WRITE_TIMEOUT_SECONDS = 8.0
 """Of a write, for who does not ask for another: an etcd in trouble takes seconds for one."""
-LIST_CHUNK = 500
-"""Objects per page of a listing (the API server's own clients use the same)."""
-
-PASSING_CHUNK = 100
-"""Objects per page of what is not kept, which bounds the memory that it takes."""
-
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
 
@@ -62,10 +52,6 @@ async def connect(kubeconfig: Path | None = None) -> ApiClient:
 
 
 Told = Callable[[str, str, str], None]
-
-
-def _always() -> bool:
-    return True
 
 
 def _nobody(_verb: str, _kind: str, _code: str) -> None:
@@ -98,10 +84,17 @@ class Api:
         body: Manifest | None = None,
     ) -> Manifest:
         """The object that the API server answers with; raises `ClusterError` where it does not."""
-        status, content, retry_after = await self.call(method, path, kind, query=query, body=body)
+        status, content, retry_after = await self._call(method, path, kind, query=query, body=body)
         return _body(status, content, f"{method} {path}", retry_after=retry_after)
 
-    async def call(
+    async def text(self, path: str, kind: Kind, *, query: Mapping[str, str]) -> str:
+        """What the API server answers to a GET, where that is no object; raises `ClusterError` where it does not."""
+        status, content, retry_after = await self._call("GET", path, kind, query=query)
+        if status >= HTTPStatus.BAD_REQUEST:
+            _body(status, content, f"GET {path}", retry_after=retry_after)
+        return content.decode(errors="replace")
+
+    async def _call(
         self,
         method: str,
         path: str,
@@ -135,132 +128,6 @@ class Api:
 def _retry_after(header: str) -> float:
     """Seconds to wait; an HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds."""
     return float(header) if header.isdecimal() else 0.0
-
-
-class KubeCluster:
-    """The verbs of `Cluster` on a real API server.
-
-    Args:
-        api: the API server.
-        namespaces: the namespaces to list; none means all of them.
-        may_act: whether this process may still act; asked before each request.
-    """
-
-    def __init__(self, api: Api, namespaces: Sequence[str] = (), *, may_act: Callable[[], bool] = _always) -> None:
-        self._api = api
-        self._may_act = may_act
-        self._namespaces: Sequence[str | None] = tuple(namespaces) or (None,)
-
-    async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
-        """All objects of a kind in the namespaces that are served."""
-        items: list[Manifest] = []
-        versions: list[int] = []
-        for namespace in self._namespaces:
-            found, version = await self._list_in(kind, namespace, selector)
-            items.extend(found)
-            versions.append(version)
-        return Listing(items, min(versions))
-
-    async def get(self, ref: Ref) -> Manifest | None:
-        """One object, or None."""
-        try:
-            return await self._request("GET", ref.path, ref.kind)
-        except NotFoundError:
-            return None
-
-    async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
-        """Server-side apply; raises `ConflictError` and `RejectedError`."""
-        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
-        return await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
-
-    async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
-        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
-        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
-        grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions, **grace}
-        await self._request("DELETE", ref.path, ref.kind, body=body)
-
-    async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
-        """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        try:
-            return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
-        except (NotFoundError, ConflictError):
-            return None
-
-    async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
-        """The last lines of a container's log, of at most so many bytes; raises `NotFoundError` and `RejectedError`."""
-        ref = Ref(POD, look.namespace, look.pod)
-        query = {
-            "container": look.container,
-            "previous": "true" if look.previous else "false",
-            "tailLines": str(lines),
-            "limitBytes": str(size),
-        }
-        status, content, retry_after = await self._call("GET", f"{ref.path}/log", ref.kind, query=query)
-        if status >= HTTPStatus.BAD_REQUEST:
-            _body(status, content, f"GET {ref.path}/log", retry_after=retry_after)
-        return content.decode(errors="replace")
-
-    async def each(
-        self, kind: Kind, *, labels: str | None = None, fields: str | None = None
-    ) -> AsyncIterator[Manifest]:
-        """Every object of a kind in the whole cluster that the selectors select, without keeping more than a page.
-
-        What fields select is little, and comes from the API server's cache in one piece: only there is an index of
-        them (kubernetes/kubernetes v1.36.3, pkg/registry/core/pod/strategy.go, Indexers).
-        """
-        selectors = {"labelSelector": labels, "fieldSelector": fields}
-        piece = {"resourceVersion": "0"} if fields else {"limit": str(PASSING_CHUNK)}
-        query = piece | {name: text for name, text in selectors.items() if text}
-        async for page in self._pages(kind, None, query):
-            for item in page["items"]:
-                yield item
-
-    async def _list_in(self, kind: Kind, namespace: str | None, selector: str | None) -> tuple[list[Manifest], int]:
-        items: list[Manifest] = []
-        version = 0
-        query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
-        async for page in self._pages(kind, namespace, query):
-            # Items of a list carry neither apiVersion nor kind.
-            items.extend({**item, "apiVersion": kind.api_version, "kind": kind.name} for item in page["items"])
-            version = int(page["metadata"]["resourceVersion"])
-        return items, version
-
-    async def _pages(self, kind: Kind, namespace: str | None, query: Mapping[str, str]) -> AsyncIterator[Manifest]:
-        following: str | None = ""
-        while following is not None:
-            asked = {**query, "continue": following} if following else query
-            page = await self._request("GET", kind.path(namespace), kind, query=asked)
-            if "items" not in page:
-                raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
-            yield page
-            following = page["metadata"].get("continue") or None
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        kind: Kind,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Manifest | None = None,
-    ) -> Manifest:
-        status, content, retry_after = await self._call(method, path, kind, query=query, body=body)
-        return _body(status, content, f"{method} {path}", retry_after=retry_after)
-
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        kind: Kind,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Manifest | None = None,
-    ) -> tuple[int, bytes, float]:
-        if not self._may_act():
-            raise NotLeaderError(f"{method} {path}: not asked, since another process may be at work")
-        return await self._api.call(method, path, kind, query=query, body=body)
 
 
 def _is_of_another(answer: Manifest) -> bool:

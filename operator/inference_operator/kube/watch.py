@@ -5,23 +5,19 @@ Only low-level event handlers are registered, for which kopf itself writes nothi
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import kopf
+from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
 
-from inference_operator.kube.client import LIST_CHUNK, REQUEST_TIMEOUT_SECONDS, in_cluster
-from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, POD, Kind, Manifest
+from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS, in_cluster
+from inference_operator.kube.cluster import LIST_CHUNK
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Kind, Manifest
+from inference_operator.reconcile.cluster import ClusterError
 from inference_operator.resources.names import MANAGED_SELECTOR
-from inference_operator.settings import Settings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
-
-
-def watched_kinds(settings: Settings) -> tuple[Kind, ...]:
-    """The kinds that are listed and watched beside InferenceDeployments."""
-    return (*CHILD_KINDS, *((NETWORK_POLICY,) if settings.network_policies else ()), POD)
-
 
 Seen = Callable[[str, Manifest], None]
 """Is told of every event: its type (ADDED, MODIFIED, DELETED or none for a listed object) and the object."""
@@ -40,28 +36,51 @@ class _NoDiffBase(kopf.DiffBaseStorage):
         return None
 
 
-def watch(settings: Settings, seen: Seen, *, stop: asyncio.Event) -> Awaitable[None]:
-    """Watch InferenceDeployments and all that belongs to them, until told to stop."""
+async def watch(
+    kinds: Sequence[Kind],
+    namespaces: Collection[str],
+    seen: Seen,
+    *,
+    begun: Callable[[str], None],
+    stop: asyncio.Event,
+) -> None:
+    """Watch InferenceDeployments and all that belongs to them, until told to stop.
+
+    Args:
+        kinds: what; of all but InferenceDeployments only what the operator manages.
+        namespaces: where; none means the whole cluster. One that may not be watched ends them all.
+        seen: is told of every event.
+        begun: is told of every watch that begins, by the plural of its kind.
+        stop: ends the watches; is set when they end by themselves.
+
+    Raises:
+        ClusterError: the watches ended, and nobody had told them to.
+    """
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it would tell of every event
-    return kopf.operator(
-        registry=_registry(watched_kinds(settings), seen, stop),
-        settings=_kopf_settings(watched_kinds(settings)),
-        standalone=True,
-        # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
-        identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
-        clusterwide=not settings.namespaces,
-        namespaces=settings.namespaces,
-        stop_flag=stop,
-    )
+    try:
+        await kopf.operator(
+            registry=_registry(kinds, seen, begun, stop),
+            settings=_kopf_settings(kinds),
+            standalone=True,
+            # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
+            identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            stop_flag=stop,
+        )
+    except Exception as error:
+        raise ClusterError(f"The watches ended: {error}") from error
 
 
-def _registry(kinds: Sequence[Kind], seen: Seen, stop: asyncio.Event) -> kopf.OperatorRegistry:
+def _registry(
+    kinds: Sequence[Kind], seen: Seen, begun: Callable[[str], None], stop: asyncio.Event
+) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     async def on_event(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
         seen(event["type"] or "", dict(event["object"]))
 
-    for kind in (INFERENCE_DEPLOYMENT, *kinds):
+    for kind in kinds:
         kopf.on.event(*_address(kind), registry=registry, id=kind.plural)(on_event)
 
     async def on_cleanup(**_: Any) -> None:  # noqa: ANN401 - kopf's protocol
@@ -69,9 +88,33 @@ def _registry(kinds: Sequence[Kind], seen: Seen, stop: asyncio.Event) -> kopf.Op
         stop.set()
 
     kopf.on.cleanup(registry=registry, id="stop")(on_cleanup)
-    login = kopf.login_with_service_account if in_cluster() else kopf.login_via_client
-    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
+    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(_login(begun))
     return registry
+
+
+def _login(begun: Callable[[str], None]) -> Callable[..., Any]:
+    """Log in as kopf would, with a session that counts watches, of which kopf itself tells nothing."""
+    credentials = kopf.login_with_service_account if in_cluster() else kopf.login_via_client
+
+    async def on_request(_session: object, _context: object, request: TraceRequestStartParams) -> None:
+        if request.url.query.get("watch") == "true":
+            begun(request.url.name)
+
+    async def login(**arguments: Any) -> kopf.AiohttpSession | None:  # noqa: ANN401 - kopf's protocol
+        found = credentials(**arguments)
+        if found is None:
+            return None
+        trace = TraceConfig()
+        trace.on_request_start.append(on_request)
+        session = ClientSession(
+            connector=TCPConnector(limit=0, ssl=found.as_ssl_context()),
+            headers=found.as_http_headers(),
+            trust_env=found.trust_env,
+            trace_configs=[trace],
+        )
+        return kopf.AiohttpSession(server=found.server, aiohttp_session=session)
+
+    return login
 
 
 def _kopf_settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
@@ -83,7 +126,8 @@ def _kopf_settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS
     for kind in kinds:
-        settings.watching.label_selectors[*_address(kind)] = MANAGED_SELECTOR
+        if kind != INFERENCE_DEPLOYMENT:
+            settings.watching.label_selectors[*_address(kind)] = MANAGED_SELECTOR
     return settings
 
 

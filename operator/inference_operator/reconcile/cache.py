@@ -1,9 +1,10 @@
 """What was last seen of the cluster: fed by watches and by our own writes, replaced by complete listings."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import resource
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Kind, Manifest, Ref
 from inference_operator.observed.answer import Answer, Applied, Deleted
@@ -14,6 +15,9 @@ from inference_operator.reconcile.cluster import Listing
 from inference_operator.reconcile.samples import SampleStore
 from inference_operator.resources.names import COMPONENT_LABEL, NAME_LABEL
 from inference_operator.settings import Settings
+
+STATES = ("ready", "progressing", "stalled")
+"""What kstatus makes of an InferenceDeployment; one that serves but whose last edit is refused is stalled."""
 
 
 class Cache:
@@ -36,6 +40,12 @@ class Cache:
     def known(self) -> list[Key]:
         """All InferenceDeployments that are known."""
         return [key_of(m) for r, m in self._objects.items() if r.kind == INFERENCE_DEPLOYMENT]
+
+    def states(self) -> Mapping[str, int]:
+        """How many InferenceDeployments are in which state, as kstatus reads their conditions."""
+        raw = (m for r, m in self._objects.items() if r.kind == INFERENCE_DEPLOYMENT)
+        counted = Counter(_state(m) for m in raw)
+        return {state: counted[state] for state in STATES}
 
     def pods(self, key: Key) -> list[PodView]:
         """The pods of an InferenceDeployment."""
@@ -108,10 +118,14 @@ class Cache:
     def replace(self, kind: Kind, listing: Listing) -> set[Key]:
         """Take a complete listing of a kind for the truth; returns the keys for which that changed something."""
         listed = {Ref.of(m): m for m in listing.items}
-        gone = [ref for ref in self._objects if ref.kind == kind and ref not in listed]
+
+        def told_of(ref: Ref) -> bool:
+            return ref.kind == kind and (listing.namespace is None or ref.namespace == listing.namespace)
+
+        gone = [ref for ref in self._objects if ref not in listed and told_of(ref)]
         concerned = [self.remove(ref, version=listing.version) for ref in gone]
         concerned.extend(self.put(m) for m in listed.values())
-        self._gone = {ref: at for ref, at in self._gone.items() if ref.kind != kind or at > listing.version}
+        self._gone = {ref: at for ref, at in self._gone.items() if not told_of(ref) or at > listing.version}
         return {key for key in concerned if key is not None}
 
     def _leave(self, ref: Ref, key: Key) -> None:
@@ -134,6 +148,14 @@ def key_of(manifest: Manifest) -> Key:
         return Key(meta["namespace"], meta["name"])
     owners = (r["name"] for r in meta.get("ownerReferences") or () if r.get("kind") == KIND and r.get("controller"))
     return Key(meta["namespace"], next(owners, (meta.get("labels") or {}).get(NAME_LABEL, "")))
+
+
+def _state(manifest: Manifest) -> str:
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    true = {c.get("type") for c in conditions if c.get("status") == "True"}
+    if ConditionType.STALLED in true:
+        return "stalled"
+    return "ready" if ConditionType.READY in true else "progressing"
 
 
 def _version(manifest: Manifest) -> int:

@@ -12,11 +12,13 @@ FIELD_MANAGER = "inference-operator"
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects of a kind at one moment."""
+    """All objects of a kind at one moment, in one namespace or in all."""
 
     items: Sequence[Manifest]
     version: int
     """The resourceVersion of that moment; comparable since Kubernetes 1.35 (KEP-5504)."""
+    namespace: str | None = None
+    """The namespace that was listed; None: all of them."""
 
 
 class ClusterError(Exception):
@@ -61,8 +63,8 @@ class NotLeaderError(Exception):
 class Cluster(Protocol):
     """The verbs. Every one may raise `ClusterError` for a fault, and what its description names."""
 
-    async def list_objects(self, kind: Kind, *, selector: str | None = None) -> Listing:
-        """All objects of a kind in the namespaces that are served."""
+    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
+        """All objects of a kind in one namespace, or (None) in all of them."""
 
     async def get(self, ref: Ref) -> Manifest | None:
         """One object, or None."""

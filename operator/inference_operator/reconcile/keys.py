@@ -15,8 +15,14 @@ JITTER = 0.2
 
 Handle = Callable[[Key], Awaitable[After | None]]
 """Looks at a key; returns when it wants another look."""
+Began = Callable[[float], None]
+"""Is told, by the worker that begins a round, how many seconds ago it was asked for."""
 Failed = Callable[[Key, Exception], None]
 """Is told of what went wrong with a key."""
+
+
+def _nobody(_seconds: float) -> None:
+    """Nobody wants to know."""
 
 
 class KeyQueue:
@@ -28,13 +34,17 @@ class KeyQueue:
 
     Args:
         chance: a number from 0 to 1, another one each time; it spreads the waits.
+        began: is told of every round that begins.
     """
 
-    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, chance: Callable[[], float] = random.random, began: Began = _nobody) -> None:
         self._chance = chance
+        self._began = began
         self._queue: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()
-        self._working: set[Key] = set()
+        self._working: dict[Key, float] = {}
+        self._asked: dict[Key, float] = {}
+        """When the next round was asked for first."""
         self._again: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
@@ -45,9 +55,14 @@ class KeyQueue:
         """Keys that wait now."""
         return len(self._waiting)
 
+    def longest_running(self) -> float:
+        """For how many seconds the oldest round that runs has run; 0 where none does."""
+        return asyncio.get_running_loop().time() - min(self._working.values()) if self._working else 0.0
+
     def add(self, key: Key) -> None:
         """Ask for a look at a key as soon as there may be one."""
         self._cancel_timer(key)
+        self._asked.setdefault(key, asyncio.get_running_loop().time())
         if key in self._working:
             self._again.add(key)
         elif (wait := self._hold(key)) > 0:
@@ -79,14 +94,16 @@ class KeyQueue:
                 self._queue.put_nowait(key)  # for the next worker to wake by
                 return
             self._waiting.discard(key)
-            self._working.add(key)
+            now = asyncio.get_running_loop().time()
+            self._working[key] = now
+            self._began(now - self._asked.pop(key, now))
             try:
                 after = await handle(key)
             except Exception as error:  # noqa: BLE001 - what goes wrong with one key must not stop the others
                 failed(key, error)
                 after = After(error.retry_after if isinstance(error, ClusterError) else 0.0, backoff=True)
             finally:
-                self._working.discard(key)
+                del self._working[key]
             self._finish(key, after)
 
     def _finish(self, key: Key, after: After | None) -> None:

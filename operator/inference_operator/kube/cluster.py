@@ -1,0 +1,141 @@
+"""What the operator asks of a cluster, as requests to a real API server."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from inference_operator.kube.client import Api
+from inference_operator.manifest import POD, Kind, Manifest, Ref
+from inference_operator.observed.look import LogTail
+from inference_operator.reconcile.cluster import (
+    FIELD_MANAGER,
+    ClusterError,
+    ConflictError,
+    Listing,
+    NotFoundError,
+    NotLeaderError,
+)
+
+LIST_CHUNK = 500
+"""Objects per page of a listing (the API server's own clients use the same)."""
+
+PASSING_CHUNK = 100
+"""Objects per page of what is not kept, which bounds the memory that it takes."""
+
+
+def _always() -> bool:
+    return True
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
+class KubeCluster:
+    """The verbs of `Cluster` on a real API server.
+
+    Args:
+        api: the API server.
+        may_act: whether this process may still act; asked before each request.
+        applied: is told after each apply that succeeds.
+    """
+
+    def __init__(
+        self, api: Api, *, may_act: Callable[[], bool] = _always, applied: Callable[[], None] = _nobody
+    ) -> None:
+        self._api = api
+        self._may_act = may_act
+        self._applied = applied
+
+    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
+        """All objects of a kind in one namespace, or (None) in all of them."""
+        items: list[Manifest] = []
+        version = 0
+        query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
+        async for page in self._pages(kind, namespace, query):
+            for item in page["items"]:
+                item["metadata"].pop("managedFields", None)  # half of an object, and nothing reads it
+                # Items of a list carry neither apiVersion nor kind.
+                items.append({**item, "apiVersion": kind.api_version, "kind": kind.name})
+            version = int(page["metadata"]["resourceVersion"])
+        return Listing(items, version, namespace)
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """One object, or None."""
+        try:
+            return await self._request("GET", ref.path, ref.kind)
+        except NotFoundError:
+            return None
+
+    async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
+        """Server-side apply; raises `ConflictError` and `RejectedError`."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        live = await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
+        self._applied()
+        return live
+
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
+        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
+        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions, **grace}
+        await self._request("DELETE", ref.path, ref.kind, body=body)
+
+    async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
+        """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        try:
+            return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
+        except (NotFoundError, ConflictError):
+            return None
+
+    async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
+        """The last lines of a container's log, of at most so many bytes; raises `NotFoundError` and `RejectedError`."""
+        ref = Ref(POD, look.namespace, look.pod)
+        query = {
+            "container": look.container,
+            "previous": "true" if look.previous else "false",
+            "tailLines": str(lines),
+            "limitBytes": str(size),
+        }
+        self._ask_leave("GET", f"{ref.path}/log")
+        return await self._api.text(f"{ref.path}/log", ref.kind, query=query)
+
+    async def each(
+        self, kind: Kind, *, labels: str | None = None, fields: str | None = None
+    ) -> AsyncIterator[Manifest]:
+        """Every object of a kind in the whole cluster that the selectors select, without keeping more than a page.
+
+        What fields select is little, and comes from the API server's cache in one piece: only there is an index of
+        them (kubernetes/kubernetes v1.36.3, pkg/registry/core/pod/strategy.go, Indexers).
+        """
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        piece = {"resourceVersion": "0"} if fields else {"limit": str(PASSING_CHUNK)}
+        query = piece | {name: text for name, text in selectors.items() if text}
+        async for page in self._pages(kind, None, query):
+            for item in page["items"]:
+                yield item
+
+    async def _pages(self, kind: Kind, namespace: str | None, query: Mapping[str, str]) -> AsyncIterator[Manifest]:
+        following: str | None = ""
+        while following is not None:
+            asked = {**query, "continue": following} if following else query
+            page = await self._request("GET", kind.path(namespace), kind, query=asked)
+            if "items" not in page:
+                raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
+            yield page
+            following = page["metadata"].get("continue") or None
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+    ) -> Manifest:
+        self._ask_leave(method, path)
+        return await self._api.request(method, path, kind, query=query, body=body)
+
+    def _ask_leave(self, method: str, path: str) -> None:
+        if not self._may_act():
+            raise NotLeaderError(f"{method} {path}: not asked, since another process may be at work")

@@ -1,0 +1,90 @@
+"""An operator that may look into some namespaces only, with nothing but Roles; and one of them without its Role."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.apiserver.conftest import CHART, SETTINGS, token_kubeconfig
+from tests.apiserver.operator_process import READY_SECONDS, OperatorProcess
+from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
+
+RELEASE, SYSTEM = "scoped-inference-operator", "scoped-system"
+SERVED, LOCKED, FOREIGN = "scoped-a", "scoped-b", "scoped-c"
+NOTHING_OF_THE_CLUSTER = ("crds.install=false", "userRoles.create=false", "admissionPolicy.create=false")
+
+
+@pytest.fixture(scope="module")
+def cluster(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[LocalCluster]:
+    """The cluster with three namespaces, of which the chart serves two, while no other operator runs."""
+    operator.stop()
+    for namespace in (SERVED, LOCKED, FOREIGN):
+        kubernetes.kubectl("create", "namespace", namespace)
+    sets = [f"--set={value}" for value in (f"scope.namespaces={{{SERVED},{LOCKED}}}", *NOTHING_OF_THE_CLUSTER)]
+    command = [str(kubernetes.binary("helm")), f"--kubeconfig={kubernetes.kubeconfig}", "install", RELEASE, str(CHART)]
+    command += [f"--namespace={SYSTEM}", "--create-namespace", *sets]
+    subprocess.run(command, check=True, capture_output=True)
+    yield kubernetes
+    for namespace in (SERVED, LOCKED, FOREIGN):
+        kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
+    operator.start()
+
+
+@pytest.fixture
+def scoped(cluster: LocalCluster, tmp_path: Path) -> Iterator[OperatorProcess]:
+    settings = {"NAMESPACES": f"{SERVED},{LOCKED}", "LEASE_NAMESPACE": SYSTEM, "LEASE_NAME": RELEASE}
+    kubeconfig = token_kubeconfig(cluster, SYSTEM, RELEASE, tmp_path / "kubeconfig")
+    process = OperatorProcess(kubeconfig, tmp_path / "log", {**SETTINGS, **settings})
+    yield process
+    process.stop()
+    assert "Traceback" not in process.log(), process.log()
+
+
+def test_a_namespace_without_its_role_stops_no_other_and_is_served_once_it_has_one(
+    cluster: LocalCluster, scoped: OperatorProcess
+) -> None:
+    served, locked, foreign = (Workspace(cluster, name) for name in (SERVED, LOCKED, FOREIGN))
+    audit = AuditLog(cluster.audit_log, f"system:serviceaccount:{SYSTEM}:{RELEASE}")
+    mark = audit.mark()
+    binding = locked.kubectl("get", "rolebinding", RELEASE, "--output=yaml")
+    locked.kubectl("delete", "rolebinding", RELEASE)
+    for workspace in (served, locked, foreign):
+        workspace.create("qwen", QWEN)
+
+    scoped.start()
+    served.settled("qwen")
+    assert locked.children("qwen") == foreign.children("qwen") == set()
+    assert scoped.log().count(f"Cannot list namespace {LOCKED}, will try again: ") == 1
+    assert "\ninfd_namespaces_unreadable 1.0\n" in scoped.metrics()
+
+    locked.kubectl("apply", "--filename=-", input=_anew(binding))
+    eventually(lambda: not scoped.is_running(), seconds=60, what="it ends, to watch the other namespace too")
+    assert scoped.exit_status() == 0
+    scoped.start()
+    locked.settled("qwen")
+    assert "\ninfd_namespaces_unreadable 0.0\n" in scoped.metrics()
+
+    # What it is told of a namespace that it began to watch later, as of any other.
+    locked.kubectl("delete", "service", "qwen", "--wait=false")
+    eventually(lambda: locked.exists("service", "qwen"), seconds=60, what="the Service is back")
+
+    # A Role that is taken away: the operator goes on with the other namespace.
+    locked.kubectl("delete", "rolebinding", RELEASE)
+    eventually(lambda: not scoped.is_running(), seconds=READY_SECONDS, what="it ends, to watch the other one alone")
+    scoped.start()
+    served.kubectl("delete", "service", "qwen", "--wait=false")
+    eventually(lambda: served.exists("service", "qwen"), seconds=60, what="the Service is back")
+    time.sleep(QUIET_SECONDS)
+
+    requests = audit.requests(mark)
+    assert {r.namespace for r in requests if r.resource} == {SYSTEM, SERVED, LOCKED}
+    assert foreign.children("qwen") == set()
+
+
+def _anew(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.strip().startswith(("resourceVersion:", "uid:")))
