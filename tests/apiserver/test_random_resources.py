@@ -8,7 +8,8 @@ import kubernetes_validate
 import pytest
 
 from e2e.cluster.handle import LocalCluster
-from inference_operator.kube.client import Api, KubeCluster, connect
+from inference_operator.kube.client import Api, connect
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, CHILD_KINDS, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
 from inference_operator.observed.rollout import ROLLOUT_ANNOTATION
 from inference_operator.reconcile.cluster import ClusterError, RejectedError
