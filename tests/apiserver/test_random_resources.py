@@ -42,8 +42,9 @@ def namespace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[s
 
 @pytest.fixture
 async def cluster(kubernetes: LocalCluster, namespace: str) -> AsyncIterator[KubeCluster]:
+    assert namespace == NAMESPACE
     client = await connect(kubernetes.kubeconfig)
-    yield KubeCluster(Api(client), [namespace])
+    yield KubeCluster(Api(client))
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
 
@@ -78,7 +79,7 @@ async def ask_all(cluster: KubeCluster, asked: dict[str, Manifest]) -> dict[str,
 
 
 async def listed(cluster: KubeCluster) -> list[Manifest]:
-    return list((await cluster.list_objects(INFERENCE_DEPLOYMENT)).items)
+    return list((await cluster.list_objects(INFERENCE_DEPLOYMENT, namespace=NAMESPACE)).items)
 
 
 async def answered(cluster: KubeCluster) -> dict[str, Manifest]:
@@ -96,7 +97,7 @@ async def children(cluster: KubeCluster) -> dict[str, list[Manifest]]:
     """All children by the resource that they belong to."""
     found: dict[str, list[Manifest]] = {}
     for kind in CHILD_KINDS:
-        for child in (await cluster.list_objects(kind, selector=NAME_LABEL)).items:
+        for child in (await cluster.list_objects(kind, namespace=NAMESPACE, selector=NAME_LABEL)).items:
             found.setdefault(child["metadata"]["labels"][NAME_LABEL], []).append(child)
     return found
 
