@@ -22,12 +22,13 @@ SYSTEM = "inference-operator-system"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{RELEASE}"
 RESYNC_SECONDS = 15
 QUICK_LEASE = {
-    "LEASE_DURATION_SECONDS": "8",
-    "LEASE_RENEW_DEADLINE_SECONDS": "5",
+    "LEASE_DURATION_SECONDS": "15",
+    "LEASE_RENEW_DEADLINE_SECONDS": "11",
     "LEASE_RENEW_SECONDS": "1",
-    "WRITE_TIMEOUT_SECONDS": "2.5",
+    "WRITE_TIMEOUT_SECONDS": "3",
 }
-"""So that a test need not wait long for the next process after one was killed."""
+"""Shorter than shipped, so that a test need not wait long for the next process after one was killed; long enough for a
+machine that is busy, since nothing starts a process again whose Lease has run out."""
 SCRAPE_SECONDS, STALL_SECONDS = 1, 10
 """The shortest there are; the pods here have addresses that nobody has, so that nothing stands still by chance."""
 SETTINGS = {
