@@ -149,6 +149,7 @@ async def run(cluster: KubeCluster, kubernetes: LocalCluster, operator: Operator
             found.update(judge(known[name], made.get(name, []), valid) for name in asked if name not in refused)
             assert operator.is_running(), operator.log()
         await clear(cluster, kubernetes)
+        print(dict(found.most_common()), flush=True)  # noqa: T201 - a long run says how far it is
     return found
 
 
