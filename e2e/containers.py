@@ -8,6 +8,8 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster
 
 _RUNTIME = "containerd://"
+_CORE = b"EngineCore"
+"""How vLLM titles the process (0.32.0, vllm/v1/engine/core.py)."""
 _START_FIELD = 19
 """Where /proc/PID/stat has the start, in ticks since boot, counted behind the name (proc_pid_stat(5), field 22)."""
 
@@ -25,6 +27,16 @@ def container_processes(cluster: Cluster, pod: str, namespace: str = "default") 
     if not found or not _is_first(found[0]):
         raise ClusterError(f"no process of pod {namespace}/{pod} runs on this machine: this needs a local cluster")
     return found
+
+
+def engine_core(cluster: Cluster, pod: str, namespace: str = "default") -> int:
+    """The process of an engine's pod in which vLLM computes; the API's process has started it."""
+    (found,) = [
+        process
+        for process in container_processes(cluster, pod, namespace)
+        if _CORE in (process / "cmdline").read_bytes()
+    ]
+    return int(found.name)
 
 
 def started(process: Path) -> float:

@@ -38,7 +38,9 @@ def bring_up(name: str, *, owned: bool = False) -> LocalCluster:
     return cluster
 
 
-def install_operator(cluster: LocalCluster, settings: Mapping[str, str] | None = None) -> None:
+def install_operator(
+    cluster: LocalCluster, settings: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
+) -> None:
     """Install or upgrade the chart, with the images that were built here, and wait until the operator runs."""
     values = {
         "image.repository": _repository("operator"),
@@ -51,6 +53,7 @@ def install_operator(cluster: LocalCluster, settings: Mapping[str, str] | None =
         **(settings or {}),
     }
     given = [f"--set-string={key}={value}" for key, value in values.items()]
+    given += [f"--set={key}={value}" for key, value in (numbers or {}).items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
     helm(cluster, "upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
 
