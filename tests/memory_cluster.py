@@ -15,6 +15,7 @@ from typing import TypeVar
 from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, POD, Kind, Manifest, Ref
 from inference_operator.observed.look import LogTail
 from inference_operator.reconcile.cluster import FIELD_MANAGER, ConflictError, Listing, NotFoundError
+from tests.faults import Fault, Faults
 from tests.fields import Fields, Path, fields_of, manifest_of, overlaps
 from tests.selectors import has_fields, is_labelled
 
@@ -48,13 +49,6 @@ class _Stored:
     deleting: bool = False
 
 
-@dataclass(slots=True)
-class _Fault:
-    error: Exception
-    skip: int
-    took_effect: bool
-
-
 class MemoryCluster:
     """The `Cluster` protocol, and what people, controllers and accidents do to a cluster.
 
@@ -64,11 +58,13 @@ class MemoryCluster:
     def __init__(self) -> None:
         self.writes: list[Request] = []
         self.reads: list[Request] = []
+        self.requests: list[Request] = []
+        """Writes and looks at one object, in order."""
         self.events: deque[tuple[str, Manifest]] = deque()
         self._objects: dict[Ref, _Stored] = {}
         self._versions = itertools.count(1)
         self._version = next(self._versions)
-        self._faults: deque[_Fault] = deque()
+        self._faults = Faults()
         self._logs: dict[str, str] = {}
 
     # What the operator asks for.
@@ -90,7 +86,7 @@ class MemoryCluster:
 
     async def get(self, ref: Ref) -> Manifest | None:
         self.reads.append(Request("get", ref))
-        return self.peek(ref)
+        return self._attempt("get", ref, lambda: self.peek(ref))
 
     async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
         """What `say` has put there; a container that has said nothing has no log."""
@@ -164,21 +160,21 @@ class MemoryCluster:
 
     def fail_next(self, error: Exception, *, skip: int = 0, took_effect: bool = False) -> None:
         """Let a write of the operator fail, after `skip` that do not; it may have taken effect all the same."""
-        self._faults.append(_Fault(error, skip, took_effect))
+        self._faults.next_write(Fault(error, took_effect), skip=skip)
+
+    def fail_at(self, number: int, error: Exception, *, took_effect: bool = False) -> None:
+        """Let the request of that number fail, counted from 1; it may have taken effect all the same."""
+        self._faults.at(number, Fault(error, took_effect))
 
     # How it works.
 
     def _write(self, verb: str, ref: Ref, act: Callable[[], Result]) -> Result:
         self.writes.append(Request(verb, ref))
-        fault = self._faults[0] if self._faults else None
-        if fault is None or fault.skip > 0:
-            if fault is not None:
-                fault.skip -= 1
-            return act()
-        self._faults.popleft()
-        if fault.took_effect:
-            act()
-        raise fault.error
+        return self._attempt(verb, ref, lambda: self._faults.on_write(act))
+
+    def _attempt(self, verb: str, ref: Ref, act: Callable[[], Result]) -> Result:
+        self.requests.append(Request(verb, ref))
+        return self._faults.on_request(len(self.requests), act)
 
     def _apply(self, ref: Ref, manifest: Manifest, manager: str, *, force: bool) -> Manifest:
         stored = self._objects.get(ref)

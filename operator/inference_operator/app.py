@@ -52,8 +52,9 @@ from inference_operator.telemetry.metrics import (
     WATCHES,
 )
 
-WORKERS = 4
-"""Keys that are worked on at a time: enough to hide the API server's latency on one event loop."""
+WORKERS = 16
+"""Keys that are worked on at a time. A round waits for the API server most of its time, the more so where that is busy;
+as many as the clients that `bench/reconcile.py` compares with."""
 
 LOOKERS = 2
 """Logs and the like that are read at a time: what explains a state must not crowd out what changes it."""

@@ -23,10 +23,11 @@ class World:
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
         self.now: datetime = NOW
+        self.settings = SETTINGS
         self._begin()
 
     def _begin(self) -> None:
-        self.cache = Cache(SETTINGS)
+        self.cache = Cache(self.settings)
         self.reconciler = Reconciler(self.cluster, self.cache, lambda: self.now)
 
     # What users and controllers do.

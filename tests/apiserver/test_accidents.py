@@ -1,0 +1,103 @@
+"""What happens to a cluster beside faults of single requests: the API server goes away, owners go, upgrades."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.apiserver.conftest import SETTINGS
+from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.proxy import Proxy
+from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
+
+AWAY_SECONDS = 2.0
+"""Less than the renewal deadline of the tests' Lease."""
+WAIT_SECONDS = 60
+
+
+def replicas(workspace: Workspace) -> int:
+    found: int = workspace.get("deployment", "qwen-engine")["spec"]["replicas"]
+    return found
+
+
+def test_an_api_server_that_is_away_for_a_moment_costs_nothing_but_the_moment(
+    qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path, audit: AuditLog
+) -> None:
+    operator.stop()
+    try:
+        with Proxy(account, tmp_path / "kubeconfig") as proxy:
+            process = OperatorProcess(proxy.kubeconfig, tmp_path / "log", SETTINGS)
+            process.start()
+            time.sleep(QUIET_SECONDS)
+            mark = audit.mark()
+            for number in (2, 3, 2):
+                proxy.cut()
+                qwen.patch("qwen", {"replicas": number})
+                time.sleep(AWAY_SECONDS)
+                proxy.mend()
+                eventually(lambda n=number: replicas(qwen) == n, seconds=WAIT_SECONDS, what=f"{number} replicas")  # type: ignore[misc]
+            assert process.is_running()
+            assert process.log().count("holds Lease") == 1
+            applied = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource == "deployments"]
+            assert len(applied) == 3
+            assert process.stop() == 0
+    finally:
+        operator.start()
+
+
+def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_nothing(workspace: Workspace) -> None:
+    for _ in range(3):
+        workspace.create("qwen", QWEN)
+        workspace.kubectl("delete", "infd", "qwen", "--wait=false")
+    eventually(lambda: not workspace.children("qwen"), seconds=WAIT_SECONDS, what="no children")
+
+
+@pytest.mark.parametrize("cascade", ["foreground", "background"])
+def test_however_a_resource_is_deleted_its_children_go(qwen: Workspace, cascade: str) -> None:
+    qwen.kubectl("delete", "infd", "qwen", f"--cascade={cascade}", "--wait=false")
+    eventually(lambda: not qwen.children("qwen"), seconds=WAIT_SECONDS, what="no children")
+    assert not qwen.exists("infd", "qwen")
+
+
+def test_orphans_are_not_taken_by_the_next_of_that_name_and_the_cure_is_said(qwen: Workspace) -> None:
+    uid = qwen.get("deployment", "qwen-engine")["metadata"]["uid"]
+    qwen.kubectl("delete", "infd", "qwen", "--cascade=orphan")
+    qwen.create("qwen", QWEN)
+    stalled = qwen.settled("qwen", "Stalled", "True", "NameConflict")
+    assert "Delete or rename it" in stalled["message"]
+    assert qwen.get("deployment", "qwen-engine")["metadata"]["uid"] == uid
+    kinds = "deployments,services,configmaps,poddisruptionbudgets"
+    qwen.kubectl("delete", kinds, "--selector=inference-operator.dev/name=qwen")
+    qwen.settled("qwen")
+
+
+def test_a_namespace_goes_with_all_that_is_in_it(kubernetes: LocalCluster, qwen: Workspace) -> None:
+    kubernetes.kubectl("delete", "namespace", qwen.namespace, "--wait=true", f"--timeout={2 * WAIT_SECONDS}s")
+    kubernetes.kubectl("create", "namespace", qwen.namespace)  # for the fixture, which deletes it
+
+
+def test_another_build_with_other_defaults_leaves_every_serving_engine_alone(
+    qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
+) -> None:
+    """An upgrade and a downgrade of the operator, as far as engines see them."""
+    before = qwen.get("deployment", "qwen-engine")
+    images = {"GPU_ENGINE_IMAGE": "example.com/vllm:newer", "CPU_ENGINE_IMAGE": "example.com/vllm-cpu:newer"}
+    newer = OperatorProcess(account, tmp_path / "log", {**SETTINGS, **images})
+    operator.stop()
+    try:
+        newer.start()
+        qwen.kubectl("delete", "service", "qwen", "--wait=false")
+        eventually(lambda: qwen.exists("service", "qwen"), seconds=WAIT_SECONDS, what="the newer one works")
+        ready = qwen.settled("qwen")
+        assert "example.com/vllm:newer" in ready["message"]
+        assert newer.stop() == 0
+    finally:
+        newer.stop()
+        operator.start()
+    time.sleep(QUIET_SECONDS)
+    after = qwen.get("deployment", "qwen-engine")
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
