@@ -23,6 +23,10 @@ TOLD_TAINT = "1 have a taint that is not tolerated (dedicated: team-a, x)"
             f"0/2 nodes are available: 2 something new.{PREEMPTION}",
             f"none of 2 nodes takes it: 2 something new. {CURE}.",
         ),
+        (
+            f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu. no new claims to deallocate,{PREEMPTION}",
+            f"none of 4 nodes takes it: 4 have too little free `nvidia.com/gpu`. {CURE}.",
+        ),
         ("no nodes available to schedule pods", f"there is no node at all. {CURE}."),
         ("waiting for a gate", "waiting for a gate"),
         ("", ""),

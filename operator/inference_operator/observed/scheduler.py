@@ -3,7 +3,12 @@
 import re
 from collections.abc import Sequence
 
-_COUNT = re.compile(r"^0/(?P<nodes>\d+) nodes are available: (?P<causes>.*?)\.?(?:\s+preemption: .*)?$")
+_COUNT = re.compile(
+    r"^0/(?P<nodes>\d+) nodes are available: (?P<causes>.*?)\.?"
+    r"(?:\s+no new claims to deallocate,?)?(?:\s+preemption: .*)?$"
+)
+"""After the causes come remarks of the plugins that could make room (Kubernetes 1.36, plugins/dynamicresources and
+plugins/defaultpreemption); they say nothing that a user could act upon."""
 _CAUSE = re.compile(r"(?P<number>\d+) (?P<what>(?:(?!, \d+ ).)+)")
 
 _WORDS: Sequence[tuple[re.Pattern[str], str]] = (
