@@ -10,6 +10,7 @@ from e2e.load.completion import Question, chunk_times
 from e2e.served import PROMPT, Served
 
 STREAM_TOKENS = 200
+STREAMS = 5
 SEPARATE_SECONDS = 0.0005
 """Chunks that come less than this apart came together; the engine makes a token in 2 ms or more."""
 
@@ -38,13 +39,19 @@ def test_a_chat_is_answered(tiny: Served) -> None:
 def test_the_chunks_of_a_stream_come_one_by_one(tiny: Served) -> None:
     """A router that waits for more before it sends (Nagle's algorithm) makes bursts, tens of milliseconds apart.
 
-    With `option http-no-delay` 79 to 96 % of the chunks came separately here, without it 17 %.
+    With `option http-no-delay` 79 to 96 % of the chunks came separately here, without it 17 %. A machine that is busy
+    makes bursts too, but not in every stream.
     """
-    times = asyncio.run(_chunk_times(tiny))
+    streams = [asyncio.run(_chunk_times(tiny)) for _ in range(STREAMS)]
+    assert max(_separate(times) for times in streams) > 1 / 2, f"chunks came in bursts: {streams}"
+
+
+def _separate(times: list[float]) -> float:
+    """The share of the chunks that came separately; none where the engine put tokens together or all came last."""
+    if len(times) <= STREAM_TOKENS / 2 or times[-1] - times[0] <= times[-1] / 2:
+        return 0.0
     gaps = [later - earlier for earlier, later in pairwise(times)]
-    assert len(times) > STREAM_TOKENS / 2, "the engine itself put tokens together"
-    assert times[-1] - times[0] > times[-1] / 2, "all chunks came at the end"
-    assert sum(gap > SEPARATE_SECONDS for gap in gaps) > len(gaps) / 2, f"chunks came in bursts: {times}"
+    return sum(gap > SEPARATE_SECONDS for gap in gaps) / len(gaps)
 
 
 async def _chunk_times(tiny: Served) -> list[float]:
