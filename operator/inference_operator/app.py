@@ -21,7 +21,7 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.looks import Looks
-from inference_operator.kube.watch import watch
+from inference_operator.kube.watch import tell_of_stray, watch
 from inference_operator.manifest import Key, Manifest, Ref
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
@@ -246,6 +246,7 @@ async def run(settings: Settings) -> None:
     """Run the operator until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(tell_of_stray)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     client = await connect()

@@ -19,6 +19,8 @@ from inference_operator.resources.names import MANAGED_SELECTOR
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 
+log = logging.getLogger(__name__)
+
 Seen = Callable[[str, Manifest], None]
 """Is told of every event: its type (ADDED, MODIFIED, DELETED or none for a listed object) and the object."""
 
@@ -70,6 +72,18 @@ async def watch(
         )
     except Exception as error:
         raise ClusterError(f"The watches ended: {error}") from error
+
+
+def tell_of_stray(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
+    """Tell of an error that no task awaits; a watch that kopf has just opened when it stops is only cut off.
+
+    kopf 1.45.2 leaves such a watch to the event loop, which cannot close it in order (`infinite_watch` in
+    kopf/_cogs/clients/watching.py) and would print a traceback for each, of which nobody has any use.
+    """
+    if "asyncgen" in context:
+        log.debug("A watch was cut off at the stop")
+    else:
+        loop.default_exception_handler(context)
 
 
 def _registry(
