@@ -12,17 +12,16 @@ the answer: for a new resource until it is Ready and still for `QUIET_SECONDS`, 
 and for a restarted operator.
 """
 
-import argparse
-import json
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 
+from bench.figures import Figure, json_of, parser_of
 from e2e import stack
 from e2e.audit import TELLING, AuditLog
 from e2e.cluster import local
@@ -43,16 +42,6 @@ STATUSES = 5
 """One for each change that shows: asked for, the engine's pod made, one router ready, both, the engine ready."""
 PATH_SECONDS = 3.0
 """The aim: one period of the startup probe, and a second for everything else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure and what it should not exceed."""
-
-    name: str
-    value: float
-    unit: str
-    aim: float | None = None
 
 
 @dataclass(slots=True)
@@ -84,13 +73,12 @@ class EngineStart:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.path", description="What the operator adds.")
+    parser = parser_of("python -m bench.path", "What the operator adds.")
     parser.add_argument("--runs", type=int, default=RUNS, help="new resources; the median counts")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     asked = parser.parse_args(arguments)
     figures = measured(asked.runs)
     if asked.output == "json":
-        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        print(json_of(figures))
     else:
         for figure in figures:
             aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"

@@ -12,22 +12,18 @@ of a Service somebody deleted until it has made it anew, one at a time, by the o
 interpolated within its bucket.
 """
 
-import argparse
 import asyncio
-import json
 import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.metrics import Metrics
-from bench.path import Figure
+from bench.figures import Figure, json_of, parser_of
+from bench.measured_operator import MeasuredOperator, running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
@@ -39,7 +35,6 @@ from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, SERVI
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.reconcile.cluster import NotFoundError
 from inference_operator.settings import Settings
-from tests.apiserver.operator_process import OperatorProcess
 
 RESOURCES, IDLE_SECONDS = 1000, 60
 NAMESPACE, LIMIT = "bench", "limit"
@@ -55,39 +50,18 @@ QUIET_SECONDS = 10
 PER_SECOND, OF_LIMIT, WRITES, STATUSES, MEMORY_MIB, RESTART_SECONDS, IDLE_PERCENT = 50.0, 0.5, 6.0, 2.0, 120.0, 3.0, 1.0
 """The aims; of rates and of the share of the limit that much at least, of all others at most."""
 AT_LEAST = ("resources per second", "of the limit")
-KIB_PER_MIB = 1024
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class _Operator(OperatorProcess):
-    def read(self) -> Metrics:
-        return Metrics.of(self.metrics())
-
-    def peak_mib(self) -> float:
-        """The most memory that its process has held."""
-        return self._status("VmHWM") / KIB_PER_MIB
-
-    def cpu_seconds(self) -> float:
-        """What its process has computed so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def _status(self, name: str) -> int:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(name)).split()[1])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.reconcile", description="What reconciling costs.")
+    parser = parser_of("python -m bench.reconcile", "What reconciling costs.")
     parser.add_argument("--resources", type=int, default=RESOURCES)
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds of doing nothing")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(asked.resources, asked.idle, Path(folder))
     if asked.output == "json":
-        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        print(json_of(figures))
     else:
         for figure in figures:
             bound = "at least" if figure.name.endswith(AT_LEAST) else "at most"
@@ -106,7 +80,7 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
         cluster.kubectl("apply", "--server-side", "--filename", str(root / "crds" / "inferencedeployments.yaml"))
         for namespace in (NAMESPACE, LIMIT):
             cluster.kubectl("create", "namespace", namespace)
-        with _running(cluster, folder) as operator:
+        with running(cluster, folder) as operator:
             figures = [*_many(cluster, operator, count), *_edits(cluster, operator, count), *_idle(operator, idle)]
             figures += _restart(operator, count)
         return [*figures[:2], *_limit(cluster, count, figures[0].value), *figures[2:]]
@@ -114,18 +88,7 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
         local.down(name, purge=True)
 
 
-@contextmanager
-def _running(cluster: LocalCluster, folder: Path) -> Iterator[_Operator]:
-    settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default"}
-    process = _Operator(cluster.kubeconfig, folder / "operator.log", settings)
-    process.start()
-    try:
-        yield process
-    finally:
-        process.stop()
-
-
-def _many(cluster: LocalCluster, operator: _Operator, count: int) -> list[Figure]:
+def _many(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
     begun, idle_cpu = time.monotonic(), operator.cpu_seconds()
     start = operator.read()
     asyncio.run(_send(cluster, [_resource(number) for number in range(count)]))
@@ -150,7 +113,7 @@ def _many(cluster: LocalCluster, operator: _Operator, count: int) -> list[Figure
     ]
 
 
-def _edits(cluster: LocalCluster, operator: _Operator, count: int) -> list[Figure]:
+def _edits(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
     before = operator.read()
     asyncio.run(_break(cluster, min(EDITS, count)))
     _until(lambda: _rests(operator), "all is mended")
@@ -161,7 +124,7 @@ def _edits(cluster: LocalCluster, operator: _Operator, count: int) -> list[Figur
     ]
 
 
-def _idle(operator: _Operator, seconds: float) -> list[Figure]:
+def _idle(operator: MeasuredOperator, seconds: float) -> list[Figure]:
     time.sleep(QUIET_SECONDS)
     before, cpu = operator.read(), operator.cpu_seconds()
     time.sleep(seconds)
@@ -173,7 +136,7 @@ def _idle(operator: _Operator, seconds: float) -> list[Figure]:
     ]
 
 
-def _restart(operator: _Operator, count: int) -> list[Figure]:
+def _restart(operator: MeasuredOperator, count: int) -> list[Figure]:
     operator.stop()
     begun = time.monotonic()
     operator.launch()
@@ -250,7 +213,7 @@ def _name(number: int) -> str:
     return f"qwen-{number}"
 
 
-def _rests(operator: _Operator) -> bool:
+def _rests(operator: MeasuredOperator) -> bool:
     before = operator.read().total("infd_reconcile_total")
     time.sleep(QUIET_SECONDS / 5)
     now = operator.read()

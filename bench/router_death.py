@@ -7,13 +7,11 @@ streams. Each run sends SIGKILL to every process of one of a router's containers
 ends, and goes on until it has been started again.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from bench.path import CLUSTER, Figure
+from bench.figures import Figure, json_of, parser_of
+from bench.path import CLUSTER
 from e2e import stack
 from e2e.cluster import local
 from e2e.faults import kill_container
@@ -29,13 +27,12 @@ RUN_SECONDS = 300
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.router_death", description="What a router's death costs.")
+    parser = parser_of("python -m bench.router_death", "What a router's death costs.")
     parser.add_argument("--runs", type=int, default=RUNS, help="kills")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     asked = parser.parse_args(arguments)
     results = measured(asked.runs)
     if asked.output == "json":
-        print(json.dumps([asdict(figure) for figure in figures(results)], indent=2))
+        print(json_of(figures(results)))
         return 0
     print(*results, sep="\n")
     for figure in figures(results):

@@ -8,20 +8,18 @@ another process: its engines show the recorded metrics of a vLLM 0.32.0, its rou
 HAProxy 3.0, in which everything has work and gets on. CPU is of one core.
 """
 
-import argparse
 import asyncio
 import itertools
-import json
 import multiprocessing
 import resource
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bench.figures import Figure, json_of, parser_of
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.observed.pod import PodView
@@ -41,26 +39,15 @@ CPU_AIM, MEMORY_AIM = 5.0, 40.0
 _MIB_IN_KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure and what it should not exceed."""
-
-    name: str
-    value: float
-    unit: str
-    aim: float | None = None
-
-
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.scrape", description="What it costs to look at metrics.")
+    parser = parser_of("python -m bench.scrape", "What it costs to look at metrics.")
     parser.add_argument("--resources", type=int, default=RESOURCES, help="InferenceDeployments")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="how long to measure, after one whole round")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     asked = parser.parse_args(arguments)
     figures = _measured(asked.resources, asked.seconds)
     if asked.output == "json":
-        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        print(json_of(figures))
     else:
         for figure in figures:
             aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"

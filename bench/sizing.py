@@ -8,15 +8,14 @@ said that it fits and it did not, an *over-refusal* said that it does not and it
 and offer differ by 10 % of the offer. The same for KAITO's formula and for 1.2 times the weights.
 """
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 
 from bench.baselines import Estimate, kaito, thumb
+from bench.figures import Figure, json_of, parser_of
 from bench.held_out import without
 from bench.startups import Case, case, excluded, startups
 from inference_operator.sizing.budget import budget
@@ -36,16 +35,6 @@ EXPLAINED = {
     "gt-265": "open: V0 before latent caches, padding of heads not logged",
     "gt-271": "open: compressed attention of DeepSeek V4",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure and what it should reach."""
-
-    name: str
-    value: float
-    unit: str
-    aim: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +160,11 @@ def remarks(one: Judged) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.sizing", description="Sizing against published start-ups.")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    parser = parser_of("python -m bench.sizing", "Sizing against published start-ups.")
     asked = parser.parse_args(arguments)
     figures, lines = measured()
     if asked.output == "json":
-        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        print(json_of(figures))
         return 0
     for one in figures:
         print(f"{one.name:60} {one.value:>10g} {one.unit}" + (f"  (aim {one.aim:g})" if one.aim is not None else ""))

@@ -9,20 +9,17 @@ peak of a running operator that has looked after one InferenceDeployment and the
 counted for `ROLLOUTS` changes of it, minus its peak before they were there.
 """
 
-import argparse
 import asyncio
-import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.path import Figure
+from bench.figures import Figure, json_of, parser_of
+from bench.measured_operator import running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
@@ -31,7 +28,6 @@ from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.gpus import free_gpus
 from inference_operator.manifest import NODE, POD, Kind, Manifest, Ref
-from tests.apiserver.operator_process import OperatorProcess
 from tests.apiserver.workspace import QWEN, Workspace
 
 PODS, GPU_NODES = 10_000, 10
@@ -40,7 +36,6 @@ PODS_PER_NODE = 110
 PODS_PER_GPU_NODE = 30
 """Eight with a GPU; network, storage, logs, metrics and the GPUs' own agents."""
 GPU, GPUS_PER_NODE = "nvidia.com/gpu", 8
-KIB_PER_MIB = 1024
 COUNTS = 15
 ROLLOUTS = 5
 AT_A_TIME = 24
@@ -56,15 +51,14 @@ ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": WORDS} for number in rang
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.slots", description="What counting free slots costs.")
+    parser = parser_of("python -m bench.slots", "What counting free slots costs.")
     parser.add_argument("--pods", type=int, default=PODS, help="pods of others")
     parser.add_argument("--gpu-nodes", type=int, default=GPU_NODES, help="nodes with GPUs")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(asked.pods, asked.gpu_nodes, Path(folder))
     if asked.output == "json":
-        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        print(json_of(figures))
     else:
         for figure in figures:
             aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"
@@ -88,7 +82,7 @@ def _figures(cluster: LocalCluster, pods: int, gpu_nodes: int, folder: Path) -> 
     for namespace in (NAMESPACE, "ours"):
         cluster.kubectl("create", "namespace", namespace)
     workspace = Workspace(cluster, "ours")
-    with _operator(cluster, folder) as operator:
+    with running(cluster, folder) as operator:
         workspace.create("qwen", QWEN)
         workspace.settled("qwen")
         _roll(workspace, ROLLOUTS)
@@ -104,25 +98,6 @@ def _figures(cluster: LocalCluster, pods: int, gpu_nodes: int, folder: Path) -> 
         Figure("requests for that", requests, "requests"),
         Figure(f"more memory of the operator, {beside}", more, "MiB", MEMORY_MIB),
     ]
-
-
-class _Operator(OperatorProcess):
-    def peak_mib(self) -> float:
-        """The most memory that its process has held."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / KIB_PER_MIB
-
-
-@contextmanager
-def _operator(cluster: LocalCluster, folder: Path) -> Iterator[_Operator]:
-    process = _Operator(
-        cluster.kubeconfig, folder / "operator.log", {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default"}
-    )
-    process.start()
-    try:
-        yield process
-    finally:
-        process.stop()
 
 
 def _roll(workspace: Workspace, times: int) -> None:

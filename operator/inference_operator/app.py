@@ -15,7 +15,7 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from inference_operator import __version__
-from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.engines.chosen import chosen_engine
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
@@ -97,7 +97,7 @@ class Operator:
         self._scraper = Scraper(
             Known(self._cache.known, self._cache.pods),
             self._cache.samples,
-            Vllm(),
+            chosen_engine(),
             Told(stalled=self._queue.add, stall=_count_stall, look=_count_scrape),
             settings,
         )

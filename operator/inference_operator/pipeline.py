@@ -13,8 +13,8 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Device, Spec
 from inference_operator.api.status import Status
-from inference_operator.engines.engine import Engine, Patience, Served
-from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.engines.chosen import chosen_engine
+from inference_operator.engines.engine import Patience, Served
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.observed.deployment import deployment_view
@@ -73,6 +73,11 @@ class Inputs:
         """The live Deployment of the engines."""
         key = self.resource.key
         return self.child(Ref(DEPLOYMENT, key.namespace, engine_name(key.name)))
+
+    @property
+    def engine_pods(self) -> Sequence[PodView]:
+        """The pods of the engines."""
+        return [pod for pod in self.pods if pod.component == ENGINE]
 
     @property
     def previous(self) -> Previous:
@@ -144,7 +149,7 @@ def _decided(inputs: Inputs) -> Outcome:
         return Refused(source, inputs.children)
     default = spec.engine.image or _default_image(spec, settings)
     decided = _standing(inputs, spec) or Pinned(_asked(spec), default, plan(_wishes(spec)))
-    engine: Engine = Vllm()
+    engine = chosen_engine()
     checked = engine.check(spec.engine, image=decided.image, settings=settings)
     if refusal := checked or refusal_of_resources(spec.engine.resources):
         return Refused(refusal, inputs.children)
@@ -171,7 +176,7 @@ def _moving(inputs: Inputs, spec: Spec, template: Manifest) -> Moving:
         template=template_of(template["metadata"]) or "",
         pod=template["spec"],
         live=inputs.engines,
-        pods=[pod for pod in inputs.pods if pod.component == ENGINE],
+        pods=inputs.engine_pods,
         gpu=GPU_RESOURCE,
     )
 
@@ -186,12 +191,11 @@ def _patience(spec: Spec, settings: Settings) -> Patience:
 
 
 def _removals(inputs: Inputs) -> tuple[Removal, ...]:
-    namespace, name = inputs.resource.key.namespace, inputs.resource.key.name
     return stalled_engines(
-        [pod for pod in inputs.pods if pod.component == ENGINE],
+        inputs.engine_pods,
         inputs.samples,
-        wanted=deployment_view(inputs.child(Ref(DEPLOYMENT, namespace, engine_name(name)))).wanted,
-        namespace=namespace,
+        wanted=deployment_view(inputs.engines).wanted,
+        namespace=inputs.resource.key.namespace,
         stall_seconds=inputs.settings.stall_seconds,
     )
 
@@ -220,7 +224,7 @@ def _mirrored(status: Status) -> Pinned | None:
 def _standing(inputs: Inputs, spec: Spec) -> Pinned | None:
     """The decisions in force, if they answer what is asked now and are not what keeps every engine from a node."""
     previous = next((one for one in inputs.previous.decisions if one.asked == _asked(spec)), None)
-    engines = [pod for pod in inputs.pods if pod.component == ENGINE]
+    engines = inputs.engine_pods
     homeless = all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
     return None if engines and homeless else previous
 

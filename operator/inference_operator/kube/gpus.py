@@ -7,6 +7,7 @@ from typing import Protocol
 from inference_operator.manifest import NODE, POD, Kind, Manifest
 from inference_operator.observed.look import Gpus, NodeGpus
 from inference_operator.observed.node import NodeView, node_view
+from inference_operator.observed.reserved import reserved
 from inference_operator.resources.names import MANAGED_SELECTOR
 
 NODES_AT_A_TIME = 8
@@ -38,22 +39,4 @@ async def free_gpus(reader: Reader, resource: str) -> Gpus:
 
 async def _asked_for(reader: Reader, resource: str, *, fields: str, labels: str | None = None) -> int:
     pods = reader.each(POD, fields=fields, labels=labels)
-    return sum([_of_pod(pod, resource) async for pod in pods])
-
-
-def _of_pod(pod: Manifest, resource: str) -> int:
-    """What the scheduler reserves for a pod: its containers together, or its largest step of initialisation.
-
-    Containers of the initialisation that go on running count beside both (Kubernetes documentation, "Sidecar
-    Containers", resource sharing).
-    """
-    spec = pod.get("spec") or {}
-    steps = spec.get("initContainers") or ()
-    sidecars = sum(_of_container(c, resource) for c in steps if c.get("restartPolicy") == "Always")
-    largest = max((_of_container(c, resource) for c in steps if c.get("restartPolicy") != "Always"), default=0)
-    return sidecars + max(largest, sum(_of_container(c, resource) for c in spec.get("containers") or ()))
-
-
-def _of_container(container: Manifest, resource: str) -> int:
-    amount = str(((container.get("resources") or {}).get("limits") or {}).get(resource, "0"))
-    return int(amount) if amount.isdecimal() else 0
+    return sum([reserved(pod.get("spec") or {}, resource) async for pod in pods])

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_operator.manifest import Manifest
+from inference_operator.observed.reserved import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,7 @@ class NodeView:
 
     def count(self, resource: str) -> int:
         """How much of an extended resource it has; such resources are whole numbers."""
-        amount = self.allocatable.get(resource, "")
-        return int(amount) if amount.isdecimal() else 0
+        return whole(self.allocatable.get(resource))
 
 
 def node_view(node: Manifest) -> NodeView:

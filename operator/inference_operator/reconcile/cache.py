@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import resource
@@ -67,7 +68,7 @@ class Cache:
             pods=pods,
             settings=self._settings,
             now=now,
-            seen=self._seen.copy(),
+            seen=MappingProxyType(self._seen),
             samples=self.samples.of(pods),
         )
 

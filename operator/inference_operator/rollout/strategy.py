@@ -9,6 +9,7 @@ from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.observed.look import Found, FreeGpus, Gpus, Look
 from inference_operator.observed.pod import PodView
+from inference_operator.observed.reserved import reserved
 from inference_operator.observed.rollout import Rollout, Why, rollout_of
 from inference_operator.rollout.slots import slots_for
 
@@ -71,7 +72,7 @@ def rollout(moving: Moving, seen: Mapping[Look, Found], *, visible: bool, now: d
         return _replace(template, Why.UNSCHEDULABLE) if due and due <= now else moving.standing
     if moving.live is None or not _remaining(moving):
         return _surge(template, Why.NOTHING_RUNS)
-    wanted, freed = _amount(moving.pod, moving.gpu), _amount(_pod_of(moving.live), moving.gpu)
+    wanted, freed = reserved(moving.pod, moving.gpu), reserved(_pod_of(moving.live), moving.gpu)
     look = FreeGpus(moving.gpu)
     if wanted and visible and look not in seen:
         return Undecided(look, moving.live)
@@ -116,9 +117,3 @@ def _remaining(moving: Moving) -> bool:
 
 def _pod_of(deployment: Manifest) -> Manifest:
     return ((deployment.get("spec") or {}).get("template") or {}).get("spec") or {}
-
-
-def _amount(pod: Manifest, gpu: str) -> int:
-    """GPUs that a pod of the engines asks for."""
-    limits = [(container.get("resources") or {}).get("limits") or {} for container in pod.get("containers") or ()]
-    return sum(int(limit[gpu]) for limit in limits if str(limit.get(gpu, "")).isdecimal())

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.engine import Diagnosis, Engine
-from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.engines.chosen import chosen_engine
+from inference_operator.engines.engine import Diagnosis
 from inference_operator.observed.look import Log, Look, Unseen
 from inference_operator.observed.pod import Ended, PodView, sentence
 from inference_operator.observed.scheduler import spelled_out
@@ -41,12 +41,8 @@ def looks_for(trouble: Trouble | None, inputs: Inputs) -> Sequence[Look]:
     ended = trouble.pod.problem.ended if trouble and trouble.pod.problem else None
     if trouble is None or ended is None or not inputs.settings.read_logs:
         return ()
-    enough = _engine().diagnose(ended.message) if trouble.pod.component == ENGINE else ended.message
+    enough = chosen_engine().diagnose(ended.message) if trouble.pod.component == ENGINE else ended.message
     return () if enough else (ended.log,)
-
-
-def _engine() -> Engine:
-    return Vllm()
 
 
 def _diagnosis(pod: PodView, ended: Ended, inputs: Inputs) -> Diagnosis | None:
@@ -54,7 +50,9 @@ def _diagnosis(pod: PodView, ended: Ended, inputs: Inputs) -> Diagnosis | None:
     if pod.component != ENGINE:
         return None
     log = inputs.seen.get(ended.log)
-    return _engine().diagnose(ended.message) or (_engine().diagnose(log.text) if isinstance(log, Log) else None)
+    return chosen_engine().diagnose(ended.message) or (
+        chosen_engine().diagnose(log.text) if isinstance(log, Log) else None
+    )
 
 
 def _own_words(ended: Ended, inputs: Inputs) -> str:

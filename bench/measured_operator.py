@@ -1,0 +1,43 @@
+"""An operator whose process is measured, on a cluster of a bench."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.metrics import Metrics
+from e2e.cluster.handle import LocalCluster
+from tests.apiserver.operator_process import OperatorProcess
+
+KIB_PER_MIB = 1024
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class MeasuredOperator(OperatorProcess):
+    """A process of the operator, what it tells of itself, and what it costs as the kernel counts it."""
+
+    def read(self) -> Metrics:
+        """What it tells of itself."""
+        return Metrics.of(self.metrics())
+
+    def peak_mib(self) -> float:
+        """The most memory that its process has held."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / KIB_PER_MIB
+
+    def cpu_seconds(self) -> float:
+        """What its process has computed so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+@contextmanager
+def running(cluster: LocalCluster, folder: Path) -> Iterator[MeasuredOperator]:
+    """An operator that runs meanwhile, and logs into the folder."""
+    settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default"}
+    process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", settings)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
