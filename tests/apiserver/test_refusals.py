@@ -149,7 +149,7 @@ def test_a_claim_that_is_missing_is_said_in_one_sentence(workspace: Workspace) -
 def test_a_pod_without_a_node_is_said(workspace: Workspace) -> None:
     workspace.create("qwen", spec(parallelism={"tensor": 64}))
     working = workspace.settled("qwen", "Reconciling", "True", "Unschedulable")
-    assert "4 have too little free `nvidia.com/gpu`" in working["message"]
+    assert "have too little free `nvidia.com/gpu`" in working["message"]
 
 
 def test_stored_objects_that_no_rule_allows_do_not_stop_the_operator(workspace: Workspace) -> None:
