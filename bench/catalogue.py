@@ -56,8 +56,10 @@ FIELDS = (
     "num_experts_per_tok",
     "num_experts_per_token",
     "moe_intermediate_size",
+    "moe_latent_size",
     "n_shared_experts",
     "shared_expert_intermediate_size",
+    "moe_shared_expert_intermediate_size",
     "first_k_dense_replace",
     "decoder_sparse_step",
     "interleave_moe_layer_step",
@@ -79,6 +81,9 @@ GEMMA = {"google/gemma-2": "gemma2", "google/gemma-3": "gemma3", "google/gemma-4
 """Model types of configs that were collected from another framework's presets, which do not name them."""
 SEES = ("google/gemma-3-4b", "google/gemma-3-12b", "google/gemma-3-27b", "google/gemma-4")
 """Those of them that take pictures too."""
+LATENT = {"nvidia/NVIDIA-Nemotron-3-Super": {"moe_latent_size": 1024, "moe_shared_expert_intermediate_size": 5376}}
+"""Widths that the collected configs leave out (NVIDIA-NeMo/Megatron-Bridge, tests of `nemotronh`, Super); with them the
+matrices have the parameters of its name, 120 G, and without them 457 G."""
 GIB = 2**30
 
 
@@ -114,6 +119,8 @@ def entry(collected: Manifest, everything: Sequence[Manifest]) -> Manifest | Non
     """One model, with only what the operator reads; None if no facts come of it."""
     given, filled = fields(collected, everything)
     config = {name: _compact(value) for name, value in given.items() if name != "rope_scaling" or _stretches(value)}
+    for name, widths in LATENT.items():
+        config |= widths if collected["model"].startswith(name) else {}
     if "model_type" not in config:
         family = next((kind for name, kind in GEMMA.items() if collected["model"].startswith(name)), None)
         config |= {"model_type": family} if family else {}

@@ -105,7 +105,7 @@ async def _scraping(port: int, resources: int, seconds: int) -> list[Figure]:
     def look(component: str, *, answered: bool) -> None:  # noqa: ARG001 - all count alike
         looks[answered] += 1
 
-    told = Told(stalled=lambda _: None, stall=lambda _: None, look=look)
+    told = Told(stalled=lambda _: None, stall=lambda _: None, look=look, cache=lambda _: None)
     scraper = Scraper(Known(lambda: pods, lambda key: pods[key]), SampleStore(), Vllm(), told, settings)
     memory = _memory()
     task = asyncio.create_task(scraper.run())

@@ -103,7 +103,7 @@ def _figures(cluster: LocalCluster, pods: int, gpu_nodes: int, folder: Path) -> 
 def _roll(workspace: Workspace, times: int) -> None:
     """Change the engines so many times, each time until they have been replaced."""
     for _ in range(times):
-        mark = f"--max-num-seqs={time.monotonic_ns() % 1000 + 1}"
+        mark = f"--seed={time.monotonic_ns() % 1000}"
         workspace.patch("qwen", {"engine": {"args": [mark]}})
         _await_rolled(workspace, mark)
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from inference_operator.engines.vllm.memory import version_of, vllm_memory
 from inference_operator.hardware.kinds import GpuKind, kind_named
-from inference_operator.models.catalogue import Entry, entry
+from inference_operator.models.catalogue import entry
+from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.not_understood import NotUnderstood
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import Shape, Speculation
 
 FILE = Path(__file__).parent / "data" / "startups.csv"
 FAMILIES = {
@@ -168,7 +169,7 @@ def case(row: Startup) -> Case:
         element_bytes=4 if row.fields["dtype"] == "float32" else None,
         quantization=named_quantization(quantised) if quantised else None,
         eager=row.fields["enforce_eager"] == "True",
-        speculative_tokens=row.whole("speculative_tokens") or 0,
+        speculation=Speculation(tokens) if (tokens := row.whole("speculative_tokens")) else None,
     )
     gpu = Gpu(row.fields["gpu"], memory, kind.linked if kind else True)
     return Case(row, facts, gpu, vllm_memory(row.version, memory_gib=memory, product=gpu.name), shape)

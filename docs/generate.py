@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from docs import api_reference
-from inference_operator.api.reasons import EXPLANATIONS, ConditionType
+from docs import api_reference, cli_reference
+from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.reasons import ConditionType
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
@@ -24,13 +25,15 @@ Every condition of an InferenceDeployment gives a reason: one word, which keeps 
 `kubectl get infd` shows the reason of Ready; `kubectl describe infd NAME` shows all conditions with their messages,
 which name the object, the field or the pod in question.
 
-This page is generated from `operator/inference_operator/api/reasons.py`.
+This page is generated from `operator/inference_operator/api/explanations.py`.
 """
 
 QUESTIONS = {
     ConditionType.READY: "does a request get an answer?",
     ConditionType.RECONCILING: "is the operator or Kubernetes still at work on what was asked?",
     ConditionType.STALLED: "is something in the way that waiting cannot cure?",
+    ConditionType.MODEL_RESOLVED: "are the model's config and size known?",
+    ConditionType.SIZED: "does an engine fit on its GPUs, by arithmetic?",
     ConditionType.ENGINES_AVAILABLE: "are as many engines ready as are wanted?",
 }
 """What a condition answers. A reason is explained at the condition where it is looked for first."""
@@ -111,7 +114,13 @@ def metrics() -> str:
     )
 
 
-PAGES = {"metrics.md": metrics, "reasons.md": reasons, "arguments.md": arguments, "api.md": api_reference.page}
+PAGES = {
+    "metrics.md": metrics,
+    "reasons.md": reasons,
+    "arguments.md": arguments,
+    "api.md": api_reference.page,
+    "cli.md": cli_reference.page,
+}
 """Every generated page and who writes it."""
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
 
 NAME = "e2e"
-collect_ignore = ["model/make_tiny_llama.py", "vllm_parser/parse.py"]
+collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py"]
 """Scripts that run inside the engine's image, with what only that has."""
 
 

@@ -1,6 +1,7 @@
 """A model that is served on a real node, as the tests use it."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -15,6 +16,10 @@ from e2e.waiting import eventually
 _ANSWER_SECONDS = 60
 _GONE_SECONDS = 200
 """An engine's and a router's longest grace period, and a margin."""
+_DISCOVERY_SECONDS = 120
+"""How long a router may take on a busy machine to send requests to an engine that is ready."""
+_RECORD_SECONDS = 5
+"""A record's life in the cluster's DNS: by then every router knows what one of them knows."""
 PROMPT = "Tell me about otters"
 
 
@@ -70,7 +75,7 @@ class Served:
 
     def await_gone(self) -> None:
         """Wait until nothing is left of it."""
-        kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,poddisruptionbudgets"
+        kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,poddisruptionbudgets,jobs"
         selector = f"--selector=inference-operator.dev/name={self.name}"
         eventually(
             lambda: not self.kubectl("get", kinds, selector, "--output=name"),
@@ -81,6 +86,16 @@ class Served:
     def answered(self) -> dict[str, float]:
         """Completions that each engine has answered since it started, by its pod."""
         return {pod: _metric(address, "vllm:request_success_total") for pod, address in self.pods("engine").items()}
+
+    def await_all_in_use(self) -> None:
+        """Wait, under load, until every router sends requests to every engine."""
+        before = self.answered()
+        eventually(lambda: self._all_answered_more(before), seconds=_DISCOVERY_SECONDS, what="all engines answer")
+        time.sleep(_RECORD_SECONDS)
+
+    def _all_answered_more(self, before: Mapping[str, float]) -> bool:
+        after = self.answered()
+        return all(after[pod] > answered for pod, answered in before.items())
 
     def running(self, pod: str) -> float:
         """Requests that an engine is working on."""

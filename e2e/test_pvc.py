@@ -1,20 +1,25 @@
-"""A model in a folder of a volume that somebody else made."""
+"""A model in a folder of a volume that somebody else made; and one in a volume that cannot be mounted."""
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
-from string import Template
+from typing import Any
 
 import pytest
 import yaml
 
 from e2e import stack
+from e2e.claim import claim_of
 from e2e.cluster.handle import LocalCluster
 from e2e.model.tiny_llama import model_folder
 from e2e.served import Served
+from e2e.waiting import eventually
+from inference_operator.engines.engine import Phase
+from inference_operator.engines.vllm.phase import phase
+from inference_operator.status.start import STEPS, WORDS
 
 NAME, FOLDER = "from-volume", "llamas/tiny"
-VOLUME = Path(__file__).with_name("test_pvc.yaml")
+MOUNT_SECONDS = 150
+"""The operator waits 60 s for a volume before it asks what keeps it, and asks again every 30 s."""
 
 
 @pytest.fixture
@@ -22,22 +27,72 @@ def claim(cluster: LocalCluster) -> Iterator[str]:
     """A claim of a local disk that holds the tiny model's files."""
     disk = cluster.volumes / "models"
     shutil.copytree(model_folder(), disk / FOLDER, dirs_exist_ok=True)
-    objects = Template(VOLUME.read_text()).substitute(path=disk)
-    cluster.kubectl("apply", "--filename=-", input=objects)
-    yield "models"
-    cluster.kubectl("delete", "--filename=-", "--wait=true", input=objects)
+    with claim_of(cluster, "models", disk) as name:
+        yield name
 
 
-def test_a_model_out_of_a_volume_answers(cluster: LocalCluster, claim: str) -> None:
+@pytest.fixture
+def broken_claim(cluster: LocalCluster) -> Iterator[str]:
+    """A claim of a local disk that is not there."""
+    with claim_of(cluster, "broken", cluster.volumes / "nosuch") as name:
+        yield name
+
+
+def test_a_model_out_of_a_volume_answers(cluster: LocalCluster, claim: str, broken_claim: str) -> None:
+    """Both are asked for at once, since it takes a minute until a volume is known to be missing."""
+    served, stuck = Served(cluster, NAME), Served(cluster, "no-volume")
+    _ask(stuck, broken_claim)
+    _ask(served, claim)
+    try:
+        told: list[str] = []
+        stack.wait_ready(cluster, NAME, tell=told.append)
+        assert len(served.complete(max_tokens=8).split()) == 8
+        _goes_forward(told, _said_by_engine(served))
+        _is_told_of_its_volume(stuck)
+    finally:
+        for one in (served, stuck):
+            one.kubectl("delete", f"infd/{one.name}", "--wait=true")
+            one.await_gone()
+
+
+def _ask(served: Served, claim: str) -> None:
+    """With so little of a CPU that each step of the start lasts longer than it takes to look at the log again."""
     resource = yaml.safe_load(stack.SAMPLE.read_text())
-    resource["metadata"]["name"] = NAME
+    resource["spec"]["engine"]["resources"]["limits"]["cpu"] = "700m"
+    resource["metadata"]["name"] = served.name
     resource["spec"]["model"]["source"] = f"pvc://{claim}/{FOLDER}"
     resource["spec"]["router"] = {"replicas": 1}
-    served = Served(cluster, NAME)
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
-    try:
-        stack.wait_ready(cluster, NAME)
-        assert len(served.complete(max_tokens=8).split()) == 8
-    finally:
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
+
+
+def _said_by_engine(served: Served) -> list[str]:
+    (pod,) = served.pods("engine")
+    return served.kubectl("logs", pod, "--container=engine").splitlines()
+
+
+def _goes_forward(told: list[str], log: list[str]) -> None:
+    """What status told of the start is what the log shows line by line, in its order, each once."""
+    print("\n".join(told))  # shown where a test fails, and by `pytest -s`
+    words = list(WORDS.values())
+    steps = [step for message in told for step in STEPS if message.endswith(f" {WORDS[step]}.")]
+    assert set(steps) & set(Phase), f"nothing was told of what the log says: {told}"
+    assert [WORDS[step] for step in steps] == sorted({WORDS[step] for step in steps}, key=words.index)
+    shown = dict.fromkeys(phase("\n".join(log[:number])) for number in range(len(log) + 1))
+    in_order = [words.index(WORDS[one]) for one in shown if one]
+    assert in_order == sorted(in_order)
+    assert {"sets up its engine", "loads the weights", "warms up"} == {WORDS[one] for one in shown if one}
+
+
+def _is_told_of_its_volume(stuck: Served) -> None:
+    def condition() -> dict[str, Any] | None:
+        found = stack.conditions(stuck.cluster, stuck.name).get("Reconciling", {})
+        return found if found.get("reason") == "VolumeUnavailable" else None
+
+    found = eventually(
+        condition,
+        seconds=MOUNT_SECONDS,
+        what=lambda: f"VolumeUnavailable: {stack.conditions(stuck.cluster, stuck.name)}",
+    )
+    assert found is not None
+    assert "a volume cannot be mounted: " in found["message"]
+    assert "nosuch" in found["message"]

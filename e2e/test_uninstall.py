@@ -12,6 +12,9 @@ KEPT = {CRD, API, f"namespace/{stack.SYSTEM}"}
 """The API server makes its service of the CRD; Helm makes the namespace if told to, and never deletes one."""
 PASSING = ("events", "endpointslices", "leases", "pods", "replicasets")
 """What Kubernetes makes for others and removes by itself, some of it hours later."""
+TAKEOVER_SECONDS = 90
+"""Helm takes an operator's rights away while it still ends, so that it cannot hand over: its Lease of 30 s has to run
+out, counted from when the next one first sees it."""
 
 
 def test_deleting_the_resource_leaves_nothing(tiny: Served) -> None:
@@ -28,7 +31,9 @@ def test_uninstalling_leaves_the_crd_and_installing_again_works(cluster: LocalCl
     served = Served(cluster, "again")
     apply(served, "pvc://nosuch/llama", {})
     eventually(
-        lambda: served.kubectl("get", "deployments", "--output=name").split(), seconds=30, what="children are made"
+        lambda: served.kubectl("get", "deployments", "--output=name").split(),
+        seconds=TAKEOVER_SECONDS,
+        what="children are made",
     )
     served.kubectl("delete", f"infd/{served.name}", "--wait=true")
     served.await_gone()

@@ -1,9 +1,11 @@
 """Objects as users, controllers and kubelets write them, for tests to start from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.engines.chosen import chosen_engine
 from inference_operator.manifest import (
     API_VERSION,
     CONFIG_MAP,
@@ -15,11 +17,23 @@ from inference_operator.manifest import (
     Manifest,
     Ref,
 )
+from inference_operator.models.catalogue import entry
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.observed.node import NodeView, node_view
 from inference_operator.observed.pod import PodView
 from inference_operator.observed.samples import Asked, EngineSample, Watched
-from inference_operator.pipeline import Inputs, Planned, outcome
+from inference_operator.pipeline import Inputs, NeedsInspection, Planned, outcome
+from inference_operator.resources.model_config_map import model_config_map, model_config_ref
 from inference_operator.resources.names import ENGINE, labels
 from inference_operator.settings import Settings
+from tests.nodes import node
+
+H100 = node("h100-a", gpus=8)
+"""One node with eight of them."""
+NODES = (node_view(H100),)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 KEY = Key("default", "qwen")
@@ -52,6 +66,7 @@ def inputs(
     pods: Iterable[PodView] = (),
     settings: Settings = SETTINGS,
     now: datetime = NOW,
+    nodes: Sequence[NodeView] | None = NODES,
 ) -> Inputs:
     return Inputs(
         resource=resource(raw),
@@ -59,13 +74,31 @@ def inputs(
         pods=tuple(pods),
         settings=settings,
         now=now,
+        nodes=nodes,
     )
 
 
 def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Settings = SETTINGS) -> Planned:
+    """What is planned once the model is known."""
     result = outcome(inputs(raw, children=children, settings=settings))
+    if isinstance(result, NeedsInspection):
+        result = outcome(inputs(raw, children=[*children, model_known(raw)], settings=settings))
     assert isinstance(result, Planned), result
     return result
+
+
+def model_known(raw: Manifest, name: str = "Qwen/Qwen3-8B") -> Manifest:
+    """The ConfigMap in which an inspection has left that the model is this one of the catalogue."""
+    asked, known = resource(raw), entry(name)
+    assert isinstance(asked.spec, Spec)
+    assert known
+    revision = chosen_engine().access(asked.spec.engine).revision
+    ref = model_config_ref(asked.spec.model.source, revision, owner=asked.owner)
+    facts = model_facts(known.config, known.weights)
+    assert isinstance(facts, ModelFacts)
+    weights = Weights(facts.weight_bytes, "model.safetensors.index.json")
+    found = Entry(asked.spec.model.source, f"{asked.spec.model.source}:config.json", known.config, weights)
+    return model_config_map(ref, found, owner=asked.owner)
 
 
 def deployment_status(

@@ -166,6 +166,22 @@ class ClusterContract:
             await apply(cluster, body)
         assert await cluster.get(Ref.of(body)) is None
 
+    async def test_what_is_new_is_made(self, cluster: Cluster, namespace: str) -> None:
+        body = config_map(namespace, a="1")
+        made = await cluster.create(Ref.of(body), body)
+        assert made["data"] == {"a": "1"}
+        assert await cluster.get(Ref.of(body)) == made
+        assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
+
+    async def test_a_name_that_is_taken_is_a_conflict(
+        self, cluster: Cluster, stranger: Stranger, namespace: str
+    ) -> None:
+        held = await stranger.apply(config_map(namespace, a="1"))
+        for body in (config_map(namespace, b="1"), config_map(namespace, a="1")):
+            with pytest.raises(ConflictError):
+                await cluster.create(Ref.of(body), body)
+        assert await cluster.get(Ref.of(held)) == held
+
     async def test_a_listing_selects_and_is_complete(self, cluster: Cluster, namespace: str) -> None:
         for name, labels in {"one": {"team": "a"}, "two": {"team": "a", "tier": "x"}, "three": {"team": "b"}}.items():
             body = config_map(namespace, name, a="1")

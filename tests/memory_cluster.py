@@ -7,7 +7,7 @@ rules, and the same suite runs against a real API server.
 import itertools
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -72,16 +72,21 @@ class MemoryCluster:
     async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
         self.reads.append(Request("list", Ref(kind, namespace or "", "")))
         refs = (r for r in sorted(self._objects) if r.kind == kind and namespace in (None, r.namespace))
-        found = [_without_managed_fields(self._manifest(ref)) for ref in refs]
+        found = [_without(self._manifest(ref), {"managedFields"}) for ref in refs]
         return Listing([m for m in found if is_labelled(m, selector)], self._version, namespace)
 
     async def each(
-        self, kind: Kind, *, labels: str | None = None, fields: str | None = None
+        self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
     ) -> AsyncIterator[Manifest]:
-        self.reads.append(Request("list", Ref(kind, "", fields or "")))
+        self.reads.append(Request("list", Ref(kind, namespace or "", fields or "")))
         for ref in sorted(self._objects):
             found = self._manifest(ref)
-            if ref.kind == kind and is_labelled(found, labels) and has_fields(found, fields):
+            if (
+                ref.kind == kind
+                and namespace in (None, ref.namespace)
+                and is_labelled(found, labels)
+                and has_fields(found, fields)
+            ):
                 yield found
 
     async def get(self, ref: Ref) -> Manifest | None:
@@ -94,6 +99,12 @@ class MemoryCluster:
         if look.pod not in self._logs:
             raise NotFoundError(f"pod {look.pod} not found")
         return "".join(self._logs[look.pod].splitlines(keepends=True)[-lines:])[:size]
+
+    async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
+        """Counts as a write where it is one, not where the name is taken."""
+        if ref in self._objects:
+            raise self._attempt("create", ref, lambda: ConflictError(f"{ref} exists"))
+        return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=False))
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
@@ -128,7 +139,7 @@ class MemoryCluster:
         stored = self._stored(ref)
         edited = self._manifest(ref)
         change(edited)
-        wanted = fields_of(_without_system_metadata(edited))
+        wanted = fields_of(deepcopy(_without(edited, SYSTEM_METADATA)))
         touched = {p for p in wanted if stored.fields.get(p, _ABSENT) != wanted[p]}
         gone = {p for p in stored.fields if p not in wanted}
         for owned in stored.owners.values():
@@ -181,7 +192,8 @@ class MemoryCluster:
         uid = manifest["metadata"].get("uid")
         if uid is not None and (stored is None or stored.uid != uid):
             raise ConflictError(f"{ref}: uid mismatch: {uid}")
-        body = {name: value for name, value in _without_system_metadata(manifest).items() if name != "status"}
+        kept = deepcopy(_without(manifest, SYSTEM_METADATA))
+        body = {name: value for name, value in kept.items() if name != "status"}
         new = stored is None
         if stored is None:
             stored = _Stored(str(uuid.uuid4()), 0, {})
@@ -190,10 +202,7 @@ class MemoryCluster:
 
     def _apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         stored = self._objects.get(ref)
-        if (
-            stored is None
-            or self._manifest(ref)["metadata"]["resourceVersion"] != manifest["metadata"]["resourceVersion"]
-        ):
+        if stored is None or str(stored.version) != manifest["metadata"]["resourceVersion"]:
             return None
         wanted = fields_of({"status": manifest.get("status", {})})
         return self._store(ref, stored, self._merged(ref, stored, wanted, f"{FIELD_MANAGER}/status", force=True))
@@ -285,11 +294,6 @@ class MemoryCluster:
 _ABSENT = object()
 
 
-def _without_system_metadata(manifest: Manifest) -> Manifest:
-    kept = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
-    return deepcopy({**manifest, "metadata": kept})
-
-
-def _without_managed_fields(manifest: Manifest) -> Manifest:
-    kept = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+def _without(manifest: Manifest, names: Collection[str]) -> Manifest:
+    kept = {name: value for name, value in manifest["metadata"].items() if name not in names}
     return {**manifest, "metadata": kept}

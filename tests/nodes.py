@@ -3,6 +3,7 @@
 from inference_operator.manifest import Manifest
 
 GPU = "nvidia.com/gpu"
+H100_LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
 def node(
@@ -14,11 +15,12 @@ def node(
     taints: list[Manifest] | None = None,
     cordoned: bool = False,
 ) -> Manifest:
-    """A node; its taints have the API's own names."""
+    """A node, of H100s if nothing else is said; its taints have the API's own names."""
+    told = {**(H100_LABELS if gpus else {}), **(labels or {})}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "namespace": "", "labels": labels or {}},
+        "metadata": {"name": name, "namespace": "", "labels": told},
         "spec": {"taints": taints or [], **({"unschedulable": True} if cordoned else {})},
         "status": {
             "allocatable": {"cpu": "192", **({GPU: str(gpus)} if gpus else {})},

@@ -16,11 +16,24 @@ from inference_operator.manifest import Manifest
 SCHEMA: Manifest = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 _QUANTITIES = ("1", "500m", "0.5", "2Gi", "1536Mi", "4G", 3)
 _DURATIONS = ("90s", "10m", "1h", "45m")
-_BY_RULE: Mapping[str, tuple[str, ...]] = {
-    "spec.model.source": (*("hf://Qwen/Qwen3-8B", "pvc://models/a/b", "oci://example.com/model:1") * 3, "hf://nobody"),
+_BY_RULE: Mapping[str, tuple[object, ...]] = {
+    "spec.model.source": (
+        *("hf://Qwen/Qwen3-8B",) * 7,
+        *("pvc://models/a/b", "oci://example.com/model:1", "hf://nobody"),
+    ),
     "spec.model.servedName": ("chat", "Qwen/Qwen3-8B:latest"),
     "spec.engine.image": ("example.com/vllm:1",),
-    "spec.engine.args[]": ("--max-num-seqs=8", "--enforce-eager", "--dtype=auto", "--seed=1"),
+    "spec.engine.args[]": ("--seed=8", "--enforce-eager", "--block-size=16", "--seed=1"),
+    "spec.engine.quantization": ("fp8",),
+    "spec.engine.maxModelLen": (2048, 8192),
+    "spec.engine.maxNumSeqs": (8, 256),
+    "spec.engine.maxNumBatchedTokens": (2048, 8192),
+    "spec.engine.cpuOffloadGiB": (0, 4),
+    "spec.hardware.gpu.products[]": ("H100-80GB", "NVIDIA-L4", "abacus"),
+    "spec.hardware.gpu.memory": ("1Gi", "40Gi"),
+    "spec.hardware.gpu.resourceName": ("nvidia.com/gpu",),
+    "spec.parallelism.tensor": (1, 2, 3, 4, 64),
+    "spec.parallelism.pipeline": (1, 2),
     "spec.startupTimeout": _DURATIONS,
     "spec.drainTimeout": _DURATIONS,
     "spec.rollout.progressDeadline": _DURATIONS,
@@ -92,14 +105,18 @@ class Specs:
         match node["type"]:
             case "boolean":
                 return self._random.random() < 1 / 2
-            case "integer":
-                low, high = node["minimum"], node["maximum"]
-                return self._random.choice((low, high, min(low + 1, high), min(low + 2, high)))
+            case "integer" | "number":
+                return self._number(node)
             case "string":
                 return self._text(node)
             case "array":
                 return self._list(node, path, model)
         return self._object(node, path, model)
+
+    def _number(self, node: Manifest) -> float:
+        low, high = node["minimum"], node["maximum"]
+        drawn: float = self._random.choice((low, high, min(low + 1, high), min(low + 2, high)))
+        return drawn
 
     def _text(self, node: Manifest) -> str:
         least = node.get("minLength", 0)

@@ -6,7 +6,8 @@ import pytest
 from docs.api_reference import Row, rows
 from docs.generate import PAGES, REFERENCE, reasons
 from inference_operator.api.crd import structural_schema
-from inference_operator.api.reasons import EXPLANATIONS, Reason
+from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 
 PAGE = REFERENCE / "reasons.md"

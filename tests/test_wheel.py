@@ -68,7 +68,7 @@ def test_every_module_imports_from_the_installed_wheel(environment: Path, tmp_pa
 
 def test_the_installed_command_renders_a_sample(environment: Path, tmp_path: Path) -> None:
     sample = ROOT / "manifests" / "samples" / "quickstart.yaml"
-    rendered = run(environment / "infd", "render", "-f", sample, cwd=tmp_path)
+    rendered = run(environment / "infd", "render", "-f", sample, "--gpu", "L4:4", cwd=tmp_path)
     assert rendered.count("kind: Deployment") == 2
     assert "haproxy.cfg: |" in rendered
 

@@ -70,12 +70,22 @@ class Phase:
 
 
 class Load:
-    """Completions of one model at one address of this machine's clusters."""
+    """Completions of one model at one address of this machine's clusters.
 
-    def __init__(self, address: str, model: str, *, workers: int = WORKERS) -> None:
+    Args:
+        address: host and port.
+        model: its name in the API.
+        workers: requests in flight.
+        request_seconds: how long a client waits for an answer.
+    """
+
+    def __init__(
+        self, address: str, model: str, *, workers: int = WORKERS, request_seconds: float = REQUEST_SECONDS
+    ) -> None:
         self._url = f"{base_url(address)}/v1/completions"
         self._model = model
         self._workers = workers
+        self._timeout = aiohttp.ClientTimeout(total=request_seconds)
         self._expected: Mapping[str, str] = {}
 
     def learn(self) -> None:
@@ -106,17 +116,16 @@ class Load:
             raise LoadError(f"phase {name!r} ended before its test did: {phase.result}")
 
     async def _answers(self) -> dict[str, str]:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)) as session:
+        async with aiohttp.ClientSession(timeout=self._timeout) as session:
             questions = [Question(self._url, self._model, prompt, streamed=False) for prompt in PROMPTS]
             return {question.prompt: await answer_text(session, question) for question in questions}
 
     async def _run(self, phase: Phase) -> None:
-        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         kept = aiohttp.TCPConnector(limit=0)
         new = aiohttp.TCPConnector(limit=0, force_close=True)
         async with (
-            aiohttp.ClientSession(connector=kept, timeout=timeout) as keeping,
-            aiohttp.ClientSession(connector=new, timeout=timeout) as renewing,
+            aiohttp.ClientSession(connector=kept, timeout=self._timeout) as keeping,
+            aiohttp.ClientSession(connector=new, timeout=self._timeout) as renewing,
         ):
             sessions = ((keeping, True), (renewing, False))
             workers = (self._work(phase, *sessions[number % 2], number) for number in range(self._workers))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 from e2e.load.answer import Answer, Loss
 
@@ -48,6 +49,12 @@ class Result:
     def slowest(self) -> float:
         """Seconds that the slowest good answer took."""
         return max((answer.seconds for answer in self.answers if answer.ok), default=0.0)
+
+    @property
+    def gap(self) -> float:
+        """The longest time in seconds in which no good answer was finished."""
+        ends = sorted(answer.ended for answer in self.answers if answer.ok)
+        return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 
     @property
     def seconds(self) -> float:

@@ -1,5 +1,5 @@
 # noqa: INP001 (a script for the image, no module of this package)
-"""Runs inside the engine's image: lets vLLM fail in every way that a CPU allows, and keeps what it says.
+"""Runs inside the engine's image: lets vLLM fail in every way that a CPU allows, and start, and keeps what it says.
 
 python record.py MODEL OUTPUT [CASE ...]
 """
@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ def with_file(name: str, content: bytes) -> Edit:
 
 @dataclass(frozen=True)
 class Case:
-    """One way to fail."""
+    """One way to fail, or to start."""
 
     args: Sequence[str] = ()
     model: str = "/tmp/model"  # noqa: S108 - in a container of its own
@@ -66,6 +67,8 @@ class Case:
     env: Mapping[str, str] = field(default_factory=dict)
     hub: tuple[int, str] | None = None
     """What a hub on this machine answers to everything: a status and an error code."""
+    starts: bool = False
+    """Whether it is to start instead; it is ended when it has."""
 
 
 LONG = configured(max_position_embeddings=1 << 20)
@@ -107,7 +110,10 @@ CASES = {
     "hub-not-found": Case(model=HUB, hub=(401, "RepoNotFound")),
     "hub-bad-token": Case(model=HUB, hub=(401, "")),
     "hub-busy": Case(model=HUB, hub=(429, "")),
+    "start": Case(["--kv-cache-memory-bytes=64M"], starts=True),
 }
+
+STARTED = b"Application startup complete."
 
 
 def main() -> None:
@@ -115,8 +121,8 @@ def main() -> None:
     model, output, names = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] or list(CASES)
     for name in names:
         said, code = recorded(CASES[name], model)
-        if code is None:
-            print(f"{name}: it did not fail", flush=True)
+        if (code is None) is not CASES[name].starts:
+            print(f"{name}: exit code {code}, which is not what it is for", flush=True)
             continue
         print(f"{name}: exit code {code}", flush=True)
         (output / f"{name}.txt").write_text("\n".join(said.splitlines()[-LINES:]) + "\n")
@@ -137,15 +143,15 @@ def recorded(case: Case, model: Path) -> tuple[str, int | None]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int | None]:
-    with tempfile.TemporaryFile() as said:
+    """What is said until it ends, has started, or has had its time."""
+    with tempfile.NamedTemporaryFile() as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True)
-        try:
-            code: int | None = process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            code = None
-        if code is None or process.poll() is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        last = time.monotonic() + SECONDS
+        while process.poll() is None and time.monotonic() < last and STARTED not in Path(said.name).read_bytes():
+            time.sleep(1)
+        code = process.poll()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         said.seek(0)
         return said.read().decode(errors="replace"), code

@@ -12,7 +12,11 @@ from pathlib import Path
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-READ = ("model_tag", "served_model_name", "host", "port", "tensor_parallel_size", "shutdown_timeout", "max_model_len")
+READ = (
+    *("model_tag", "served_model_name", "host", "port", "tensor_parallel_size", "shutdown_timeout"),
+    *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization"),
+    *("dtype", "quantization", "kv_cache_dtype", "cpu_offload_gb"),
+)
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.looks import Looks
 from inference_operator.kube.watch import tell_of_stray, watch
-from inference_operator.manifest import Key, Manifest, Ref
+from inference_operator.manifest import Key
+from inference_operator.planning.gpu_offers import unknown_offers
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
 from inference_operator.reconcile.keys import KeyQueue
@@ -98,7 +99,7 @@ class Operator:
             Known(self._cache.known, self._cache.pods),
             self._cache.samples,
             chosen_engine(),
-            Told(stalled=self._queue.add, stall=_count_stall, look=_count_scrape),
+            Told(stalled=self._queue.add, stall=_count_stall, look=_count_scrape, cache=self._queue.add),
             settings,
         )
         self._resync = Resync(cluster, self._cache, settings, self._queue.add)
@@ -129,7 +130,8 @@ class Operator:
         ender = asyncio.create_task(self._end(stop, feeders))
         await asyncio.sleep(0)  # for the tasks that they create
         try:
-            await watch(self._resync.kinds, self._resync.readable, self._seen, begun=_count_watch, stop=stop)
+            resync = self._resync
+            await watch(resync.watchable, resync.readable, resync.hear, begun=_count_watch, stop=stop)
         finally:
             stop.set()
             _, busy = await asyncio.wait(workers, timeout=STOP_SECONDS)
@@ -154,12 +156,6 @@ class Operator:
         RECONCILES.labels("requeue" if requeue else "success").inc()
         return again
 
-    def _seen(self, event: str, manifest: Manifest) -> None:
-        self._resync.hear(Ref.of(manifest).kind)
-        key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
-        if key is not None:
-            self._queue.add(key)
-
     async def _prime(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             if await self._list():
@@ -171,15 +167,16 @@ class Operator:
 
     async def _list_again(self, stop: asyncio.Event) -> None:
         """List everything anew from time to time; where other namespaces can be read than are watched, start anew."""
-        watched, wait = self._resync.readable, min(SETTLE_SECONDS, self._settings.resync_seconds)
+        resync, wait = self._resync, min(SETTLE_SECONDS, self._settings.resync_seconds)
+        watched = (resync.readable, resync.watchable)
         while True:
             await asyncio.sleep(wait)
             await self._list()
-            if self._resync.readable != watched:
-                log.info("Ends, to start anew with the namespaces that can be read now")
+            if (resync.readable, resync.watchable) != watched:
+                log.info("Ends, to start anew with what can be read now")
                 stop.set()
             wait = self._settings.resync_seconds
-            if self._resync.unreadable:
+            if resync.unreadable:
                 wait = min(wait, UNREADABLE_SECONDS)
 
     async def _list(self) -> bool:
@@ -287,8 +284,11 @@ def main() -> None:
     """Entry point of the container."""
     try:
         settings = Settings()
+        complained = unknown_offers(settings)
     except ValidationError as error:
-        print("\n".join(complaints(error)), file=sys.stderr)  # noqa: T201 - logs are not configured yet
+        complained = complaints(error)
+    if complained:
+        print("\n".join(complained), file=sys.stderr)  # noqa: T201 - logs are not configured yet
         sys.exit(2)
     configure_logs(settings.log_format)
     try:

@@ -59,11 +59,12 @@ SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
+JOB = Kind("batch/v1", "Job")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
-CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET)
+CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB)
 """The kinds that the operator always writes, in the order in which it writes them; NetworkPolicies only where they are
 turned on, since only then it has the right to."""
 

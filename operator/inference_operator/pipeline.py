@@ -6,38 +6,46 @@ The recipe and the command line both call `outcome`, and nobody else composes ro
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Device, Spec
-from inference_operator.api.status import Status
 from inference_operator.engines.chosen import chosen_engine
-from inference_operator.engines.engine import Patience, Served
+from inference_operator.engines.engine import Engine, Served
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, Manifest, Ref
-from inference_operator.models.source import model_source
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import ModelSource, model_source
 from inference_operator.observed.deployment import deployment_view
 from inference_operator.observed.look import Look, Seen
+from inference_operator.observed.node import NodeView
 from inference_operator.observed.pod import PodView, template_of
 from inference_operator.observed.rollout import Rollout
 from inference_operator.observed.samples import Samples
+from inference_operator.planning.capacity import capped, fixed_replicas
+from inference_operator.planning.gpu_offers import gpu_offers
+from inference_operator.planning.image import older_image, wanted_image
+from inference_operator.planning.known_model import KnownModel, inspected_model, known_model
+from inference_operator.planning.patience import patience
+from inference_operator.planning.sizes import Question, asked_of_sizes, engine_plan
 from inference_operator.resources.additions import refusal_of_additions
 from inference_operator.resources.child import fingerprint
 from inference_operator.resources.children import children
-from inference_operator.resources.compute import GPU_RESOURCE, refusal_of_resources
+from inference_operator.resources.compute import refusal_of_resources
 from inference_operator.resources.engine_deployment import ENGINE_PORT, engine_deployment, engine_template
 from inference_operator.resources.engine_volumes import engine_mounts
+from inference_operator.resources.inspection import Inspecting, ModelFiles, inspecting, without_jobs
 from inference_operator.resources.model_volume import model_argument
 from inference_operator.resources.names import ENGINE, engine_name, router_name
-from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned, pinned
+from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned, mirrored, pinned
 from inference_operator.resources.router_config import live_slots
+from inference_operator.resources.scheduling import scheduling
+from inference_operator.resources.standing import Standing, made_for, older_template, standing_template
 from inference_operator.rollout.strategy import Moving, Undecided, rollout, switch_due
 from inference_operator.rollout.watchdog import Removal, stalled_engines
 from inference_operator.router.haproxy import slots
-from inference_operator.settings import Settings
-from inference_operator.sizing.plan import Plan, Wishes, plan
-from inference_operator.sizing.startup import startup_seconds
+from inference_operator.settings import Capacity, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,8 @@ class Previous:
     """What decisions need from the past; all of it is kept in children and status, so nothing is remembered here."""
 
     decisions: Sequence[Pinned]
-    """What was decided, as status and the engine Deployment tell; they differ if one of them was not written."""
+    """What was decided, as status and the engine Deployment tell; they differ if one of them was not written.
+    The latest comes first."""
     slots: int
     """Server slots of the routers' live configuration; 0 where there is none."""
 
@@ -63,6 +72,8 @@ class Inputs:
     """What has been looked up of what the rounds before wanted."""
     samples: Samples = field(default_factory=Samples)
     """What the pods' metrics told last."""
+    nodes: Sequence[NodeView] | None = None
+    """The nodes with GPUs; None where this operator cannot see nodes."""
 
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource."""
@@ -85,8 +96,9 @@ class Inputs:
         key = self.resource.key
         annotations = (self.engines or {}).get("metadata", {}).get("annotations") or {}
         config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
-        told = (_mirrored(self.resource.status), pinned(annotations.get(PLAN_ANNOTATION)))
-        return Previous([one for one in told if one is not None], live_slots(config))
+        told = (mirrored(self.resource.status), pinned(annotations.get(PLAN_ANNOTATION)))
+        decisions = sorted((one for one in told if one is not None), key=lambda one: -one.plan.decision)
+        return Previous(decisions, live_slots(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,10 @@ class Planned:
     """When that is to be decided again, if nothing happens before."""
     removals: tuple[Removal, ...] = ()
     """Pods that are to be replaced."""
+    model: KnownModel | None = None
+    """What is known of the model."""
+    awaited: str = ""
+    """The kind of GPU that no node has yet which is there; empty if one has, or engines have a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +129,26 @@ class Refused:
 
     refusal: Refusal
     desired: Mapping[Ref, Manifest]
+    model: KnownModel | None = None
+    """What is known of the model."""
     looks: tuple[Look, ...] = ()
     """What has to be looked up before it can be decided whether the refusal still holds."""
+    until: datetime | None = None
+    """When that is to be decided again, if nothing happens before."""
+    removals: tuple[Removal, ...] = ()
+    """Pods that are to be replaced: what runs must go on running."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsInspection:
+    """Nothing can be decided before the model is known; what runs goes on running."""
+
+    told: str
+    """What goes on, in a sentence or two."""
+    desired: Mapping[Ref, Manifest]
+    model: KnownModel | None = None
+    looks: tuple[Look, ...] = ()
+    until: datetime | None = None
     removals: tuple[Removal, ...] = ()
     """Pods that are to be replaced: what runs must go on running."""
 
@@ -124,12 +158,14 @@ class Paused:
     """Nothing is to be changed, because the user says so."""
 
     desired: Mapping[Ref, Manifest]
+    model: KnownModel | None = None
+    """What is known of the model."""
     looks: tuple[Look, ...] = ()
     removals: tuple[Removal, ...] = ()
     """Never any: whoever pauses may want to look at an engine that stands still."""
 
 
-Outcome: TypeAlias = Planned | Refused | Paused
+Outcome: TypeAlias = Planned | Refused | NeedsInspection | Paused
 
 
 def outcome(inputs: Inputs) -> Outcome:
@@ -139,54 +175,99 @@ def outcome(inputs: Inputs) -> Outcome:
 
 
 def _decided(inputs: Inputs) -> Outcome:
-    spec, owner, settings = inputs.resource.spec, inputs.resource.owner, inputs.settings
+    spec, settings = inputs.resource.spec, inputs.settings
     if isinstance(spec, Refusal):
         return Refused(spec, inputs.children)
-    if spec.paused:
-        return Paused(inputs.children)
-    source = model_source(spec.model.source)
+    source, engine = model_source(spec.model.source), chosen_engine()
     if isinstance(source, Refusal):
-        return Refused(source, inputs.children)
-    default = spec.engine.image or _default_image(spec, settings)
-    decided = _standing(inputs, spec) or Pinned(_asked(spec), default, plan(_wishes(spec)))
-    engine = chosen_engine()
-    checked = engine.check(spec.engine, image=decided.image, settings=settings)
-    if refusal := checked or refusal_of_resources(spec.engine.resources):
-        return Refused(refusal, inputs.children)
+        return Paused(inputs.children) if spec.paused else Refused(source, inputs.children)
+    latest, access = _latest(inputs, spec, engine), engine.access(spec.engine)
+    standing = None if _homeless(inputs) else latest
+    files = ModelFiles(spec, source, access, inputs.resource.owner, settings)
+    looked = _inspecting(inputs, files, wanted=standing is None or not standing.plan.unchecked)
+    found = looked.progress.found
+    model = inspected_model(found) if found else known_model(source, access.revision)
+    if spec.paused:
+        return Paused(inputs.children, model)
+    image = standing.image if standing else wanted_image(spec, settings)
+    checked = engine.check(spec.engine, image=image, settings=settings) or refusal_of_resources(spec.engine.resources)
+    if refusal := checked or refusal_of_additions(spec.pod_template, engine_mounts(source, access.writable)):
+        return Refused(refusal, inputs.children, model)
+    if standing:
+        return _beside(inputs, looked, replace(_planned(inputs, spec, standing, source), model=model))
+    if looked.going_on:
+        return _beside(inputs, looked, NeedsInspection(looked.told, inputs.children))
+    offers = gpu_offers(inputs.nodes, scheduling(spec.scheduling, gpus=1, selector={}), spec.hardware.gpu, settings)
+    question = Question(spec, source, model, looked.progress.failure, offers, image)
+    decided = _sized(inputs, question, latest, engine)
+    if isinstance(decided, Refusal):
+        return _beside(inputs, looked, Refused(decided, inputs.children, model))
+    planned = replace(_planned(inputs, spec, decided, source), model=model, awaited=offers.awaited(decided.plan.gpu))
+    return _beside(inputs, looked, planned)
 
+
+def _inspecting(inputs: Inputs, files: ModelFiles, *, wanted: bool) -> Inspecting:
+    """What a model needs to become known; nothing where sizes do not depend on it."""
+    known = known_model(files.source, files.access.revision)
+    if files.spec.hardware.device is Device.CPU or (known and isinstance(known.facts, ModelFacts)):
+        return Inspecting()
+    return inspecting(files, inputs.children, inputs.pods, inputs.now, inputs.seen, wanted=wanted)
+
+
+Decided = TypeVar("Decided", Planned, Refused, NeedsInspection)
+
+
+def _beside(inputs: Inputs, looked: Inspecting, decided: Decided) -> Decided:
+    """The same, with what the inspection needs; of its Jobs only those that it still needs."""
+    desired = {**without_jobs(decided.desired), **looked.desired}
+    due = [moment for moment in (decided.until, looked.until(inputs.now)) if moment]
+    return replace(decided, desired=desired, looks=(*decided.looks, *looked.looks), until=min(due, default=None))
+
+
+def _planned(inputs: Inputs, spec: Spec, decided: Pinned, source: ModelSource) -> Planned:
+    owner, settings = inputs.resource.owner, inputs.settings
     served = Served(model_argument(source), spec.model.served_name or owner.key.name)
-    process = engine.process(spec.engine, decided.plan, served, _patience(spec, settings), port=ENGINE_PORT)
-    if refusal := refusal_of_additions(spec.pod_template, engine_mounts(source, process)):
-        return Refused(refusal, inputs.children)
+    waited = patience(spec, decided.plan, settings)
+    process = chosen_engine().process(spec.engine, decided.plan, served, waited, port=ENGINE_PORT)
     room = slots(spec.replicas, inputs.previous.slots)
-    template = engine_template(spec, decided, source, process, owner=owner, settings=settings)
-    moving = _moving(inputs, spec, template)
+    made = engine_template(spec, decided, source, process, owner=owner, settings=settings)
+    stands = standing_template(Standing(made_for(spec, decided), made), inputs.engines, inputs.engine_pods)
+    moving = _moving(inputs, spec, stands.template, gpu=decided.plan.resource)
     rolled = rollout(moving, inputs.seen, visible=not settings.namespaces, now=inputs.now)
+    pod, replicas = stands.template["spec"], spec.replicas
+    if settings.capacity is Capacity.FIXED:
+        replicas = fixed_replicas(replicas, inputs.nodes, inputs.engine_pods, pod, plan=decided.plan)
+    older = (older_image(decided.image, spec, settings), older_template(stands.template, made))
+    notice = " ".join(filter(None, (*older, capped(spec.replicas, replicas))))
     if isinstance(rolled, Undecided):
         desired = children(spec, rolled.live, process, slots=room, owner=owner, settings=settings)
-        return Planned(decided, desired, _notice(decided, default), looks=(rolled.look,))
-    engines = engine_deployment(spec, decided, template, rolled, process, owner=owner)
+        return Planned(decided, desired, notice, looks=(rolled.look,))
+    engines = engine_deployment(spec, decided, stands, rolled, process, replicas=replicas, owner=owner)
     desired = children(spec, engines, process, slots=room, owner=owner, settings=settings)
-    return Planned(decided, desired, _notice(decided, default), rollout=rolled, until=switch_due(moving))
+    return Planned(decided, desired, notice, rollout=rolled, until=switch_due(moving))
 
 
-def _moving(inputs: Inputs, spec: Spec, template: Manifest) -> Moving:
+def _sized(inputs: Inputs, question: Question, latest: Pinned | None, engine: Engine) -> Pinned | Refusal:
+    """Decide anew; the kind of GPU that engines have is kept where it can be, and so is what nothing better is for."""
+    kind = "" if latest else next((one.plan.gpu for one in inputs.previous.decisions), "")
+    sizes = engine_plan(replace(question, previous_kind=kind), engine)
+    if isinstance(sizes, Refusal):
+        return latest or sizes
+    decided = Pinned(_asked(question.spec, engine), question.image, sizes)
+    if latest is None:
+        return decided
+    again = replace(decided, plan=replace(sizes, decision=latest.plan.decision))
+    return latest if again == latest else replace(decided, plan=replace(sizes, decision=latest.plan.decision + 1))
+
+
+def _moving(inputs: Inputs, spec: Spec, template: Manifest, *, gpu: str) -> Moving:
     return Moving(
         asked=spec.rollout.strategy,
         template=template_of(template["metadata"]) or "",
         pod=template["spec"],
         live=inputs.engines,
         pods=inputs.engine_pods,
-        gpu=GPU_RESOURCE,
-    )
-
-
-def _patience(spec: Spec, settings: Settings) -> Patience:
-    asked = spec.startup_timeout
-    return Patience(
-        startup=int(asked.total_seconds()) if asked else startup_seconds(weights_bytes=None),
-        staleness=settings.dns_staleness_seconds,
-        drain=int(spec.drain_timeout.total_seconds()),
+        gpu=gpu,
     )
 
 
@@ -200,39 +281,19 @@ def _removals(inputs: Inputs) -> tuple[Removal, ...]:
     )
 
 
-def _wishes(spec: Spec) -> Wishes:
-    return Wishes(device=spec.hardware.device, tensor_parallel_size=spec.parallelism.tensor)
-
-
-def _default_image(spec: Spec, settings: Settings) -> str:
-    return settings.gpu_engine_image if spec.hardware.device is Device.GPU else settings.cpu_engine_image
-
-
-def _asked(spec: Spec) -> str:
+def _asked(spec: Spec, engine: Engine) -> str:
     """Fingerprint of all that the pinned decisions answer; another one means that they are decided again."""
-    wishes = _wishes(spec)
-    return fingerprint([spec.model.source, spec.engine.image, wishes.device, wishes.tensor_parallel_size])
+    revision = engine.access(spec.engine).revision
+    stated = [revision] if revision else []
+    return fingerprint([spec.model.source, spec.engine.image, asked_of_sizes(spec, engine), *stated])
 
 
-def _mirrored(status: Status) -> Pinned | None:
-    if status.plan is None or status.engine is None:
-        return None
-    sizes = status.plan.model_dump(exclude={"asked"})
-    return Pinned(status.plan.asked, status.engine.image, Plan(**sizes))
+def _latest(inputs: Inputs, spec: Spec, engine: Engine) -> Pinned | None:
+    """What was decided last about what is asked now. It stands, unless it is what keeps every engine from a node."""
+    asked = _asked(spec, engine)
+    return next((one for one in inputs.previous.decisions if one.asked == asked), None)
 
 
-def _standing(inputs: Inputs, spec: Spec) -> Pinned | None:
-    """The decisions in force, if they answer what is asked now and are not what keeps every engine from a node."""
-    previous = next((one for one in inputs.previous.decisions if one.asked == _asked(spec)), None)
+def _homeless(inputs: Inputs) -> bool:
     engines = inputs.engine_pods
-    homeless = all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
-    return None if engines and homeless else previous
-
-
-def _notice(decided: Pinned, default: str) -> str:
-    if decided.image == default:
-        return ""
-    return (
-        f"The engine stays on `{decided.image}`; this operator's default is `{default}`:"
-        " set `spec.engine.image` to it to move, which restarts the engines one by one."
-    )
+    return bool(engines) and all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)

@@ -1,5 +1,7 @@
 """The operator's own settings, read once from `INFERENCE_OPERATOR_*` environment variables."""
 
+import re
+from enum import StrEnum
 from math import inf
 from typing import Annotated, Literal
 
@@ -26,6 +28,18 @@ Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*=
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
+DECLARED_GPUS = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_. ]{0,62}:[1-9][0-9]?(@[0-9]{1,6}(\.[0-9]{1,4})?)?")
+"""Kind or product of a GPU, how many of them a node has, and what one costs for an hour."""
+DeclaredGpus = Annotated[str, StringConstraints(pattern=f"^({DECLARED_GPUS.pattern})$")]
+
+
+class Capacity(StrEnum):
+    """Whether nodes may come that are not there yet."""
+
+    ELASTIC = "Elastic"
+    FIXED = "Fixed"
+
+
 class Settings(BaseSettings):
     """What a platform engineer decides once for all InferenceDeployments.
 
@@ -41,6 +55,9 @@ class Settings(BaseSettings):
 
     cpu_engine_image: str = "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64"
     """Image of engines on CPUs, unless `spec.engine.image` names another."""
+
+    operator_image: str = "ghcr.io/inference-operator/operator:0.1.0"
+    """Image of the operator itself, which inspects models in Jobs."""
 
     router_image: str = "ghcr.io/inference-operator/router:0.1.0"
     """Image of the routers; the tests run the HAProxy that it ships."""
@@ -98,6 +115,13 @@ class Settings(BaseSettings):
 
     allowed_environment: Annotated[tuple[VariableName, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Environment variables of the engine that users may set although they do so."""
+
+    gpu_offers: Annotated[tuple[DeclaredGpus, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """GPUs that nodes have or could have, as `KIND:GPUS_PER_NODE`, with `@PRICE` of one for an hour where the cheapest
+    is to be taken: pools without nodes, and all there are where the operator cannot see nodes."""
+
+    capacity: Capacity = Capacity.ELASTIC
+    """Elastic: nodes can be added, so an engine may wait for one. Fixed: what no node could hold is refused."""
 
     read_logs: bool = True
     """Whether the logs of engines and routers that fail are read, to tell why; it needs the right to `pods/log`."""

@@ -1,4 +1,3 @@
-import re
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def test_seven_lines_are_enough() -> None:
     spec = asked.spec
     assert isinstance(spec, Spec)
     assert spec.hardware.device is Device.GPU
-    assert (spec.parallelism.tensor, spec.replicas, spec.router.replicas) == (1, 1, 2)
+    assert (spec.parallelism.tensor, spec.replicas, spec.router.replicas) == (None, 1, 2)
     assert (spec.engine.image, spec.engine.args, spec.engine.env, spec.model.served_name) == (None, (), (), None)
     assert asked.status.observed_generation == NEVER_OBSERVED
 
@@ -49,15 +48,15 @@ INVALID: list[tuple[dict[str, object], str]] = [
     ({"hardware": {"device": "TPU"}}, "spec.hardware.device: "),
     ({"engine": {"image": ""}}, "spec.engine.image: "),
     ({"engine": {"args": "--max-model-len=1"}}, "spec.engine.args: "),
-    ({"engine": {"args": [""]}}, "spec.engine.args.0: "),
+    ({"engine": {"args": [""]}}, "spec.engine.args[0]: "),
     ({"engine": {"args": ["x"] * 65}}, "spec.engine.args: "),
-    ({"engine": {"env": [{"name": "1A", "value": ""}]}}, "spec.engine.env.0.name: "),
-    ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env.0: must have exactly one of `value` and `valueFrom`"),
+    ({"engine": {"env": [{"name": "1A", "value": ""}]}}, "spec.engine.env[0].name: "),
+    ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]: must have exactly one of `value` and `valueFrom`"),
     (
         {"engine": {"env": [{"name": "A", "value": "", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}},
-        "spec.engine.env.0: must have exactly one of `value` and `valueFrom`",
+        "spec.engine.env[0]: must have exactly one of `value` and `valueFrom`",
     ),
-    ({"engine": {"env": [{"name": "A", "valueFrom": {}}]}}, "spec.engine.env.0.valueFrom: must have exactly one"),
+    ({"engine": {"env": [{"name": "A", "valueFrom": {}}]}}, "spec.engine.env[0].valueFrom: must have exactly one"),
     ({"engine": {"env": [{"name": "A", "value": ""}] * 2}}, "spec.engine.env: must not name a variable twice"),
     ({"engine": {"resources": {"requests": {"cpu": "two"}}}}, "spec.engine.resources.requests.cpu: "),
     ({"engine": {"resources": {"limits": {"cpu": -1}}}}, "spec.engine.resources.limits.cpu: "),
@@ -82,7 +81,7 @@ def test_what_the_api_server_refuses_is_refused_in_a_file_too(case: str) -> None
     spec, field, words = SHARED[case]
     refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
     assert isinstance(refusal, Refusal)
-    assert refusal.message.startswith(re.sub(r"\[(\d+)\]", r".\1", field))
+    assert refusal.message.startswith(field)
     assert words in refusal.message
 
 

@@ -1,12 +1,18 @@
 """What happens to a cluster beside faults of single requests: the API server goes away, owners go, upgrades."""
 
+import os
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
+from e2e.cluster.processes import processes
 from e2e.waiting import eventually
 from tests.apiserver.conftest import SETTINGS
 from tests.apiserver.operator_process import OperatorProcess
@@ -16,6 +22,9 @@ from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
 AWAY_SECONDS = 2.0
 """Less than the renewal deadline of the tests' Lease."""
 WAIT_SECONDS = 60
+SLOW_SECONDS, BETWEEN_SECONDS = 1.0, 0.2
+"""For so long etcd stands still again and again, and works in between: a write takes a second or two."""
+CRD = "inferencedeployments.inference-operator.dev"
 
 
 def replicas(workspace: Workspace) -> int:
@@ -46,6 +55,42 @@ def test_an_api_server_that_is_away_for_a_moment_costs_nothing_but_the_moment(
             assert process.stop() == 0
     finally:
         operator.start()
+
+
+@contextmanager
+def slow_etcd(cluster: LocalCluster) -> Iterator[None]:
+    """As if its disk were slow."""
+    found = processes(cluster.kubeconfig.parent)
+    (etcd,) = (pid for pid in found if Path(f"/proc/{pid}/comm").read_text().strip() == "etcd")
+    over = threading.Event()
+
+    def stutter() -> None:
+        while not over.wait(BETWEEN_SECONDS):
+            os.kill(etcd, signal.SIGSTOP)
+            over.wait(SLOW_SECONDS)
+            os.kill(etcd, signal.SIGCONT)
+
+    thread = threading.Thread(target=stutter)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_slow_etcd_costs_time_and_no_write_twice(
+    kubernetes: LocalCluster, qwen: Workspace, operator: OperatorProcess, audit: AuditLog
+) -> None:
+    mark = audit.mark()
+    with slow_etcd(kubernetes):
+        for number in (2, 3, 2):
+            qwen.patch("qwen", {"replicas": number})
+            eventually(lambda n=number: replicas(qwen) == n, seconds=WAIT_SECONDS, what=f"{number} replicas")  # type: ignore[misc]
+    qwen.settled("qwen", "Reconciling", "False")
+    assert operator.is_leading()
+    applied = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource == "deployments"]
+    assert len(applied) == 3
 
 
 def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_nothing(workspace: Workspace) -> None:
@@ -79,13 +124,51 @@ def test_a_namespace_goes_with_all_that_is_in_it(kubernetes: LocalCluster, qwen:
     kubernetes.kubectl("create", "namespace", qwen.namespace)  # for the fixture, which deletes it
 
 
+def test_a_definition_that_goes_takes_all_along_and_one_that_comes_back_is_served(
+    qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
+) -> None:
+    """All resources go with it, but not always their children, for the garbage collector cannot look for owners of a
+    kind that there is not. The operator ends, and waits for the definition when it is started.
+    """
+    definition = qwen.kubectl("get", "crd", CRD, "--output=yaml")
+    operator.stop()
+    process = OperatorProcess(account, tmp_path / "log", SETTINGS)
+    try:
+        process.start()
+        qwen.kubectl("delete", "crd", CRD, "--wait=true", f"--timeout={WAIT_SECONDS}s")
+        eventually(lambda: not process.is_running(), seconds=WAIT_SECONDS, what="who has nothing to watch ends")
+        assert process.exit_status() == 1
+        process.launch()  # as its container is
+        time.sleep(AWAY_SECONDS)
+        qwen.kubectl("create", "--filename=-", input=definition)
+        eventually(lambda: _is_established(qwen), seconds=WAIT_SECONDS, what="the definition is established")
+        qwen.create("again", QWEN)
+        eventually(
+            lambda: qwen.condition("again", "Ready").get("status") == "True",
+            seconds=WAIT_SECONDS,
+            what=lambda: f"it serves; the operator:\n{process.log()[-4000:]}",
+        )
+        eventually(lambda: not qwen.children("qwen"), seconds=WAIT_SECONDS, what="nothing of before is left")
+        assert process.stop() == 0
+    finally:
+        process.stop()
+        operator.start()
+
+
+def _is_established(workspace: Workspace) -> bool:
+    """kubectl's own wait fails on a definition that has no conditions yet."""
+    conditions = workspace.get("crd", CRD).get("status", {}).get("conditions") or ()
+    return any((c["type"], c["status"]) == ("Established", "True") for c in conditions)
+
+
 def test_another_build_with_other_defaults_leaves_every_serving_engine_alone(
     qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
 ) -> None:
     """An upgrade and a downgrade of the operator, as far as engines see them."""
     before = qwen.get("deployment", "qwen-engine")
     images = {"GPU_ENGINE_IMAGE": "example.com/vllm:newer", "CPU_ENGINE_IMAGE": "example.com/vllm-cpu:newer"}
-    newer = OperatorProcess(account, tmp_path / "log", {**SETTINGS, **images})
+    pods = {"DNS_STALENESS_SECONDS": "77", "IMAGE_PULL_POLICY": "Always"}
+    newer = OperatorProcess(account, tmp_path / "log", {**SETTINGS, **images, **pods})
     operator.stop()
     try:
         newer.start()
@@ -93,6 +176,7 @@ def test_another_build_with_other_defaults_leaves_every_serving_engine_alone(
         eventually(lambda: qwen.exists("service", "qwen"), seconds=WAIT_SECONDS, what="the newer one works")
         ready = qwen.settled("qwen")
         assert "example.com/vllm:newer" in ready["message"]
+        assert "Engines keep the pods that they have" in ready["message"]
         assert newer.stop() == 0
     finally:
         newer.stop()

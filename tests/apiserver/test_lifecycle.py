@@ -1,6 +1,7 @@
 """What becomes of an InferenceDeployment on a real API server, counted in writes of the operator's account."""
 
 import time
+from http import HTTPStatus
 
 import pytest
 
@@ -42,6 +43,9 @@ def test_columns_answer_whether_it_works(steady: Workspace) -> None:
     url = f"http://qwen.{steady.namespace}.svc.cluster.local/v1"
     assert row.split()[:-1] == ["qwen", "hf://Qwen/Qwen3-8B", "True", "Serving", "1/1", "1", url]
     assert "qwen" in steady.kubectl("get", "inference", "--output=name")
+    wide = steady.kubectl("get", "infd", "qwen", "--output=wide").splitlines()
+    assert wide[0].endswith("GPU KIND    CONTEXT   MESSAGE")
+    assert wide[1].endswith("H100-80GB   40960     1 of 1 engines serve.")
 
 
 def test_engines_get_their_gpus_on_a_gpu_node(workspace: Workspace) -> None:
@@ -61,7 +65,7 @@ def test_engines_get_their_gpus_on_a_gpu_node(workspace: Workspace) -> None:
         ({"replicas": 3}, {"Deployment/qwen-engine", "PodDisruptionBudget/qwen-engine"}),
         ({"model": {"servedName": "chat"}}, {"Deployment/qwen-engine"}),
         ({"router": {"replicas": 3}}, {"Deployment/qwen-router"}),
-        ({"engine": {"args": ["--max-num-seqs=8"]}}, {"Deployment/qwen-engine"}),
+        ({"engine": {"args": ["--seed=8"]}}, {"Deployment/qwen-engine"}),
     ],
 )
 def test_an_edit_changes_only_the_child_that_it_is_about(
@@ -165,7 +169,8 @@ def test_a_foreign_object_of_a_childs_name_is_neither_adopted_nor_overwritten(
     foreign = workspace.get("configmap", "qwen-router")
     assert foreign["data"] == {"mine": "1"}
     assert "ownerReferences" not in foreign["metadata"]
-    assert not [w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource == "configmaps"]
+    attempts = [w for w in audit.writes(mark, namespace=workspace.namespace) if w.resource == "configmaps"]
+    assert {attempt.code for attempt in attempts} == {HTTPStatus.CONFLICT}, "only what would have made a new one"
 
     workspace.kubectl("delete", "configmap", "qwen-router")
     workspace.settled("qwen", "Stalled", "False")

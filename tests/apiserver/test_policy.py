@@ -92,7 +92,7 @@ def test_the_policy_has_no_mistake_that_the_api_server_can_see(users: dict[str, 
 
 
 def test_who_may_only_write_inference_deployments_gets_plain_ones(users: dict[str, User]) -> None:
-    asked = {"model": {"source": "oci://example.com/model:1"}, "engine": {"args": ["--max-model-len=4096"]}}
+    asked = {"model": {"source": "oci://example.com/model:1"}, "engine": {"args": ["--seed=4096"]}}
     assert users[PLAIN].refusal("plain", {**asked, "scheduling": {"nodeSelector": {"pool": "a"}}, "replicas": 2}) == ""
 
 

@@ -1,5 +1,6 @@
 """What the API server refuses, in which words; and what the operator answers where the schema cannot."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_the_longest_name_is_accepted_and_served(workspace: Workspace) -> None:
     ("asked", "reason", "field", "cure"),
     [
         (
-            spec(engine={"args": ["--max-num-seqs", "8", "--tensor_parallel=2"]}),
+            spec(engine={"args": ["--seed", "8", "--tensor_parallel=2"]}),
             "ManagedArgument",
             "spec.engine.args[2]",
             "Use `spec.parallelism.tensor`.",
@@ -91,7 +92,7 @@ def test_the_longest_name_is_accepted_and_served(workspace: Workspace) -> None:
             spec(engine={"resources": {"limits": {"nvidia.com/gpu": 4}}}),
             "ManagedArgument",
             "spec.engine.resources.limits[nvidia.com/gpu]",
-            "Use `spec.parallelism.tensor`.",
+            "Use `spec.parallelism`",
         ),
         (
             spec(engine={"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1G"}}}),
@@ -141,15 +142,21 @@ def test_a_pod_that_a_quota_refuses_is_said(workspace: Workspace) -> None:
 
 
 def test_a_claim_that_is_missing_is_said_in_one_sentence(workspace: Workspace) -> None:
-    workspace.create("qwen", spec(model={"source": "pvc://nosuch/llama"}))
+    workspace.create("qwen", spec(model={"source": "pvc://nosuch/llama"}, hardware={"device": "CPU"}))
     working = workspace.settled("qwen", "Reconciling", "True", "VolumeUnavailable")
     assert 'persistentvolumeclaim "nosuch" not found' in working["message"]
 
 
-def test_a_pod_without_a_node_is_said(workspace: Workspace) -> None:
-    workspace.create("qwen", spec(parallelism={"tensor": 64}))
+def test_a_pod_without_a_node_is_said_with_the_nodes_that_come_close(workspace: Workspace) -> None:
+    workspace.create("qwen", spec(model={"source": "hf://nobody/unknown"}, parallelism={"tensor": 64}))
     working = workspace.settled("qwen", "Reconciling", "True", "Unschedulable")
     assert "have too little free `nvidia.com/gpu`" in working["message"]
+
+    def message() -> str:
+        return str(workspace.condition("qwen", "Reconciling")["message"])
+
+    closest = r"It needs 64 `nvidia\.com/gpu` on one node and is \d+ short: the most free are \d of \d+ on `[\w-]+`"
+    eventually(lambda: re.search(closest, message()), seconds=20, what=message)
 
 
 def test_stored_objects_that_no_rule_allows_do_not_stop_the_operator(workspace: Workspace) -> None:

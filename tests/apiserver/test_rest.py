@@ -11,14 +11,22 @@ from tests.apiserver.operator_process import OperatorProcess
 from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
 from tests.everything import POD_TEMPLATE, SCHEDULING
 
+SCHEDULED = {
+    "replicas": 0,
+    "parallelism": {"tensor": 1},
+    "scheduling": SCHEDULING,
+    "podTemplate": POD_TEMPLATE,
+}
+
 
 def test_an_operator_with_nothing_to_do_writes_nothing(
     qwen: Workspace, audit: AuditLog, operator: OperatorProcess
 ) -> None:
     qwen.kubectl("apply", "--filename=-", input=_every_field())
-    qwen.create("scheduled", {**QWEN, "replicas": 0, "scheduling": SCHEDULING, "podTemplate": POD_TEMPLATE})
+    qwen.create("scheduled", {**QWEN, **SCHEDULED})
     eventually(lambda: qwen.exists("deployment", "scheduled-engine"), seconds=10, what="engines that are scheduled")
-    qwen.settled("every", "Reconciling", "True", "VolumeUnavailable")  # of its claim, which does not exist
+    qwen.settled("every", "Sized", "Unknown", "NotCounted")  # its Job has ended without a word
+    qwen.settled("every", "Reconciling", "False")
     time.sleep(QUIET_SECONDS)
 
     # Namespaces of earlier tests that are still going refuse every write in them.
@@ -93,10 +101,10 @@ apiVersion: inference-operator.dev/v1alpha1
 kind: InferenceDeployment
 metadata: {name: every}
 spec:
-  model: {source: "pvc://models/llama/8b", servedName: llama}
+  model: {source: "oci://registry.example/llama:1", servedName: llama}
   engine:
     image: registry.example/vllm:1
-    args: [--max-num-seqs=8, --max-model-len, "2048"]
+    args: [--seed=8, --block-size, "16"]
     env:
     - {name: A, value: "1"}
     - {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}

@@ -1,11 +1,13 @@
 """The chart's Role and what the operator asks for agree: nothing missing, nothing unused."""
 
 import json
+from typing import Any
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still
+from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.apiserver.workspace import QWEN, Workspace
 
 CREATED = 201
@@ -16,13 +18,17 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})
     workspace.settled("qwen")
-    workspace.patch("qwen", {"engine": {"args": ["--max-num-seqs=8"]}})
+    workspace.patch("qwen", {"engine": {"args": ["--seed=8"]}})
     workspace.settled("qwen", "Reconciling", "False")
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
+    _inspect_a_model(workspace)
+    _find_names_taken(workspace, "left", QWEN, "pdb")
+    _find_names_taken(workspace, "left-mine", MINE, "job")
     let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
+    _let_an_engine_be_killed(workspace)
 
     rules = [
         *workspace.get("clusterrole", RELEASE)["rules"],
@@ -45,10 +51,54 @@ def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None
     assert [str(r) for r in requests if r.code == FORBIDDEN and r.namespace == workspace.namespace] == []
 
 
+def _inspect_a_model(workspace: Workspace) -> None:
+    """A model that no catalogue knows, and then one that it does."""
+    workspace.create("mine", {**MINE, "replicas": 0})
+    let_it_say(workspace, MODEL)
+    workspace.settled("mine", "ModelResolved", "True", "ModelKnown")
+    eventually(lambda: not workspace.kubectl("get", "jobs", "--output=name"), seconds=20, what="no Job any more")
+    workspace.patch("mine", QWEN)
+    gone = "--selector=app.kubernetes.io/component=inspection"
+    eventually(lambda: not workspace.kubectl("get", "cm", gone, "--output=name"), seconds=20, what="nothing kept of it")
+    workspace.kubectl("delete", "infd", "mine")
+
+
+def _find_names_taken(workspace: Workspace, name: str, spec: dict[str, Any], kind: str) -> None:
+    """What a deleted owner has left behind has the names of its successor's children, which are then looked at."""
+    selector = f"--selector=inference-operator.dev/name={name}"
+    workspace.create(name, spec)
+    eventually(lambda: workspace.kubectl("get", kind, selector, "--output=name"), seconds=20, what=f"{kind} of {name}")
+    workspace.kubectl("delete", "infd", name, "--cascade=orphan")
+    workspace.create(name, spec)
+    workspace.settled(name, "Stalled", "True", "NameConflict")
+    workspace.kubectl("delete", "infd", name)
+
+
 def _let_an_engine_fail(workspace: Workspace) -> None:
     """Show an engine whose container has ended without a word, as its kubelet would; nobody has its log."""
+    _show_an_end(workspace, exitCode=1)
+    _told(workspace, "its log cannot be read: its node does not answer")
+
+
+def _let_an_engine_be_killed(workspace: Workspace) -> None:
+    """Show one that its kubelet has ended, which tells why in an Event."""
+    pod = _show_an_end(workspace, exitCode=137, startedAt="2026-01-02T03:00:00Z", finishedAt="2026-01-02T03:30:01Z")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "killed"},
+        "involvedObject": {"kind": "Pod", "namespace": workspace.namespace, **pod},
+        "reason": "Killing",
+        "message": "Container engine failed startup probe, will be restarted",
+    }
+    workspace.kubectl("create", "--filename=-", input=json.dumps(event))
+    _told(workspace, "container `engine` did not answer within 30 minutes")
+
+
+def _show_an_end(workspace: Workspace, **end: object) -> dict[str, str]:
+    """Show that the engine has ended; returns its pod's name and uid."""
     selector = "--selector=inference-operator.dev/name=qwen,app.kubernetes.io/component=engine"
-    pod = workspace.kubectl("get", "pods", selector, "--output=name").splitlines()[0]
+    meta = json.loads(workspace.kubectl("get", "pods", selector, "--output=json"))["items"][0]["metadata"]
     container = {
         "name": "engine",
         "image": "engine",
@@ -56,14 +106,17 @@ def _let_an_engine_fail(workspace: Workspace) -> None:
         "ready": False,
         "restartCount": 1,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        "lastState": {"terminated": {"exitCode": 1}},
+        "lastState": {"terminated": end},
     }
     ready = {"type": "Ready", "status": "False"}
     patch = json.dumps({"status": {"conditions": [ready], "containerStatuses": [container]}})
-    workspace.kubectl("patch", pod, "--subresource=status", "--type=strategic", f"--patch={patch}")
-    told = "its log cannot be read: its node does not answer"
+    workspace.kubectl("patch", "pod", meta["name"], "--subresource=status", "--type=strategic", f"--patch={patch}")
+    return {"name": meta["name"], "uid": meta["uid"]}
+
+
+def _told(workspace: Workspace, words: str) -> None:
     eventually(
-        lambda: told in workspace.condition("qwen", "Reconciling").get("message", ""),
-        seconds=20,
-        what=lambda: f"`{told}`: {workspace.get('infd', 'qwen')['status']}",
+        lambda: words in workspace.condition("qwen", "Reconciling").get("message", ""),
+        seconds=40,
+        what=lambda: f"`{words}`: {workspace.get('infd', 'qwen')['status']}",
     )

@@ -37,7 +37,8 @@ def cluster(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[Loc
 
 @pytest.fixture
 def scoped(cluster: LocalCluster, tmp_path: Path) -> Iterator[OperatorProcess]:
-    settings = {"NAMESPACES": f"{SERVED},{LOCKED}", "LEASE_NAMESPACE": SYSTEM, "LEASE_NAME": RELEASE}
+    scope = {"NAMESPACES": f"{SERVED},{LOCKED}", "LEASE_NAMESPACE": SYSTEM, "LEASE_NAME": RELEASE}
+    settings = {**scope, "GPU_OFFERS": "NVIDIA-H100-80GB-HBM3:8"}
     kubeconfig = token_kubeconfig(cluster, SYSTEM, RELEASE, tmp_path / "kubeconfig")
     process = OperatorProcess(kubeconfig, tmp_path / "log", {**SETTINGS, **settings})
     yield process

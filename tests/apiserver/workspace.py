@@ -11,7 +11,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 
-CHILDREN = "deployments,services,configmaps,poddisruptionbudgets"
+CHILDREN = "deployments,services,configmaps,poddisruptionbudgets,jobs"
 SETTLE_SECONDS = 30
 QWEN = {"model": {"source": "hf://Qwen/Qwen3-8B"}}
 QUIET_SECONDS = 1.0

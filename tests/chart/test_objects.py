@@ -174,6 +174,8 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
         "engine.images.gpu=registry.example/gpu:1",
         "engine.images.cpu=registry.example/cpu:1",
         "router.image.repository=registry.example/router",
+        "image.repository=registry.example/operator",
+        "image.tag=v3",
         "router.image.tag=v2",
         "settings.clusterDomain=k8s.example",
         "settings.dnsStalenessSeconds=40",
@@ -194,6 +196,7 @@ def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) 
     assert Settings() == Settings(
         gpu_engine_image="registry.example/gpu:1",
         cpu_engine_image="registry.example/cpu:1",
+        operator_image="registry.example/operator:v3",
         router_image="registry.example/router:v2",
         cluster_domain="k8s.example",
         dns_staleness_seconds=40,

@@ -120,10 +120,17 @@ def test_the_arithmetic_is_shown_with_its_origins(capsys: pytest.CaptureFixture[
     ("line", "complaint"),
     [
         ("", "Name a model of the catalogue, or give --config FILE."),
-        ("nobody/nothing", "nobody/nothing: is not in the catalogue. Give --config FILE and --weights-gib."),
+        (
+            "nobody/nothing",
+            "nobody/nothing: is not in the catalogue. Give --config FILE; `infd inspect -o json` writes one.",
+        ),
+        (
+            "Qwen/Qwen3-80B",
+            "Qwen/Qwen3-80B: is not in the catalogue. Did you mean `Qwen/Qwen3-8B`? Give --config FILE;",
+        ),
         ("--config /nowhere", "/nowhere: No such file or directory."),
         ("--config /etc/passwd", "/etc/passwd: is no JSON."),
-        ("Qwen/Qwen3-8B --gpu abacus", "--gpu: abacus is not known."),
+        ("Qwen/Qwen3-8B --gpu abacus", "--gpu: `abacus` is not known. Known: T4, "),
         ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` does not end with a number"),
         ("Qwen/Qwen3-8B --quantization zip", "--quantization: zip is not known."),
         ("Qwen/Qwen3-8B --kv-cache-dtype zip", "--kv-cache-dtype: zip is none of auto,"),

@@ -1,5 +1,5 @@
-import io
-from collections.abc import Callable
+import json
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -8,35 +8,53 @@ import yaml
 from inference_operator import __version__
 from inference_operator.api.crd import crd
 from inference_operator.api.policy import policy
-from inference_operator.cli.main import main
+from tests.builders import model_known
+from tests.cli.conftest import Infd
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
 GOOD = SAMPLES[0].read_text()
 HEADER = "apiVersion: inference-operator.dev/v1alpha1\nkind: InferenceDeployment\n"
-Infd = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Infd:
-    """Run `infd`, with a text on its standard input; returns status, output and complaints."""
-
-    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        said = capsys.readouterr()
-        return int(end.value.code or 0), said.out, said.err
-
-    return run
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_every_sample_is_rendered(infd: Infd, sample: Path) -> None:
-    status, output, complaints = infd("render", "-f", str(sample))
+def test_every_sample_is_rendered(infd: Infd, sample: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    model.write_text(model_known(yaml.safe_load(sample.read_text()))["data"]["model.json"])
+    gpus = ("--gpu", "RTX-4090:8", "--gpu", "A100-80GB:8")
+    status, output, complaints = infd("render", "-f", str(sample), *gpus, "--model", str(model))
     assert (status, complaints) == (0, "")
     kinds = [document["kind"] for document in yaml.safe_load_all(output)]
     assert kinds[:5] == ["ConfigMap", "Service", "Service", "Deployment", "Deployment"]
-    assert set(kinds[5:]) <= {"PodDisruptionBudget"}
+    assert set(kinds[5:]) <= {"PodDisruptionBudget", "ConfigMap"}
+
+
+@pytest.mark.parametrize("command", ["render", "plan"])
+def test_a_model_that_nobody_knows_has_to_be_inspected_first(infd: Infd, command: str) -> None:
+    unknown = f"{HEADER}metadata: {{name: mine}}\nspec: {{model: {{source: 'pvc://models/mine'}}}}\n"
+    status, _, complaints = infd(command, "-f", "-", "--gpu", "L4:4", stdin=unknown)
+    assert status == 1
+    assert complaints.startswith("mine: its model is not in the catalogue.")
+    assert "`infd inspect -o json`" in complaints
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "model.json: No such file or directory."),
+        ("{}", "is not what `infd inspect -o json` writes."),
+        (
+            '{"error":{"cause":"Gated","field":"hf://a/b","problem":"is gated.","cure":"Ask."}}',
+            "hf://a/b: is gated. Ask.",
+        ),
+    ],
+)
+def test_what_says_nothing_of_a_model_is_told(infd: Infd, tmp_path: Path, text: str | None, words: str) -> None:
+    file = tmp_path / "model.json"
+    if text:
+        file.write_text(text)
+    status, output, complaints = infd("render", "-f", str(SAMPLES[0]), "--model", str(file))
+    assert (status, output) == (2, "")
+    assert words in complaints
 
 
 def test_standard_input_is_read(infd: Infd) -> None:
@@ -59,9 +77,6 @@ def test_what_is_good_is_rendered_although_another_is_not(infd: Infd) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "-: holds no InferenceDeployment of inference-operator.dev/v1alpha1."),
-        ("kind: Pod\n", "-: holds no InferenceDeployment"),
-        ("a: [", "-: is no YAML: "),
         (HEADER, "?: metadata.name: must be a DNS-1035 label"),
         (f"{HEADER}metadata: 5\n", "?: metadata.name: must be a DNS-1035 label"),
         (f"{HEADER}metadata: {{name: qwen}}\n", "qwen: spec.model: is required."),
@@ -80,9 +95,73 @@ def test_what_is_wrong_is_said_in_one_line(infd: Infd, text: str, complaint: str
 def test_a_file_that_cannot_be_read_is_named(infd: Infd, tmp_path: Path) -> None:
     missing, binary = tmp_path / "missing.yaml", tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
-    assert infd("render", "-f", str(missing)) == (1, "", f"{missing}: No such file or directory.\n")
-    assert infd("render", "-f", str(tmp_path)) == (1, "", f"{tmp_path}: Is a directory.\n")
-    assert infd("render", "-f", str(binary)) == (1, "", f"{binary}: is no UTF-8 text.\n")
+    assert infd("render", "-f", str(missing)) == (2, "", f"{missing}: No such file or directory.\n")
+    assert infd("render", "-f", str(binary)) == (2, "", f"{binary}: is no UTF-8 text.\n")
+
+
+NONE = "standard input: holds no InferenceDeployment of inference-operator.dev/v1alpha1."
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", f"{NONE} It is empty."),
+        ("# nothing\n", f"{NONE} It is empty."),
+        ("apiVersion: v1\nkind: Pod\n", f"{NONE} It holds Pod of v1."),
+        (HEADER.replace("v1alpha1", "v1"), f"{NONE} It holds InferenceDeployment of inference-operator.dev/v1."),
+        ("kind: 7\n", f"{NONE} It holds 7 of ?."),
+        ("a: b: c\n", "standard input: is no YAML in line 1, column 5: mapping values are not allowed here."),
+        ("a:\n\tb: c\n", "standard input: is no YAML in line 2, column 1: "),
+        ("[" * 5000, "standard input: is no YAML"),
+        ("a: \x00", "standard input: is no YAML."),
+    ],
+)
+def test_what_holds_no_resource_says_what_it_holds(infd: Infd, text: str, complaint: str) -> None:
+    for command in ("render", "plan"):
+        status, output, complaints = infd(command, "-f", "-", stdin=text)
+        assert (status, output) == (2, "")
+        assert complaints.startswith(complaint)
+        assert complaints.count("\n") == 1
+
+
+def test_a_folder_and_several_files_are_read(infd: Infd, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(GOOD)
+    (tmp_path / "pod.yml").write_text("apiVersion: v1\nkind: Pod\n")
+    (tmp_path / "notes.txt").write_text("a: b: c")
+    (tmp_path / "b.json").write_text(json.dumps(yaml.safe_load(GOOD)))
+    once = infd("render", "-f", str(SAMPLES[0]))
+    assert infd("render", "-f", str(tmp_path)) == (0, once[1] * 2, "")
+    assert infd("render", "-f", str(SAMPLES[0]), "-f", "-", stdin=GOOD) == (0, once[1] * 2, "")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert infd("render", "-f", str(empty))[2].endswith("It is empty.\n")
+
+
+def test_a_list_as_kubectl_prints_it_is_read(infd: Infd) -> None:
+    several = {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(GOOD), {"kind": "Pod"}, 7]}
+    assert infd("render", "-f", "-", stdin=yaml.safe_dump(several)) == infd("render", "-f", "-", stdin=GOOD)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ("replicas: '2'", "spec.replicas: must be a whole number. Write one without quotes."),
+        ("engine: {maxModelLen: '4096'}", "spec.engine.maxModelLen: must be a whole number. Write one without quotes."),
+        ("engine: {gpuMemoryUtilization: '0.9'}", "spec.engine.gpuMemoryUtilization: must be a number. Write one"),
+        ("paused: 'true'", "spec.paused: must be `true` or `false`. Write one of them without quotes."),
+    ],
+)
+def test_numbers_in_quotes_are_refused_as_the_api_server_refuses_them(infd: Infd, fields: str, complaint: str) -> None:
+    text = f"{HEADER}metadata: {{name: qwen}}\nspec:\n  model: {{source: 'hf://Qwen/Qwen3-8B'}}\n  {fields}\n"
+    status, output, complaints = infd("render", "-f", "-", "--gpu", "L4:4", stdin=text)
+    assert (status, output) == (1, "")
+    assert complaints.startswith(f"qwen: {complaint}")
+
+
+def test_a_null_is_as_if_it_were_not_there(infd: Infd) -> None:
+    text = f"{HEADER}metadata: {{name: qwen}}\nspec:\n  model: {{source: 'hf://Qwen/Qwen3-8B'}}\n"
+    nulls = f"{text}  replicas:\n  engine: {{maxModelLen: }}\n"
+    assert infd("render", "-f", "-", "--gpu", "L4", stdin=nulls) == infd("render", "-f", "-", "--gpu", "L4", stdin=text)
 
 
 def test_a_setting_that_is_wrong_is_named(infd: Infd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +184,18 @@ def test_the_policy_is_printed(infd: Infd) -> None:
     assert list(yaml.safe_load_all(output)) == policy()
 
 
+def test_kubectl_finds_it_as_a_plugin() -> None:
+    commands = {one.name: one.value for one in entry_points(group="console_scripts")}
+    assert commands["kubectl-infd"] == commands["infd"] == "inference_operator.cli.main:main"
+
+
 def test_the_version_is_printed(infd: Infd) -> None:
     assert infd("--version") == (0, f"{__version__}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [[], ["render"], ["unknown"]])
-def test_what_cannot_be_meant_shows_the_usage(infd: Infd, arguments: list[str]) -> None:
+def test_what_cannot_be_meant_says_where_help_is(infd: Infd, arguments: list[str]) -> None:
     status, _, complaints = infd(*arguments)
     assert status == 2
-    assert complaints.startswith("usage: infd")
+    assert complaints.startswith("infd")
+    assert complaints.splitlines()[1].endswith("--help`.")

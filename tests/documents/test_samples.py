@@ -5,15 +5,67 @@ import pytest
 import yaml
 
 from inference_operator.api.resource import resource
+from inference_operator.manifest import Ref
 from inference_operator.pipeline import Inputs, Planned, outcome
 from inference_operator.settings import Settings
+from tests.builders import model_known
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
+POOL = {"quickstart": "RTX-4090:1", "pvc": "L4:4", "llama-70b-tp8": "H100-80GB:8"}
+"""GPUs that somebody has who takes the sample; others name theirs."""
+INSPECTED = {"llama-70b-gptq-int8": "meta-llama/Meta-Llama-3-70B"}
+"""What is in the volume of a sample, as far as it matters."""
+HIGH_THROUGHPUT = ["--max-num-seqs=256", "--max-num-batched-tokens=16384", "--gpu-memory-utilization=0.95"]
+SIZES = {
+    "quickstart": [
+        "--tensor-parallel-size=1",
+        "--max-model-len=28672",
+        "--max-num-seqs=256",
+        "--max-num-batched-tokens=2048",
+        "--gpu-memory-utilization=0.92",
+    ],
+    "llama-70b-throughput": ["--tensor-parallel-size=8", "--max-model-len=8192", *HIGH_THROUGHPUT],
+    "llama-70b-gptq-int8": [
+        "--tensor-parallel-size=8",
+        "--max-model-len=8192",
+        *HIGH_THROUGHPUT,
+        "--quantization=gptq",
+    ],
+    "awq-70b-offload": [
+        "--tensor-parallel-size=1",
+        "--max-model-len=4096",
+        "--max-num-seqs=4",
+        "--max-num-batched-tokens=2048",
+        "--gpu-memory-utilization=0.92",
+        "--cpu-offload-gb=20",
+    ],
+}
+"""What vLLM is told of sizes, exactly."""
+
+
+def planned(sample: Path) -> Planned:
+    offers = tuple(filter(None, [POOL.get(sample.stem)]))
+    asked = resource(yaml.safe_load(sample.read_text()))
+    inspected = model_known(yaml.safe_load(sample.read_text()), INSPECTED.get(sample.stem, "Qwen/Qwen3-8B"))
+    children = {Ref.of(inspected): inspected}
+    result = outcome(Inputs(resource=asked, children=children, pods=(), settings=Settings(gpu_offers=offers), now=NOW))
+    assert isinstance(result, Planned), result
+    return result
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_every_sample_becomes_a_plan(sample: Path) -> None:
-    asked = resource(yaml.safe_load(sample.read_text()))
-    result = outcome(Inputs(resource=asked, children={}, pods=(), settings=Settings(), now=NOW))
-    assert isinstance(result, Planned), result
+    assert planned(sample).pinned.plan.device
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_sizes_of_a_sample_are_rendered_exactly(name: str) -> None:
+    (sample,) = (path for path in SAMPLES if path.stem == name)
+    (engines,) = (m for ref, m in planned(sample).desired.items() if ref.name.endswith("-engine"))
+    args = engines["spec"]["template"]["spec"]["containers"][0]["args"]
+    start = args.index(SIZES[name][0])
+    assert args[start : start + len(SIZES[name])] == SIZES[name]
+    assert args[start + len(SIZES[name])].startswith("--shutdown-timeout")

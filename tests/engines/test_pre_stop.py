@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.engine import Patience, Served
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import Wishes, plan
@@ -50,7 +50,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 def wait(port: int) -> subprocess.CompletedProcess[bytes]:
     patience = Patience(startup=1800, staleness=0, drain=DRAIN_SECONDS)
-    sizes = plan(Wishes(Device.GPU, 1))
+    sizes = plan(Wishes(1))
     _, *rest = Vllm().process(EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), patience, port=port).pre_stop
     return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.api.reasons import EXPLANATIONS, ConditionType, Reason
+from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.engines.vllm.errors import ERRORS, diagnosis
 from inference_operator.engines.vllm.vllm import Vllm
 
@@ -13,7 +14,7 @@ OUTPUT = Path(__file__).parent / "vllm_output"
 
 RECORDED: dict[str, tuple[Reason | None, str]] = {
     "heads-not-divisible": (Reason.HEADS_NOT_DIVISIBLE, "4 attention heads cannot be divided among 3 GPUs"),
-    "length-beyond-model": (Reason.CONTEXT_TOO_LONG, "`--max-model-len=999999` is more than the 2048 tokens"),
+    "length-beyond-model": (Reason.CONTEXT_TOO_LONG, "`spec.engine.maxModelLen: 999999` is more than the 2048 tokens"),
     "unknown-architecture": (Reason.UNSUPPORTED_ARCHITECTURE, "'NosuchForCausalLM'"),
     "unknown-model-type": (Reason.UNSUPPORTED_ARCHITECTURE, "type `nosuch`"),
     "unknown-quantization": (Reason.UNSUPPORTED_PRECISION, "no quantization `nosuch`"),
@@ -52,7 +53,8 @@ def said(name: str) -> str:
 
 
 def test_every_recording_is_judged() -> None:
-    assert {path.stem for path in OUTPUT.glob("*.txt")} == RECORDED.keys()
+    assert {path.stem for path in OUTPUT.glob("*.txt")} == {*RECORDED, "start"}
+    assert diagnosis(said("start")) is None
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -79,7 +81,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
         " maximum model length is 76272. Try increasing `gpu_memory_utilization`",
         Reason.KV_CACHE_TOO_SMALL,
         "one request of 131072 tokens needs 16.00 GiB of KV cache and 9.31 GiB are free for it. Set"
-        " `--max-model-len=76272` or less in `spec.engine.args`",
+        " `spec.engine.maxModelLen: 76272` or less",
     ),
     (
         "ValueError: To serve at least one request with the models's max seq len (32768), (8.00 GiB KV cache is needed,"
@@ -91,7 +93,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in"
         " KV cache (19104). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`",
         Reason.KV_CACHE_TOO_SMALL,
-        "the KV cache has room for 19104 tokens and one request may have 131072. Set `--max-model-len=19104`",
+        "the KV cache has room for 19104 tokens and one request may have 131072. Set `spec.engine.maxModelLen: 19104`",
     ),
     (
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
@@ -132,7 +134,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has"
         " compute capability 7.5. You can use float16 instead",
         Reason.UNSUPPORTED_PRECISION,
-        "bfloat16 needs a GPU of compute capability 8.0, and Tesla T4 has 7.5. Add `--dtype=half`",
+        "bfloat16 needs a GPU of compute capability 8.0, and Tesla T4 has 7.5. Set `spec.engine.dtype: float16`",
     ),
     (
         "ValueError: The quantization method fbgemm_fp8 is not supported for the current GPU. Minimum capability: 80."

@@ -102,7 +102,7 @@ def test_keys_of_a_json_value_belong_to_their_option() -> None:
 
 
 def test_the_first_refused_argument_is_named_with_its_cure_and_without_its_value() -> None:
-    assert told("--max-num-seqs", "8", "-tp", "2", "--port=1") == (
+    assert told("--seed", "8", "-tp", "2", "--port=1") == (
         "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is the operator's to decide."
         " Use `spec.parallelism.tensor`."
     )
@@ -110,7 +110,7 @@ def test_the_first_refused_argument_is_named_with_its_cure_and_without_its_value
         "spec.engine.args[0]: `--api-key` would show a secret to whoever sees the pod."
         " Set `VLLM_API_KEY` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
     )
-    assert told("--max-num-seqs", "8", "--enforce-eager") == told() == ""
+    assert told("--seed", "8", "--enforce-eager") == told() == ""
 
 
 def test_what_is_dangerous_must_be_allowed() -> None:
@@ -129,12 +129,15 @@ def test_what_is_dangerous_must_be_allowed() -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ("--max-model-length=8", "vLLM 0.32.0 has no argument `--max-model-length`. Did you mean `--max-model-len`"),
+        (
+            "--max-model-length=8",
+            "vLLM 0.32.0 has no argument `--max-model-length`. Did you mean `--max-model-len`? Use `spec.engine",
+        ),
         ("--swap-space=4", "vLLM 0.32.0 no longer has `--swap-space`. Remove it; vLLM has not swapped since 0.18."),
         ("--speculative_model=x", "no longer has `--speculative-model`. Use `--speculative-config`"),
-        ("--max-num-s=1", "`--max-num-s` can mean `--max-num-scheduled-tokens` or `--max-num-seqs`. Write the one"),
-        ("--zzz", "has no argument `--zzz`. Remove it, or name an image that has it in `spec.engine.image`."),
-        ("--max-num-seqs 8", "`--max-num-seqs` and its value are one argument, which vLLM does not understand."),
+        ("--max-log=1", "`--max-log` can mean `--max-log-len` or `--max-logprobs`. Write the one"),
+        ("--zzz", "has no argument `--zzz`. Remove it, or name an image that has it."),
+        ("--seed 8", "`--seed` and its value are one argument, which vLLM does not understand."),
     ],
 )
 def test_what_vllm_would_refuse_is_refused_with_the_nearest(argument: str, words: str) -> None:
@@ -142,7 +145,7 @@ def test_what_vllm_would_refuse_is_refused_with_the_nearest(argument: str, words
     assert reason_of(argument) is Reason.UNKNOWN_ARGUMENT
 
 
-@pytest.mark.parametrize("argument", ["--max-model-length=8", "--swap-space=4", "--max-num=1", "--zzz"])
+@pytest.mark.parametrize("argument", ["--max-model-length=8", "--swap-space=4", "--max-log=1", "--zzz"])
 def test_another_version_may_have_other_options(argument: str) -> None:
     assert reason_of(argument, image=FOREIGN) is None
 

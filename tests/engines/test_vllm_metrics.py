@@ -1,5 +1,6 @@
 """What is read of the metrics of a real vLLM 0.32.0 with two requests running and eight waiting."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,11 @@ from inference_operator.observed.samples import EngineSample
 
 LOADED = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
 SAMPLE = EngineSample(
-    model="tiny", running=2, waiting=8, progress=(1452.0, 8.0, 2903.0, 0.0006103888176768324, 2.0, 8.0)
+    model="tiny",
+    running=2,
+    waiting=8,
+    progress=(1452.0, 8.0, 2903.0, 0.0006103888176768324, 2.0, 8.0),
+    kv_cache_tokens=2_097_152,
 )
 
 
@@ -53,6 +58,14 @@ def test_cores_are_counted_together() -> None:
     sample = engine_sample(LOADED + second)
     assert sample is not None
     assert (sample.running, sample.waiting, sample.progress[0]) == (4, 16, 2904.0)
+    assert sample.kv_cache_tokens == SAMPLE.kv_cache_tokens, "cores are alike"
+
+
+@pytest.mark.parametrize("told", ['kv_cache_size_tokens="None"', 'kv_cache_size_tokens="-1"', 'other="1"'])
+def test_an_engine_may_not_tell_what_its_cache_holds(told: str) -> None:
+    sample = engine_sample(LOADED.replace('kv_cache_size_tokens="2097152"', told))
+    assert sample is not None
+    assert sample == replace(SAMPLE, kv_cache_tokens=None)
 
 
 @pytest.mark.parametrize(

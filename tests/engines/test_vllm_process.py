@@ -1,5 +1,5 @@
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.engine import EngineProcess, Patience, Served
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
@@ -18,7 +18,7 @@ PATIENCE = Patience(startup=1800, staleness=15, drain=300)
 
 
 def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
-    sizes = plan(Wishes(Device.GPU, tensor))
+    sizes = plan(Wishes(tensor))
     return Vllm().process(asked or EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), PATIENCE, port=8000)
 
 

@@ -74,7 +74,11 @@ def test_a_node_without_labels_offers_nothing_that_can_be_sized() -> None:
 
 def test_google_names_its_products_itself() -> None:
     found = only({"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, {"nvidia.com/gpu": "8"})
-    assert (found.kind, found.product) == ("H100-80GB", "")
+    assert (found.kind, found.product, found.label) == (
+        "H100-80GB",
+        "nvidia-h100-80gb",
+        "cloud.google.com/gke-accelerator",
+    )
 
 
 def test_a_slice_stands_alone_under_either_strategy() -> None:

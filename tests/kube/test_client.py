@@ -84,9 +84,11 @@ async def test_status_goes_to_its_own_path(api: ApiServer, cluster: KubeCluster)
     assert api.requests[0][1].startswith("/api/v1/namespaces/default/configmaps/settings/status?")
 
 
-async def test_delete_names_the_uid(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_delete_names_the_uid_and_leaves_no_pods_of_a_job(api: ApiServer, cluster: KubeCluster) -> None:
     await cluster.delete(REF, uid="u")
-    assert api.requests[0][2] == {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "u"}}
+    body = api.requests[0][2]
+    assert isinstance(body, dict)
+    assert (body["preconditions"], body["propagationPolicy"]) == ({"uid": "u"}, "Background")
 
 
 async def test_delete_may_name_the_version_too(api: ApiServer, cluster: KubeCluster) -> None:
@@ -196,8 +198,8 @@ async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeClust
         ("v1", "ConfigMap", "b"),
     ]
     assert [path for _, path, _ in api.requests] == [
-        "/api/v1/configmaps?limit=500&labelSelector=team%3Da",
-        "/api/v1/configmaps?limit=500&labelSelector=team%3Da&continue=more",
+        "/api/v1/configmaps?limit=100&labelSelector=team%3Da",
+        "/api/v1/configmaps?limit=100&labelSelector=team%3Da&continue=more",
     ]
 
 
@@ -230,7 +232,7 @@ async def test_a_namespace_is_listed_alone_and_without_what_nothing_reads(api: A
     listing = await cluster.list_objects(CONFIG_MAP, namespace="team-a")
     assert (listing.namespace, listing.version) == ("team-a", 7)
     assert listing.items[0]["metadata"] == {"name": "a"}
-    assert [path for _, path, _ in api.requests] == ["/api/v1/namespaces/team-a/configmaps?limit=500"]
+    assert [path for _, path, _ in api.requests] == ["/api/v1/namespaces/team-a/configmaps?limit=100"]
 
 
 async def test_who_may_not_act_asks_nothing(api: ApiServer, client: ApiClient) -> None:

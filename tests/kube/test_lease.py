@@ -113,6 +113,30 @@ def test_a_standby_leads_at_once_after_a_release_and_after_the_duration_otherwis
     run(script())
 
 
+@pytest.mark.parametrize("skew", [3600.0, -3600.0])
+def test_machines_whose_clocks_differ_count_the_same_duration(skew: float) -> None:
+    """Each counts by its own clock, and the time of day in the Lease, here an hour off, is for people."""
+
+    async def script() -> None:
+        api = OneLease()
+        first = process(api, "a")
+        second = Lease(api, SETTINGS, "b", clock=lambda: asyncio.get_running_loop().time() + skew)
+        keeping = await led(first)
+        api.edit(renewTime="2001-01-01T00:00:00.000000Z")
+        waiting = asyncio.create_task(led(second))
+        await asyncio.sleep(3 * DURATION)
+        assert first.valid()
+        assert not second.valid()
+        keeping.cancel()  # as a crash: nothing is released
+        crashed = now()
+        keeping = await waiting
+        assert DURATION - SETTINGS.lease_renew_seconds - 1 < now() - crashed < DURATION + 2
+        assert not first.valid()
+        keeping.cancel()
+
+    run(script())
+
+
 def test_who_cannot_renew_stops_to_act_before_anybody_else_may_begin() -> None:
     async def script() -> None:
         api = OneLease()

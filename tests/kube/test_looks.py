@@ -47,6 +47,7 @@ class Stage:
         self,
         kind: Kind,
         *,
+        namespace: str | None = None,  # noqa: ARG002 - the protocol's
         labels: str | None = None,  # noqa: ARG002 - the protocol's
         fields: str | None = None,  # noqa: ARG002 - the protocol's
     ) -> AsyncIterator[Manifest]:

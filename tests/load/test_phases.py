@@ -78,6 +78,40 @@ def test_losses_are_counted_by_kind_and_told_apart_by_the_fault(serve: Serve) ->
     assert len(result.losses()) == len(result.lost)
 
 
+def test_the_gap_is_the_longest_time_without_a_good_answer(serve: Serve) -> None:
+    waiting = 0.0
+
+    async def waits_for_a_while(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(waiting)
+        return await echo(request)
+
+    load = Load(serve(waits_for_a_while), "m", workers=8, request_seconds=10)
+    load.learn()
+    with load.phase("a gap", at_least=50, seconds=20) as phase:
+        phase.await_answers(50)
+        waiting = 0.6
+        phase.await_answers(8)
+        waiting = 0.0
+        phase.await_answers(50)
+    assert phase.result.lost == ()
+    assert 0.3 < phase.result.gap <= phase.result.slowest
+
+
+def test_what_a_client_does_not_wait_for_is_lost(serve: Serve) -> None:
+    waiting = 0.0
+
+    async def waits_for_ever(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(waiting)
+        return await echo(request)
+
+    load = Load(serve(waits_for_ever), "m", workers=2, request_seconds=0.5)
+    load.learn()
+    waiting = 30.0
+    with load.phase("an impatient client", at_least=2, seconds=20) as phase:
+        pass
+    assert {answer.loss for answer in phase.result.lost} == {Loss.LATE}
+
+
 def test_rejections_are_counted_apart(serve: Serve) -> None:
     numbers = count()
 

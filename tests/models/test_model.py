@@ -116,6 +116,19 @@ def test_layers_are_grouped_by_how_they_remember(name: str, expected: list[tuple
 
 
 @pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16", 120),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 31.6),
+        ("Qwen/Qwen3-30B-A3B", 30.5),
+        ("Qwen/Qwen3-8B", 8.2),
+    ],
+)
+def test_the_matrices_have_the_parameters_of_the_models_name(name: str, billions: float) -> None:
+    assert sum(one.elements for one in facts(name).matrices) / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+@pytest.mark.parametrize(
     ("section", "kernel", "bits", "group"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, Kernel.FP8_BLOCK, 8.002, 128),
@@ -166,3 +179,17 @@ def test_a_nameless_config_with_a_huge_vocabulary_shares_its_embeddings() -> Non
     assert isinstance(named, ModelFacts)
     assert isinstance(nameless, ModelFacts)
     assert nameless.weight_bytes == named.weight_bytes
+
+
+def test_layers_with_attention_may_be_named_by_their_numbers() -> None:
+    config = {
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "hidden_size": 512,
+    }
+    mamba = {"attn_layer_indices": [2, 5], "mamba_n_heads": 16, "mamba_d_head": 64, "mamba_d_state": 128}
+    found = model_facts({**config, **mamba, "vocab_size": 1000, "intermediate_size": 1024, "model_type": "bamba"})
+    assert isinstance(found, ModelFacts)
+    assert [(one.attention, one.layers) for one in found.groups] == [(Attention.FULL, 2), (Attention.STATE, 4)]

@@ -5,7 +5,7 @@ from inference_operator.observed.scheduler import CURE, spelled_out
 PREEMPTION = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
 TAINTED = "1 node(s) had untolerated taint {dedicated: team-a, x}"
 UNMATCHED = "1 node(s) didn't match Pod's node affinity/selector"
-TOLD_TAINT = "1 have a taint that is not tolerated (dedicated: team-a, x)"
+TOLD_TAINT = "1 has a taint that is not tolerated (dedicated: team-a, x)"
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ TOLD_TAINT = "1 have a taint that is not tolerated (dedicated: team-a, x)"
         ),
         (
             f"0/2 nodes are available: {TAINTED}, {UNMATCHED}.{PREEMPTION}",
-            f"none of 2 nodes takes it: {TOLD_TAINT}, 1 have other labels than are asked for. {CURE}.",
+            f"none of 2 nodes takes it: {TOLD_TAINT}, 1 has other labels than are asked for. {CURE}.",
         ),
         (
             f"0/2 nodes are available: 2 something new.{PREEMPTION}",

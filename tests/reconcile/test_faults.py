@@ -92,7 +92,7 @@ async def test_who_is_overtaken_says_so_and_tries_again(world: World, reference:
     world.cluster.fail_next(ConflictError("somebody was faster"), skip=number)
     again = await world.reconcile()
     assert again is not None
-    assert world.conditions()["Stalled"] == ("True", "NameConflict")
+    assert world.conditions()["Reconciling"] == ("True", "WaitingForDeletion")
     await world.settle()
     assert world.children() == reference.children()
     assert world.conditions() == reference.conditions()
@@ -125,6 +125,8 @@ async def test_a_refused_edit_leaves_what_serves_alone(serving: World) -> None:
         "Ready": ("True", "Serving"),
         "Reconciling": ("False", "Settled"),
         "Stalled": ("True", "InvalidModelSource"),
+        "ModelResolved": ("Unknown", "ModelUnknown"),
+        "Sized": ("True", "Fits"),
         "EnginesAvailable": ("True", "Serving"),
         "RouterAvailable": ("True", "Serving"),
     }

@@ -1,11 +1,16 @@
 """What has to be looked up, from the pod that failed to the status that tells why."""
 
+from datetime import timedelta
+
 from inference_operator.api.reasons import ConditionType
 from inference_operator.kube.looks import look_up
 from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.status.start import TELL_AFTER
 from tests.builders import pod, waiting
+from tests.engines.test_vllm_phase import START
 from tests.memory_cluster import SYSTEM_METADATA, Request
 from tests.reconcile.world import RESOURCE, World
+from tests.status.situations import starting
 
 NAME = "qwen-engine-7c9f-abcde"
 ENGINE_POD = Ref(POD, "default", NAME)
@@ -69,3 +74,40 @@ async def test_what_was_seen_goes_with_its_reason(settled: World) -> None:
     told = settled.status().condition(ConditionType.RECONCILING)
     assert told is not None
     assert told.reason == "Starting"
+
+
+async def test_a_start_is_told_step_by_step_with_one_write_for_each(settled: World) -> None:
+    """The log grows as a real one did, line by line, and is looked at after each of them."""
+    made(settled)
+    before = len(settled.cluster.writes)
+    words: list[str] = []
+
+    async def show(status: Manifest) -> None:
+        settled.cluster.set_status(ENGINE_POD, status)
+        await round_with_looks(settled)
+        told = settled.status().condition(ConditionType.READY)
+        assert told is not None
+        words.append(told.message.removeprefix("Waiting for the first of 1 engines.").strip())
+
+    await show(starting())
+    settled.now += TELL_AFTER
+    await show(starting())
+    await show(starting(state={"waiting": {"reason": "ContainerCreating"}}))
+    since = [condition.last_transition_time for condition in settled.status().conditions]
+    lines = START.splitlines(keepends=True)
+    for number in range(len(lines) + 1):
+        settled.now += timedelta(seconds=1)
+        settled.cluster.say(NAME, "".join(lines[:number]))
+        await show(starting(state={"running": {}}, started=False, restartCount=0))
+    told = list(dict.fromkeys(words))
+    assert told == [
+        "",
+        f"Pod {NAME} waits for its network and its volumes.",
+        f"Pod {NAME} waits for its images, which are pulled.",
+        f"Pod {NAME} starts its engine.",
+        f"Pod {NAME} sets up its engine.",
+        f"Pod {NAME} loads the weights.",
+        f"Pod {NAME} warms up.",
+    ]
+    assert settled.cluster.writes[before:] == [Request("status", RESOURCE)] * (len(told) - 1)
+    assert [condition.last_transition_time for condition in settled.status().conditions] == since

@@ -4,13 +4,14 @@ import logging
 
 import pytest
 
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, SERVICE, Key, Kind, Manifest
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, Listing
 from inference_operator.reconcile.resync import Resync
 from inference_operator.settings import Settings
 from tests.builders import SETTINGS, inference_deployment
 from tests.memory_cluster import SYSTEM_METADATA, MemoryCluster
+from tests.nodes import node
 
 A, B = Key("team-a", "qwen"), Key("team-b", "qwen")
 
@@ -21,9 +22,11 @@ class Guarded(MemoryCluster):
     def __init__(self) -> None:
         super().__init__()
         self.errors: dict[str | None, ClusterError] = {}
+        self.nodes_error: ClusterError | None = None
 
     async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
-        if error := self.errors.get(namespace):
+        error = self.nodes_error if kind == NODE else self.errors.get(namespace)
+        if error:
             raise error
         return await super().list_objects(kind, namespace=namespace, selector=selector)
 
@@ -125,7 +128,7 @@ async def test_a_watch_that_tells_nothing_of_what_listings_show_is_found_out() -
         scene.cluster.apply_as("kubectl", asked(A, replicas=replicas))
         await scene.resync.list_all()
     assert scene.resync.deaf() == [INFERENCE_DEPLOYMENT]
-    scene.resync.hear(INFERENCE_DEPLOYMENT)
+    scene.resync.hear("MODIFIED", asked(A))
     scene.cluster.apply_as("kubectl", asked(A, replicas=4))
     await scene.resync.list_all()
     assert scene.resync.deaf() == []
@@ -135,5 +138,5 @@ async def test_a_watch_that_has_nothing_to_tell_is_not_blamed() -> None:
     scene = Scene()
     for _ in range(5):
         await scene.resync.list_all()
-        scene.resync.hear(SERVICE)
+        scene.resync.hear("MODIFIED", node("gpu-a", gpus=1))
     assert scene.resync.deaf() == []

@@ -53,7 +53,7 @@ def strategy(world: World) -> tuple[Manifest, Why]:
 
 
 def change(world: World, *, replicas: int = 1) -> None:
-    world.ask(engine={"args": ["--max-num-seqs=8"]}, replicas=replicas)
+    world.ask(engine={"args": ["--seed=8"]}, replicas=replicas)
 
 
 async def test_the_template_waits_until_it_is_known_whether_there_is_room(serving: World) -> None:
@@ -74,7 +74,7 @@ async def test_a_full_pool_replaces_and_a_free_slot_surges(serving: World) -> No
     assert (await looked_up(serving)).count(APPLY) == 1
     assert strategy(serving) == (REPLACING, Why.NO_FREE_SLOT)
     serving.cluster.remove(Ref(POD, "default", "foreign"))
-    serving.ask(engine={"args": ["--max-num-seqs=16"]})
+    serving.ask(engine={"args": ["--seed=16"]})
     serving.cache.see(FreeGpus(GPU), None)
     assert (await looked_up(serving)).count(APPLY) == 1
     assert strategy(serving) == (SURGING, Why.FREE_SLOT)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import POD, Manifest, Ref
 from tests.builders import ENGINES, STANDSTILL, deployment_status, pod, ready_pod, waiting
 from tests.memory_cluster import SYSTEM_METADATA, Request
@@ -42,7 +43,8 @@ async def two(world: World) -> World:
 async def test_its_pod_is_deleted_and_the_status_says_why(two: World) -> None:
     writes = await two.settle()
     assert writes == [Request("delete", Ref(POD, "default", "b")), STATUS]
-    condition = two.status().conditions[3]
+    condition = two.status().condition(ConditionType.ENGINES_AVAILABLE)
+    assert condition is not None
     assert (condition.type, condition.status, condition.reason) == ("EnginesAvailable", "False", "EngineStalled")
     assert condition.message == "Pod `b` had 3 requests and made no progress for 300 s; it is being replaced."
 

@@ -189,7 +189,7 @@ async def test_more_engines_than_slots_roll_the_routers_once(serving: World) -> 
 
 
 async def test_another_argument_changes_the_engines_only(serving: World) -> None:
-    serving.ask(engine={"args": ["--max-model-len=4096"]})
+    serving.ask(engine={"args": ["--seed=4096"]})
     assert await serving.settle() == [Request("apply", ENGINES), STATUS]
 
 

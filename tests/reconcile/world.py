@@ -10,7 +10,7 @@ from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.recipe import Reconciler
 from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.status.report import After
-from tests.builders import ENGINES, KEY, NOW, ROUTERS, SETTINGS, deployment_status, inference_deployment
+from tests.builders import ENGINES, H100, KEY, NOW, ROUTERS, SETTINGS, deployment_status, inference_deployment
 from tests.memory_cluster import SYSTEM_METADATA, MemoryCluster, Request
 
 RESOURCE = Ref(INFERENCE_DEPLOYMENT, KEY.namespace, KEY.name)
@@ -28,6 +28,7 @@ class World:
 
     def _begin(self) -> None:
         self.cache = Cache(self.settings)
+        self.cache.nodes.replace([H100])
         self.reconciler = Reconciler(self.cluster, self.cache, lambda: self.now)
 
     # What users and controllers do.

@@ -79,7 +79,7 @@ TAKEN: dict[str, Manifest] = {
 
 @pytest.mark.parametrize(("field", "added"), TAKEN.items(), ids=TAKEN)
 def test_what_is_the_operators_is_refused_with_its_field(field: str, added: Manifest) -> None:
-    result = outcome(inputs(inference_deployment(source="pvc://models", podTemplate=added)))
+    result = outcome(inputs(inference_deployment(source="pvc://models", parallelism={"tensor": 1}, podTemplate=added)))
     assert isinstance(result, Refused)
     assert result.refusal.field == f"spec.podTemplate.{field}"
     assert result.refusal.cure.endswith(".")
@@ -93,8 +93,10 @@ def test_what_hides_nothing_is_mounted(path: str) -> None:
 
 def test_every_name_and_path_of_the_operator_is_protected() -> None:
     """Whatever volume a later version brings, this finds it."""
-    pod = planned(inference_deployment(source="pvc://models")).desired[ENGINES]["spec"]["template"]["spec"]
+    pod = planned(inference_deployment(source="pvc://models", parallelism={"tensor": 1})).desired[ENGINES]["spec"][
+        "template"
+    ]["spec"]
     for volume, mount in zip(pod["volumes"], pod["containers"][0]["volumeMounts"], strict=True):
         for added in (_volume(volume["name"]), _mount(mount["mountPath"])):
-            asked = inference_deployment(source="pvc://models", podTemplate=added)
+            asked = inference_deployment(source="pvc://models", parallelism={"tensor": 1}, podTemplate=added)
             assert isinstance(outcome(inputs(asked)), Refused)

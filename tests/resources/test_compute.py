@@ -2,11 +2,12 @@ import pytest
 
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device
 from inference_operator.resources.compute import refusal_of_resources, requirements
-from inference_operator.sizing.plan import Wishes, plan
+from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.plan import Wishes, cpu_plan, plan
 
-ON_GPU, ON_CPU = plan(Wishes(Device.GPU, 2)), plan(Wishes(Device.CPU, 1))
+ON_GPU = plan(Wishes(2))
+ON_CPU = cpu_plan(Wishes(), CpuNeeds(None, 2**32, memory_gib=4), None, downloads=False)
 
 
 def test_defaults_on_gpus() -> None:
@@ -18,14 +19,14 @@ def test_defaults_on_gpus() -> None:
 
 def test_defaults_on_a_cpu_have_no_limits_at_all() -> None:
     assert requirements(ResourcesSpec(), ON_CPU) == {
-        "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "1Gi"}
+        "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi"}
     }
 
 
 def test_what_is_asked_replaces_key_by_key() -> None:
     asked = ResourcesSpec(requests={"memory": "4096Mi", "example.com/nic": "1"}, limits={"example.com/nic": "1"})
     assert requirements(asked, ON_CPU) == {
-        "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "1Gi", "example.com/nic": "1"},
+        "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi", "example.com/nic": "1"},
         "limits": {"example.com/nic": "1"},
     }
 
@@ -41,8 +42,8 @@ def test_gpus_are_counted_by_the_tensor_parallel_size(part: str) -> None:
     assert refusal is not None
     assert refusal.reason is Reason.MANAGED_ARGUMENT
     assert refusal.message == (
-        f"spec.engine.resources.{part}[nvidia.com/gpu]: the number of GPUs is the tensor parallel size."
-        " Use `spec.parallelism.tensor`."
+        f"spec.engine.resources.{part}[nvidia.com/gpu]: the number of GPUs is the tensor parallel size times"
+        " the pipeline's. Use `spec.parallelism`, and `spec.hardware.gpu.resourceName` for another resource."
     )
 
 

@@ -5,11 +5,12 @@ from tests.builders import CONFIG, ENGINES, ROUTERS, inference_deployment, plann
 from tests.everything import SCHEDULING
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-PLAIN = planned(inference_deployment()).desired
+PLAIN = planned(inference_deployment(parallelism={"tensor": 1})).desired
 
 
 def pod(**scheduling: object) -> Manifest:
-    found: Manifest = planned(inference_deployment(scheduling=scheduling)).desired[ENGINES]["spec"]["template"]["spec"]
+    raw = inference_deployment(scheduling=scheduling, parallelism={"tensor": 1})
+    found: Manifest = planned(raw).desired[ENGINES]["spec"]["template"]["spec"]
     return found
 
 
@@ -40,14 +41,14 @@ def test_spread_counts_the_engines_of_one_rollout() -> None:
 
 
 def test_a_queue_restarts_nothing() -> None:
-    queued = planned(inference_deployment(scheduling={"queueName": "team-a"})).desired
+    queued = planned(inference_deployment(scheduling={"queueName": "team-a"}, parallelism={"tensor": 1})).desired
     assert queued[ENGINES]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
     assert queued[ENGINES]["spec"] == PLAIN[ENGINES]["spec"]
     assert queued[ENGINES]["metadata"]["annotations"] != PLAIN[ENGINES]["metadata"]["annotations"]
 
 
 def test_routers_stay_where_they_are() -> None:
-    scheduled = planned(inference_deployment(scheduling=SCHEDULING)).desired
+    scheduled = planned(inference_deployment(scheduling=SCHEDULING, parallelism={"tensor": 1})).desired
     assert {ref for ref in PLAIN if scheduled[ref] != PLAIN[ref]} == {ENGINES}
     assert scheduled[CONFIG] == PLAIN[CONFIG]
     assert scheduled[ROUTERS] == PLAIN[ROUTERS]

@@ -34,10 +34,11 @@ class Hands:
     stalled: list[Key] = field(default_factory=list)
     stalls: list[Key] = field(default_factory=list)
     looks: list[tuple[str, bool]] = field(default_factory=list)
+    caches: list[Key] = field(default_factory=list)
     scraper: Scraper = field(init=False)
 
     def __post_init__(self) -> None:
-        told = Told(stalled=self.stalled.append, stall=self.stalls.append, look=self.looked)
+        told = Told(stalled=self.stalled.append, stall=self.stalls.append, look=self.looked, cache=self.caches.append)
         known = Known(lambda: [KEY], lambda _: self.pods)
         self.scraper = Scraper(known, self.store, Vllm(), told, SETTINGS, now=lambda: self.now)
 
@@ -71,6 +72,21 @@ async def test_engines_and_routers_are_read(hands: Hands) -> None:
     assert seen.engines["uid-engine"].sessions == 3
     assert seen.engines["uid-engine"].sample.waiting == 8
     assert sorted(hands.looks) == [("engine", True), ("router", True)]
+
+
+async def test_how_much_a_cache_holds_is_told_once_for_each_start(hands: Hands) -> None:
+    async with answering() as served:
+        hands.pods = [engine(served)]
+        await hands.look(at=0)
+        seen = await hands.look(at=15)
+        assert seen.engines["uid-engine"].sample.kv_cache_tokens == 2_097_152
+        assert hands.caches == [KEY]
+        served.text = LOADED.replace('kv_cache_size_tokens="2097152"', 'kv_cache_size_tokens="1048576"')
+        await hands.look(at=30)
+        assert hands.caches == [KEY, KEY]
+        served.text = LOADED.replace('kv_cache_size_tokens="2097152"', "")
+        await hands.look(at=45)
+    assert hands.caches == [KEY, KEY]
 
 
 async def test_all_processes_of_a_router_count_and_none_may_be_missing(hands: Hands) -> None:
@@ -186,7 +202,9 @@ async def test_it_works_by_itself_and_ends_when_told(hands: Hands) -> None:
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
         settings = Settings(scrape_seconds=1.0)
-        told = Told(stalled=hands.stalled.append, stall=hands.stalls.append, look=hands.looked)
+        told = Told(
+            stalled=hands.stalled.append, stall=hands.stalls.append, look=hands.looked, cache=hands.caches.append
+        )
         scraper = Scraper(Known(lambda: [KEY], lambda _: hands.pods), hands.store, Vllm(), told, settings)
         task = asyncio.create_task(scraper.run())
         await asyncio.sleep(0)

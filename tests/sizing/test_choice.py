@@ -132,7 +132,7 @@ def test_the_cheapest_group_is_taken_where_prices_are_known() -> None:
 def test_the_kind_in_force_is_kept() -> None:
     before = plan("Qwen/Qwen3-8B", "H100:8")
     offers = pool("L40S:4 H100:8")
-    found = choose(model("Qwen/Qwen3-8B"), offers, memory_of, GpuWishes(), before)
+    found = choose(model("Qwen/Qwen3-8B"), offers, memory_of, GpuWishes(), before.offer.kind)
     assert isinstance(found, GpuPlan)
     assert found.offer.kind == "H100-80GB"
 
@@ -161,7 +161,8 @@ def test_shared_gpus_cannot_be_sized() -> None:
 
 def test_without_gpus_it_says_so() -> None:
     assert misfit("Qwen/Qwen3-8B", "").message == (
-        "spec.hardware: there are no GPUs. Add a node, declare GPUs in the settings, or ask for less."
+        "spec.hardware: there are no GPUs. Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the"
+        " operator."
     )
 
 

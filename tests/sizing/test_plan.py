@@ -1,26 +1,63 @@
 import pytest
 
-from inference_operator.api.spec import Device
+from inference_operator.engines.vllm.memory import vllm_cpu_memory
+from inference_operator.models.facts import ModelFacts
 from inference_operator.resources.quantity import canonical
-from inference_operator.sizing.plan import Wishes, plan
+from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
+from inference_operator.sizing.kv_cache import cache_layout, held
+from inference_operator.sizing.plan import Plan, Wishes, cpu_plan, plan
+from inference_operator.sizing.shape import Shape
+from tests.sizing.pools import model
+
+GIB = 2**30
+CPU = vllm_cpu_memory(latent=False)
+
+
+def on_cpus(shape: Shape, facts: ModelFacts | None = None, *, downloads: bool = False) -> Plan:
+    return cpu_plan(Wishes(shape.tensor, shape), cpu_needs(facts, CPU, shape), facts, downloads=downloads)
 
 
 @pytest.mark.parametrize(("size", "shared_memory"), [(1, "2Gi"), (2, "8Gi"), (4, "8Gi"), (8, "16Gi"), (64, "16Gi")])
 def test_an_engine_on_gpus_has_one_for_each_rank(size: int, shared_memory: str) -> None:
-    sizes = plan(Wishes(Device.GPU, size))
+    sizes = plan(Wishes(size))
     assert (sizes.tensor_parallel_size, sizes.gpus_per_replica) == (size, size)
     assert sizes.shared_memory == shared_memory
 
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_an_engine_on_a_cpu_has_none(size: int) -> None:
-    sizes = plan(Wishes(Device.CPU, size))
+    sizes = on_cpus(Shape(tensor=size))
     assert (sizes.tensor_parallel_size, sizes.gpus_per_replica) == (size, 0)
 
 
-@pytest.mark.parametrize("device", list(Device))
 @pytest.mark.parametrize("size", [1, 4, 64])
-def test_quantities_are_as_the_api_server_writes_them(device: Device, size: int) -> None:
-    sizes = plan(Wishes(device, size))
-    for quantity in (sizes.cpu, sizes.memory, sizes.ephemeral_storage, sizes.shared_memory):
-        assert canonical(quantity) == quantity
+def test_quantities_are_as_the_api_server_writes_them(size: int) -> None:
+    for sizes in (plan(Wishes(size)), on_cpus(Shape(tensor=size))):
+        for quantity in (sizes.cpu, sizes.memory, sizes.ephemeral_storage, sizes.shared_memory):
+            assert canonical(quantity) == quantity
+
+
+def test_on_cpus_the_cache_is_given_and_all_memory_counted() -> None:
+    sizes = on_cpus(Shape(), model("Qwen/Qwen3-0.6B"), downloads=True)
+    assert (sizes.max_model_len, sizes.memory, sizes.ephemeral_storage) == (32768, "7Gi", "4Gi")
+    assert sizes.kv_cache_bytes == pytest.approx(3.5 * GIB, rel=0.01)
+
+
+@pytest.mark.parametrize("context", [512, 4096, 32768])
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-0.6B", "google/gemma-3-4b-it", "Qwen/Qwen3.5-4B"])
+def test_its_cache_has_room_for_one_of_full_length_and_the_typical_ones(name: str, context: int) -> None:
+    facts, shape = model(name), Shape(context=context)
+    needs, layout = cpu_needs(facts, CPU, shape), cache_layout(facts, CPU, shape)
+    for length, times in ((context, 1), (min(2048, context), 8)):
+        assert held(layout, CPU, size=needs.cache_bytes, context=length, batched=2048).concurrency > times
+
+
+def test_what_the_user_says_of_the_cache_is_taken() -> None:
+    facts = model("Qwen/Qwen3-0.6B")
+    assert cpu_needs(facts, CPU, Shape(kv_cache_bytes=GIB)) == CpuNeeds(32768, GIB, 5)
+    assert on_cpus(Shape(utilization=0.5), facts).kv_cache_bytes is None
+
+
+def test_what_nobody_knows_gets_a_cache_all_the_same() -> None:
+    assert cpu_needs(None, CPU, Shape(context=512)) == CpuNeeds(512, 4 * GIB, 6)
+    assert cpu_needs(None, CPU, Shape(tensor=2)).memory_gib == 12

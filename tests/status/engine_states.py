@@ -1,13 +1,15 @@
 """States that come from what is asked of an engine, and from what it says last."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.observed.answer import Answer
+from inference_operator.observed.look import EventsOf, Told, ToldEvent
 from inference_operator.pipeline import Inputs
 from tests.builders import deployment_status, inference_deployment, inputs, waiting
-from tests.status.situations import OVER_QUOTA, loading, seen, view
+from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, loading, seen, starting, view
 
 TAKEN = (
     "Free memory on device cuda:0 (1.0/9.0 GiB) on startup is less than desired GPU memory utilization (0.9, 8.1 GiB)"
@@ -34,6 +36,20 @@ LAST_WORDS: dict[str, Reason] = {
 """What an engine says last, and the reason that it becomes."""
 
 
+SLOW = view(waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 137, **HALF_AN_HOUR}}))
+OUT_OF_TIME = Told((ToldEvent("Killing", "Container engine failed startup probe, will be restarted"),))
+UNMOUNTED = view(starting(minutes=-2), age=2)
+ATTACHED_ELSEWHERE = Told(
+    (
+        ToldEvent("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[model]: timed out"),
+        ToldEvent(
+            "FailedAttachVolume",
+            'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) other, another',
+        ),
+    )
+)
+
+
 def ended(words: str) -> Manifest:
     return waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": words}})
 
@@ -47,6 +63,18 @@ ENGINE_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] 
         )
         for words, reason in LAST_WORDS.items()
     },
+    "engine did not answer in time": (
+        replace(loading(pods=[SLOW]), seen={EventsOf("default", SLOW.name, SLOW.uid): OUT_OF_TIME}),
+        [],
+        ("False Starting", "True StartupTimeout", "False Unobstructed"),
+    ),
+    "a volume is in use elsewhere": (
+        replace(
+            loading(pods=[UNMOUNTED]), seen={EventsOf("default", UNMOUNTED.name, UNMOUNTED.uid): ATTACHED_ELSEWHERE}
+        ),
+        [],
+        ("False Starting", "True VolumeUnavailable", "False Unobstructed"),
+    ),
     "over quota": (
         seen(engines=OVER_QUOTA, routers=deployment_status(2)),
         [],

@@ -45,8 +45,23 @@ REFUSED_POD = {
 EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+HALF_AN_HOUR = {"startedAt": "2026-01-02T02:30:00Z", "finishedAt": "2026-01-02T03:00:02Z"}
+"""How long a container ran that had 30 minutes to answer."""
 MINUTES = 35
 """The progress deadline where nothing is asked."""
+
+
+def starting(*, minutes: int = 0, **container: object) -> Manifest:
+    """The status of a pod that got its node so many minutes after `NOW`, and of its container, if that is known.
+
+    Without one it waits for its volumes.
+    """
+    placed = (NOW + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions: list[Manifest] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": placed},
+        {"type": "PodReadyToStartContainers", "status": "True" if container else "False"},
+    ]
+    return {"phase": "Pending", "conditions": conditions, "containerStatuses": [{"name": ENGINE, **container}]}
 
 
 def view(

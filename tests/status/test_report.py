@@ -19,7 +19,6 @@ from tests.status.situations import (
     CRASHING,
     EVICTED,
     MINUTES,
-    NO_CLAIM,
     NO_IMAGE,
     NO_SECRET,
     OVER_QUOTA,
@@ -34,25 +33,6 @@ from tests.status.situations import (
     told,
     view,
 )
-
-
-@pytest.mark.parametrize(
-    ("problem", "cause"),
-    [
-        (NO_SECRET, 'Pod qwen-engine-a does not run: secret "hugging-face" not found'),
-        (NO_IMAGE, 'Pod qwen-engine-a does not run: Back-off pulling image "example.com/vllm:nope"'),
-        (
-            NO_CLAIM,
-            ('Pod qwen-engine-a does not run: 0/1 nodes are available: persistentvolumeclaim "models" not found.'),
-        ),
-    ],
-)
-def test_the_kubelets_cause_is_in_the_message(problem: Manifest, cause: str) -> None:
-    young = told(loading(pods=[view(problem)]))
-    assert message(young, ConditionType.RECONCILING) == cause
-    assert message(young, ConditionType.ENGINES_AVAILABLE) == f"0 of 1 engines are ready. {cause}"
-    old = told(loading(pods=[view(problem)], before=young.status, minutes=MINUTES))
-    assert message(old, ConditionType.STALLED) == f"For {MINUTES} minutes: {cause}"
 
 
 def test_the_engines_problem_comes_before_the_routers_and_the_oldest_first() -> None:
@@ -216,6 +196,8 @@ def test_transition_times_move_with_the_status_only() -> None:
         ConditionType.READY: [start, start, two],
         ConditionType.RECONCILING: [start, start, two],
         ConditionType.STALLED: [start, start, start],
+        ConditionType.MODEL_RESOLVED: [start, start, start],
+        ConditionType.SIZED: [start, start, start],
         ConditionType.ENGINES_AVAILABLE: [start, start, two],
         ConditionType.ROUTER_AVAILABLE: [start, minute, minute],
     }
@@ -228,7 +210,7 @@ def test_what_else_is_told() -> None:
     assert status.selector == "app.kubernetes.io/component=engine,inference-operator.dev/name=qwen"
     assert status.observed_generation == 1
     assert status.plan is not None
-    assert (status.plan.gpus_per_replica, status.plan.memory) == (1, "16Gi")
+    assert (status.plan.gpus_per_replica, status.plan.memory) == (1, "15Gi")
     assert status.engine is not None
     assert status.engine.image == SETTINGS.gpu_engine_image
 
@@ -251,7 +233,8 @@ def test_a_refusal_counts_by_the_specification_before_it() -> None:
     result = told(
         seen(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
     )
-    assert message(result, ConditionType.READY) == "1 of 2 engines serve."
+    refusal = "An edit is refused (InvalidModelSource): see the condition Stalled."
+    assert message(result, ConditionType.READY) == f"1 of 2 engines serve. {refusal}"
     assert message(result, ConditionType.ENGINES_AVAILABLE) == "1 of 2 engines are ready."
     assert message(result, ConditionType.ROUTER_AVAILABLE) == "2 of 2 routers are ready."
     assert result.status.ready == "1/2"
@@ -281,7 +264,9 @@ def test_a_quota_that_stops_a_scale_up_is_told_beside_ready() -> None:
     refusing = {**OVER_QUOTA, **deployment_status(1)}
     result = told(seen(inference_deployment(replicas=3), engines=refusing, routers=deployment_status(2)))
     assert message(result, ConditionType.RECONCILING) == "Nothing is being changed."
-    assert message(result, ConditionType.ENGINES_AVAILABLE).endswith("exceeded quota: small")
+    assert message(result, ConditionType.ENGINES_AVAILABLE).endswith(
+        "exceeded quota: small. Raise the quota that is named, or ask for less."
+    )
 
 
 def test_a_newer_default_is_told() -> None:

@@ -39,6 +39,7 @@ from tests.status.situations import (
     told,
     view,
 )
+from tests.status.sizing_states import SIZING_STATES
 
 STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     **PAUSED_STATES,
@@ -145,6 +146,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
         ("False ManagedArgument", "False Settled", "True ManagedArgument"),
     ),
     **ENGINE_STATES,
+    **SIZING_STATES,
     "claim missing for too long": (
         loading(pods=[view(NO_CLAIM)], before=told(loading(pods=[view(NO_CLAIM)])).status, minutes=MINUTES),
         [],

@@ -11,8 +11,14 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
   resources: [inferencedeployments/status]
   verbs: [patch]
 - apiGroups: [""]
-  resources: [configmaps, services]
+  resources: [services]
   verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, list, watch, create, patch]
@@ -27,13 +33,16 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]
+- apiGroups: [""]
+  resources: [events] # of a pod or Job that cannot start; only this older API selects by what an Event is about
+  verbs: [list]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
 {{- if not .Values.scope.namespaces }}
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [list]
+  verbs: [list, watch]
 {{- end }}
 {{- if .Values.settings.readLogs }}
 - apiGroups: [""]

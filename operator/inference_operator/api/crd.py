@@ -15,6 +15,8 @@ from inference_operator.api.status import NEVER_OBSERVED, Status
 from inference_operator.manifest import GROUP, KIND, PLURAL, VERSION, Manifest
 
 _DROPPED = ("title", "additionalProperties", "default")
+_WIDE = 1
+"""The priority of a column that `kubectl get --output wide` alone shows."""
 _COLUMNS = (
     ("Model", "string", ".spec.model.source", "Where the model comes from"),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it serves"),
@@ -23,6 +25,11 @@ _COLUMNS = (
     ("GPUs", "integer", ".status.plan.gpusPerReplica", "GPUs of one engine"),
     ("URL", "string", ".status.url", "Where the OpenAI API answers inside the cluster"),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists"),
+)
+_WIDE_COLUMNS = (
+    ("GPU Kind", "string", ".status.plan.gpu", "What engines run on"),
+    ("Context", "integer", ".status.plan.maxModelLen", "Longest sequence in tokens"),
+    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "Why it serves or not, in words"),
 )
 
 _NAME_RULES = (
@@ -125,7 +132,9 @@ def crd() -> Manifest:
             },
         },
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": text} for name, kind, path, text in _COLUMNS
+            {"name": name, "type": kind, "jsonPath": path, "description": text, **beside}
+            for columns, beside in ((_COLUMNS, {}), (_WIDE_COLUMNS, {"priority": _WIDE}))
+            for name, kind, path, text in columns
         ],
         "schema": {"openAPIV3Schema": _schema()},
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from inference_operator.api.mistakes import mistake
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
@@ -46,7 +47,7 @@ def resource(raw: Manifest) -> Resource:
     Examples:
         >>> raw = {"metadata": {"namespace": "default", "name": "qwen"}, "spec": {"model": {"source": 7}}}
         >>> resource(raw).spec.message
-        'spec.model.source: input should be a valid string. Correct the field.'
+        'spec.model.source: must be text. Write it in quotes: "…".'
     """
     meta = _mapping(raw.get("metadata"))
     key = Key(str(meta.get("namespace") or "default"), str(meta.get("name") or ""))
@@ -72,7 +73,8 @@ def _name_problem(name: str) -> Refusal | None:
     return Refusal(
         Reason.INVALID_SPEC,
         "metadata.name",
-        f"must be a DNS-1035 label of at most {MAX_NAME_LENGTH} characters and must not be `{RESERVED_NAME}`.",
+        f"must be a DNS-1035 label (lower-case letters, digits and `-`, a letter first) of at most {MAX_NAME_LENGTH}"
+        f" characters, and not `{RESERVED_NAME}`.",
         "Create it under another name, for example `qwen3-8b`.",
     )
 
@@ -81,11 +83,7 @@ def _spec(raw: object) -> Spec | Refusal:
     try:
         return Spec.model_validate(raw if raw is not None else {})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        path = ".".join(["spec", *(str(part) for part in first["loc"])])
-        text = first["msg"].removeprefix("Value error, ")
-        problem = "is required" if first["type"] == "missing" else text[:1].lower() + text[1:]
-        return Refusal(Reason.INVALID_SPEC, path, f"{problem}.", "Correct the field.")
+        return mistake(error.errors(include_url=False)[0])
 
 
 def _status(stored: object) -> Status:

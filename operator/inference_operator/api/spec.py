@@ -11,12 +11,16 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
 from inference_operator.api.duration import Within
+from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.part import Must, Part, cel, form
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.scheduling import SchedulingSpec
 
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
+
+MAX_TOKENS = 16_777_216
+"""Tokens of a sequence or a step; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
 
 MAX_REPLICAS = 256
 """Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
@@ -65,6 +69,30 @@ class ModelSpec(Part):
     )
 
 
+_WORD = "^[a-z0-9][-_a-z0-9]*$"
+_ANEW = "Change: rolling restart, with sizes decided anew."
+
+
+class DType(StrEnum):
+    """What the engine computes in."""
+
+    AUTO = "auto"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+
+
+class KvCacheDType(StrEnum):
+    """What keys and values are kept in."""
+
+    AUTO = "auto"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FP8 = "fp8"
+    FP8_E4M3 = "fp8_e4m3"
+    FP8_E5M2 = "fp8_e5m2"
+
+
 class EngineSpec(Part):
     """The engine that computes answers."""
 
@@ -78,7 +106,7 @@ class EngineSpec(Part):
         (),
         max_length=64,
         description=(
-            "More arguments of `vllm serve`, for example `--max-model-len=8192`. Arguments that the operator sets"
+            "More arguments of `vllm serve`, for example `--enable-auto-tool-choice`. Arguments that the operator sets"
             " itself are refused with the field to use instead. Default: none. Change: rolling restart."
         ),
     )
@@ -87,6 +115,47 @@ class EngineSpec(Part):
         max_length=64,
         description="More environment variables of the engine. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
+    )
+    max_model_len: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_TOKENS,
+        description="Longest sequence, prompt and answer together, in tokens; it is never shortened. Default: as long"
+        f" as fits, at least 32768 or the model's own where that is possible. {_ANEW}",
+    )
+    max_num_seqs: int | None = Field(
+        None, ge=1, le=65536, description=f"Sequences that are computed at once. Default: the engine's own. {_ANEW}"
+    )
+    max_num_batched_tokens: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description=f"Tokens of one step. Default: the engine's own. {_ANEW}"
+    )
+    gpu_memory_utilization: float | None = Field(
+        None,
+        ge=0.05,
+        le=1.0,
+        description=f"Part of a GPU's whole memory that the engine may use. Default: the engine's own. {_ANEW}",
+    )
+    dtype: DType = Field(
+        DType.AUTO, description=f"What weights that are not quantised are computed in. Default: `auto`. {_ANEW}"
+    )
+    quantization: str | None = Field(
+        None,
+        min_length=1,
+        max_length=63,
+        pattern=_WORD,
+        description="How the engine quantises weights while it loads them, for example `fp8`. Default: as the"
+        f" checkpoint says. {_ANEW}",
+    )
+    kv_cache_dtype: KvCacheDType = Field(
+        KvCacheDType.AUTO, description=f"What keys and values are kept in. Default: `auto`. {_ANEW}"
+    )
+    cpu_offload_gib: int = Field(
+        0,
+        ge=0,
+        le=4096,
+        alias="cpuOffloadGiB",
+        description="GiB of each GPU's weights that stay in the host's memory, from where each step reads them; the"
+        f" condition Sized says how slow that is. Default: 0. {_ANEW}",
     )
     resources: ResourcesSpec = Field(
         ResourcesSpec(),
@@ -99,18 +168,27 @@ class HardwareSpec(Part):
     """What engines run on."""
 
     device: Device = Field(Device.GPU, description="`GPU` or `CPU`. Default: `GPU`. Change: rolling restart.")
+    gpu: GpuSpec = Field(GpuSpec(), description="Which GPUs may be used.")
 
 
 class ParallelismSpec(Part):
     """How one engine spreads over GPUs."""
 
-    tensor: int = Field(
-        1,
+    tensor: int | None = Field(
+        None,
         ge=1,
         le=64,
         description=(
-            "Tensor parallel size, which is the number of GPUs of one engine. Default: 1. Change: rolling restart."
+            "Tensor parallel size: GPUs over which one engine divides each layer. Default: the smallest that fits."
+            f" {_ANEW}"
         ),
+    )
+    pipeline: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="Pipeline parallel size: stages into which one engine divides the layers, on one node. It has so"
+        f" many times `tensor` GPUs. Default: 1. {_ANEW}",
     )
 
 

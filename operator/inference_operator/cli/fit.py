@@ -2,23 +2,29 @@
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
-import yaml
-
 from inference_operator.cli.fit_answer import Answer, answer_of_misfit, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.mistake import MISTAKE, MistakeError
+from inference_operator.cli.offline import unknown_kind
+from inference_operator.cli.output import add_output, dumped
 from inference_operator.engines.vllm import memory_flags
+from inference_operator.engines.vllm.arguments import refusal_of_args
 from inference_operator.engines.vllm.memory import vllm_memory
-from inference_operator.hardware.kinds import GPU_KINDS, kind_named
-from inference_operator.hardware.offers import GpuOffer, offer_of_kind
-from inference_operator.models.catalogue import entry
+from inference_operator.hardware.offers import GpuOffer, offer_named
+from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
+from inference_operator.models.inspected import Failure, inspection
 from inference_operator.models.model import ELEMENT_BYTES, model_facts
 from inference_operator.models.not_understood import NotUnderstood
 from inference_operator.models.quantization import named_quantization
+from inference_operator.models.source import HubModel
+from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.engine_memory import EngineMemory
@@ -38,10 +44,6 @@ LINKED_FROM_GIB, LINKED_SMALL_GIB = 70, (38, 41)
 """GPUs of these sizes mostly come with NVLink: A100-40GB, and all from 80 GB."""
 
 
-class MistakeError(Exception):
-    """Something on the command line that cannot be used, in words for its user."""
-
-
 def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The arguments of `infd fit`."""
     fit = commands.add_parser(
@@ -54,7 +56,7 @@ def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     fit.add_argument("--gpu", action="append", default=[], metavar="KIND[:COUNT]", help="GPUs of a node; repeatable")
     fit.add_argument("--context", memory_flags.MAX_MODEL_LEN, type=_whole, help="longest sequence in tokens")
     fit.add_argument("--concurrency", type=_whole, help="typical requests (2,048 tokens) at once")
-    fit.add_argument("--config", help="a config.json, instead of a model of the catalogue")
+    fit.add_argument("--config", help="a config.json, or what `infd inspect -o json` says of a model")
     fit.add_argument("--weights-gib", type=_amount, help="size of the whole checkpoint")
     fit.add_argument("--gpu-memory-gib", type=_amount, help="memory of one GPU, as CUDA reports it")
     fit.add_argument("--tensor", type=_whole, help="tensor parallel size")
@@ -67,8 +69,15 @@ def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     fit.add_argument("--dtype", default="auto", help="auto, bfloat16, float16, float32")
     fit.add_argument("--cpu-offload-gib", type=_amount, default=0.0, help="weights of each GPU kept by the host")
     fit.add_argument("--engine-version", default="", help="vLLM's version; the operator's own by default")
+    fit.add_argument(
+        "--engine-args",
+        type=_arguments,
+        default=[],
+        metavar="ARGS",
+        help="what else vLLM gets, as in spec.engine.args, for example --engine-args='--enable-lora --max-loras 4'",
+    )
     fit.add_argument(memory_flags.ENFORCE_EAGER, action="store_true", help="no CUDA graphs")
-    fit.add_argument("-o", "--output", choices=["table", "json", "yaml"], default="table")
+    add_output(fit)
     fit.add_argument("-v", "--verbose", action="store_true", help="the arithmetic, with the origin of each number")
     fit.set_defaults(run=run_fit)
 
@@ -79,15 +88,11 @@ def run_fit(options: argparse.Namespace) -> int:
         answers = list(_answers(options))
     except MistakeError as mistake:
         print(mistake, file=sys.stderr)
-        return 2
-    shown = [one.document() for one in answers]
-    match options.output:
-        case "json":
-            print(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2))
-        case "yaml":
-            print(yaml.safe_dump(shown[0] if len(shown) == 1 else shown, sort_keys=False), end="")
-        case _:
-            print("\n".join(report(answers, verbose=options.verbose)))
+        return MISTAKE
+    if options.output == "table":
+        print("\n".join(report(answers, verbose=options.verbose)))
+    else:
+        print(dumped([one.document() for one in answers], options.output))
     return 0
 
 
@@ -109,16 +114,39 @@ def _facts(options: argparse.Namespace) -> ModelFacts:
         raise MistakeError("Name a model of the catalogue, or give --config FILE.")
     size = None if options.weights_gib is None else Weights(round(options.weights_gib * GIB), "--weights-gib")
     if options.config:
-        document, weights = _document(options.config), size
+        document, weights = _of_file(options.config)
+        weights = size or weights
     else:
         known = entry(options.model.removeprefix("hf://"))
         if known is None:
-            raise MistakeError(f"{options.model}: is not in the catalogue. Give --config FILE and --weights-gib.")
+            near = get_close_matches(options.model, names(), n=1)
+            meant = f" Did you mean `{near[0]}`?" if near else ""
+            raise MistakeError(
+                f"{options.model}: is not in the catalogue.{meant} Give --config FILE; `infd inspect -o json` writes"
+                " one."
+            )
         document, weights = known.config, size or known.weights
+        if size is None and not options.quantization and (why := _untold(known.name)):
+            raise MistakeError(f"{why} Or give --weights-gib.")
     found = model_facts(document, weights)
     if isinstance(found, NotUnderstood):
         raise MistakeError(found.message)
     return found
+
+
+def _untold(name: str) -> str:
+    """Why the operator does not size this model of the catalogue by what it holds; empty if it does."""
+    known = known_model(HubModel(name))
+    return known.facts.message if known and isinstance(known.facts, NotUnderstood) else ""
+
+
+def _of_file(path: str) -> tuple[object, Weights | None]:
+    """A `config.json`, or what `infd inspect -o json` says, which knows the size of the checkpoint too."""
+    document = _document(path)
+    found = inspection(json.dumps(document))
+    if isinstance(found, Failure):
+        raise MistakeError(found.message)
+    return (found.config, found.weights) if found else (document, None)
 
 
 def _document(path: str) -> object:
@@ -141,7 +169,7 @@ def _shape(options: argparse.Namespace) -> Shape:
         raise MistakeError(f"--kv-cache-dtype: {options.kv_cache_dtype} is none of auto, {', '.join(KV_BYTES)}.")
     if options.dtype != "auto" and options.dtype not in ELEMENT_BYTES:
         raise MistakeError(f"--dtype: {options.dtype} is none of auto, {', '.join(ELEMENT_BYTES)}.")
-    return Shape(
+    shape = Shape(
         tensor=options.tensor or 1,
         pipeline=options.pipeline,
         context=options.context,
@@ -154,6 +182,10 @@ def _shape(options: argparse.Namespace) -> Shape:
         eager=options.enforce_eager,
         cpu_offload_gib=options.cpu_offload_gib,
     )
+    args = options.engine_args
+    if refusal := refusal_of_args(args, image="") or memory_flags.refusal_of_cache_bytes(args):
+        raise MistakeError(f"--engine-args: {refusal.problem} {refusal.cure}")
+    return with_draft(memory_flags.with_arguments(shape, args))
 
 
 def _quantization(name: str) -> Quantization | None:
@@ -179,12 +211,12 @@ def _exact_gpu(options: argparse.Namespace) -> Gpu:
 
 def _offer(text: str) -> GpuOffer:
     name, _, count = text.rpartition(":") if ":" in text else (text, "", "1")
-    kind = kind_named(name)
-    if kind is None:
-        raise MistakeError(f"--gpu: {name} is not known. Known: {', '.join(one.name for one in GPU_KINDS)}.")
     if not count.isascii() or not count.isdigit() or not 1 <= int(count[:4]) <= MOST_OF_A_NODE:
         raise MistakeError(f"--gpu: `{text}` does not end with a number of GPUs from 1 to {MOST_OF_A_NODE}.")
-    return offer_of_kind(kind, per_node=int(count))
+    offer = offer_named(name, per_node=int(count))
+    if offer is None:
+        raise MistakeError(f"--gpu: {unknown_kind(name)}")
+    return offer
 
 
 MOST_OF_A_NODE = 16
@@ -192,6 +224,14 @@ MOST_OF_A_NODE = 16
 
 def _memory(options: argparse.Namespace, memory_gib: float, product: str) -> EngineMemory:
     return vllm_memory(options.engine_version, memory_gib=memory_gib, product=product)
+
+
+def _arguments(text: str) -> list[str]:
+    """As a shell would divide them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} has a quotation mark that is not closed") from error
 
 
 def _whole(text: str) -> int:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from inference_operator.cli.output import table
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.beside import uncounted
 from inference_operator.sizing.budget import Budget, Gpu, budget
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_plan import GpuPlan, Misfit
@@ -14,8 +16,21 @@ from inference_operator.sizing.rules import broken_rule
 from inference_operator.sizing.shape import Shape
 
 DIGITS = 3
-ROW = "{:<14} {:>6} {:>9} {:>9} {:>8} {:>9} {:>8} {:>8} {:>11} {:>8}"
-HEAD = ("GPU", "TENSOR", "CONTEXT", "WEIGHTS", "ACTIV.", "NON-TORCH", "GRAPHS", "KV", "KV TOKENS", "AT ONCE")
+HEAD = (
+    "GPU",
+    "FITS",
+    "TENSOR",
+    "PIPELINE",
+    "CONTEXT",
+    "WEIGHTS",
+    "ACTIV.",
+    "NON-TORCH",
+    "GRAPHS",
+    "KV",
+    "KV TOKENS",
+    "AT ONCE",
+)
+UNITS = "WEIGHTS to KV: GiB of one GPU. AT ONCE: requests of the full context."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,8 @@ class Answer:
     """Of one GPU; None where there is no size to count."""
     plan: GpuPlan | None = None
     assumptions: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    """What takes memory too, and nobody knows how much."""
 
     def document(self) -> Manifest:
         """As an object; memory in GiB of one GPU."""
@@ -42,7 +59,8 @@ class Answer:
             "kv_cache_tokens": found and found.kv_tokens,
             "max_concurrency": found and round(found.concurrency, DIGITS),
         }
-        return {"fits": self.fits, "reason": self.reason, **numbers, **self._chosen()}
+        missing = {"not_counted": list(self.uncounted)} if self.uncounted else {}
+        return {"fits": self.fits, "reason": self.reason, **missing, **numbers, **self._chosen()}
 
     def _chosen(self) -> Manifest:
         if self.plan is None:
@@ -79,18 +97,32 @@ def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Sh
         reason = shortfall(gpu.name, shape, found)
     if shape.context and facts.context_stated and shape.context > facts.context:
         reason += f" The model's own context is {facts.context:,}."
-    return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions)
+    missing = uncounted(facts, shape)
+    reason += _not_counted(missing)
+    return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions, uncounted=missing)
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
     """What was chosen."""
-    group = f"tensor parallel {plan.shape.tensor} on {plan.offer.kind}"
+    stages = f", pipeline parallel {plan.shape.pipeline}," if plan.shape.pipeline > 1 else ""
+    group = f"tensor parallel {plan.shape.tensor}{stages} on {plan.offer.kind}"
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
-        reason += " The context is reduced: no larger group of these GPUs exists on one node."
+        reason += " That is less than sizing aims at: no larger group of these GPUs is on a node."
+    reason += _not_counted(plan.uncounted)
     return Answer(
-        plan.offer.kind, fits=True, reason=reason, budget=plan.budget, plan=plan, assumptions=plan.assumptions
+        plan.offer.kind,
+        fits=True,
+        reason=reason,
+        budget=plan.budget,
+        plan=plan,
+        assumptions=plan.assumptions,
+        uncounted=plan.uncounted,
     )
+
+
+def _not_counted(missing: Sequence[str]) -> str:
+    return f" Not counted: {', '.join(missing)}." if missing else ""
 
 
 def answer_of_misfit(offer: GpuOffer, misfit: Misfit) -> Answer:
@@ -100,26 +132,31 @@ def answer_of_misfit(offer: GpuOffer, misfit: Misfit) -> Answer:
 
 def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
     """The table, what does not fit and why, and with `verbose` the arithmetic."""
-    yield ROW.format(*HEAD).rstrip()
+    yield from table([HEAD, *(_row(one) for one in answers)])
+    if any(one.budget for one in answers):
+        yield UNITS
     for one in answers:
-        yield _row(one)
-    for one in answers:
-        if len(answers) == 1 or not one.fits:
+        if len(answers) == 1 or not one.fits or one.uncounted:
             yield f"{one.gpu}: {one.reason}"
     if verbose:
         for one in answers:
             yield from _arithmetic(one)
 
 
-def _row(one: Answer) -> str:
+def _row(one: Answer) -> Sequence[str]:
     found = one.budget
     if found is None or (not one.fits and one.plan is None and found.kv_cache <= 0):
-        return f"{one.gpu:<14} {'no':>6}"
-    tensor = one.plan.shape.tensor if one.plan else "-"
+        return (one.gpu, "no")
     amounts = (found.weights, found.activation, found.context_memory, found.graphs, found.kv_cache)
-    cells = (f"{gib:.1f}" for gib in amounts)
-    return ROW.format(
-        one.gpu, tensor, f"{found.context:,}", *cells, f"{found.kv_tokens:,}", f"{found.concurrency:.1f}x"
+    return (
+        one.gpu,
+        "yes" if one.fits else "no",
+        str(one.plan.shape.tensor) if one.plan else "-",
+        str(one.plan.shape.pipeline) if one.plan else "-",
+        f"{found.context:,}",
+        *(f"{gib:.1f}" for gib in amounts),
+        f"{found.kv_tokens:,}",
+        f"{found.concurrency:.1f}x",
     )
 
 

@@ -2,9 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Sequence
 
 import yaml
 from pydantic import ValidationError
@@ -12,14 +10,25 @@ from pydantic import ValidationError
 from inference_operator import __version__
 from inference_operator.api.crd import crd
 from inference_operator.api.policy import policy
-from inference_operator.api.resource import resource
+from inference_operator.cli.files import documents
 from inference_operator.cli.fit import add_fit
-from inference_operator.manifest import API_VERSION, KIND, Manifest
-from inference_operator.pipeline import Inputs, Paused, Refused, outcome
-from inference_operator.settings import Settings, complaints
-
-UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
-"""Stands for the uid that the API server gives out on creation."""
+from inference_operator.cli.inspect import add_inspect
+from inference_operator.cli.mistake import MISTAKE, MistakeError
+from inference_operator.cli.offline import (
+    NOT_INSPECTED,
+    PAUSED,
+    add_source,
+    model_of,
+    name_of,
+    offline_inputs,
+    refusal_text,
+    settings_with,
+)
+from inference_operator.cli.parser import STATUSES, Parser
+from inference_operator.cli.plan import add_plan
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline import NeedsInspection, Paused, Refused, outcome
+from inference_operator.settings import complaints
 
 SCHEMA_WIDTH = 140
 """Characters of a line of the CRD, where YAML can break it."""
@@ -27,27 +36,41 @@ SCHEMA_WIDTH = 140
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         sys.exit(options.run(options))
+    except MistakeError as mistake:
+        _complain(str(mistake))
     except ValidationError as error:
-        print("\n".join(complaints(error)), file=sys.stderr)
-        sys.exit(2)
+        _complain("\n".join(complaints(error)))
+    sys.exit(MISTAKE)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="infd", description="What inference-operator would do, without a cluster.")
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    render = commands.add_parser("render", help="print the objects that InferenceDeployments become")
-    render.add_argument(
-        "-f", "--filename", required=True, help="file with InferenceDeployments; - reads standard input"
+def parser() -> argparse.ArgumentParser:
+    """All commands with their arguments."""
+    found: argparse.ArgumentParser = Parser(
+        prog="infd", description="What inference-operator would do, without a cluster.", epilog=STATUSES
     )
+    found.add_argument("--version", action="version", version=__version__, help="show the version and exit")
+    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    render = commands.add_parser(
+        "render",
+        help="print the objects that InferenceDeployments become",
+        description="The objects that the operator would make, as YAML, on the GPUs that --gpu names. What is refused"
+        " is told on standard error; the others are printed all the same.",
+    )
+    add_source(render)
     render.set_defaults(run=_render)
+    add_plan(commands)
     add_fit(commands)
-    commands.add_parser("crd", help="print the CustomResourceDefinition").set_defaults(run=_crd)
-    commands.add_parser("policy", help="print the ValidatingAdmissionPolicy and its binding").set_defaults(run=_policy)
-    return parser
+    add_inspect(commands)
+    for name, what, run in (
+        ("crd", "the CustomResourceDefinition", _crd),
+        ("policy", "the ValidatingAdmissionPolicy and its binding", _policy),
+    ):
+        text = f"print {what}"
+        commands.add_parser(name, help=text, description=f"{text.capitalize()}, as YAML.").set_defaults(run=run)
+    return found
 
 
 def _crd(_: argparse.Namespace) -> int:
@@ -61,44 +84,18 @@ def _policy(_: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> int:
-    try:
-        text = sys.stdin.read() if options.filename == "-" else Path(options.filename).read_text(encoding="utf-8")
-        documents = list(_inference_deployments(text))
-    except OSError as error:
-        return _complain(f"{options.filename}: {error.strerror}.")
-    except UnicodeDecodeError:
-        return _complain(f"{options.filename}: is no UTF-8 text.")
-    except yaml.YAMLError as error:
-        return _complain(f"{options.filename}: is no YAML: {' '.join(str(error).split())}")
-    if not documents:
-        return _complain(f"{options.filename}: holds no {KIND} of {API_VERSION}.")
-    failures = 0
-    for document in documents:
-        result = outcome(offline_inputs(document))
+    settings, model, failures = settings_with(options.gpu), model_of(options.model), 0
+    for document in documents(options.filename):
+        result = outcome(offline_inputs(document, settings, model=model))
         if isinstance(result, Paused):
-            failures += _complain(f"{_metadata(document).get('name', '?')}: spec.paused: is true: nothing is made.")
+            failures += _complain(f"{name_of(document)}: {PAUSED}")
+        elif isinstance(result, NeedsInspection):
+            failures += _complain(f"{name_of(document)}: {NOT_INSPECTED}")
         elif isinstance(result, Refused):
-            failures += _complain(f"{_metadata(document).get('name', '?')}: {result.refusal.message}")
+            failures += _complain(f"{name_of(document)}: {refusal_text(result.refusal)}")
         else:
             print(dump(list(result.desired.values())), end="")
     return min(failures, 1)
-
-
-def offline_inputs(document: Manifest) -> Inputs:
-    """What the pipeline would see of a resource that was created a moment ago."""
-    meta = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1, **_metadata(document)}
-    return Inputs(
-        resource=resource({**document, "metadata": meta}),
-        children={},
-        pods=(),
-        settings=Settings(),
-        now=datetime.now(UTC),
-    )
-
-
-def _metadata(document: Manifest) -> Manifest:
-    meta = document.get("metadata")
-    return meta if isinstance(meta, dict) else {}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -126,15 +123,6 @@ def schema_text(manifest: Manifest) -> str:
     head = {name: value for name, value in manifest.items() if name != "spec"}
     spec = {"spec": manifest["spec"]}
     return dump([head]) + yaml.dump(spec, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=SCHEMA_WIDTH)
-
-
-def _inference_deployments(text: str) -> Iterator[Manifest]:
-    for document in yaml.safe_load_all(text):
-        if isinstance(document, dict) and (document.get("apiVersion"), document.get("kind")) == (
-            API_VERSION,
-            KIND,
-        ):
-            yield document
 
 
 def _complain(message: str) -> int:

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.observed.samples import EngineSample
 from inference_operator.settings import Settings
+from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,35 @@ class Diagnosis:
     """A phrase with the engine's own figures and what to do, on one line."""
 
 
+class Phase(Enum):
+    """What an engine does before it answers, in the order in which it does so."""
+
+    SETTING_UP = auto()
+    """Its processes have begun, and know what they are to run."""
+    DOWNLOADING = auto()
+    """It fetches the model from a hub."""
+    LOADING = auto()
+    """It reads the weights into its device's memory."""
+    COMPILING = auto()
+    """It compiles the model for its device."""
+    WARMING_UP = auto()
+    """It has its KV cache, and runs the model for practice."""
+    CAPTURING = auto()
+    """It records what the device does, so that it can be repeated (CUDA graphs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubAccess:
+    """How an engine gets at its model, so that whatever else reads the model gets at it in the same way."""
+
+    env: Sequence[EnvironmentVariable]
+    """Mirror, token, cache, proxies and certificates."""
+    writable: Sequence[str]
+    """Paths that must be writable for it."""
+    revision: str | None
+    """Branch, tag or commit of the hub's repository; None is the default branch."""
+
+
 METRICS_PATH = "/metrics"
 """Where every engine shows its metrics, on the port of its API."""
 
@@ -78,11 +111,26 @@ class Engine(Protocol):
     def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         """Why what was asked cannot be given by the engine of this image, or None."""
 
+    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
+        """How the engine of this image uses the memory of these GPUs."""
+
+    def cpu_memory(self, *, latent: bool) -> EngineMemory:
+        """How the engine uses memory on CPUs, for a model with latent attention or another one."""
+
+    def shape(self, asked: EngineSpec) -> Shape:
+        """What is asked of an engine, in the words of sizing: everything but how many GPUs it has."""
+
     def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one engine of this plan is run."""
 
+    def access(self, asked: EngineSpec) -> HubAccess:
+        """How the engine gets at its model."""
+
     def diagnose(self, log: str) -> Diagnosis | None:
         """What its last words say about its end; None where they say nothing that is known."""
+
+    def phase(self, log: str) -> Phase | None:
+        """How far it is, by the log of a start; None where that does not tell yet."""
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         """What an engine's metrics tell about its work; None where they do not."""

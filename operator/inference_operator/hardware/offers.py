@@ -4,14 +4,20 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_of_product
+from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
 
+VENDOR = "nvidia.com/"
+"""Where the names of NVIDIA's extended resources begin."""
 GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_RESOURCE = "nvidia.com/gpu.shared"
 MIG_RESOURCE = re.compile(r"nvidia\.com/mig-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)")
 """One resource for each profile under the strategy `mixed` (NVIDIA/k8s-device-plugin 0.18, README)."""
 MIG_PRODUCT = re.compile(r"-MIG-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)$")
 """What GPU feature discovery appends under the strategy `single`."""
+MIG_KIND = re.compile(
+    r"(?P<whole>.+?)(?P<sign>-MIG-| )(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)", re.IGNORECASE
+)
+"""A slice as people name it: by its product, or by the name of its kind (`A100-80GB 1g.10gb`)."""
 MIG_USABLE = 0.975
 """A slice's usable part of the memory in its name: 9.75 of 10 GB, 39.25 of 40 GB (NVIDIA MIG user guide, profiles)."""
 PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
@@ -42,7 +48,7 @@ class GpuOffer:
     kind: str
     """Name of the kind; a slice of one has its profile appended."""
     product: str
-    """What a node selector for these nodes matches; empty where nodes have no such label."""
+    """What a node selector for these nodes matches; empty where that is not known."""
     memory_gib: float
     """Of one GPU (or slice), as CUDA reports it."""
     per_node: int
@@ -55,6 +61,8 @@ class GpuOffer:
     """A MIG slice: slices do not talk to each other, so an engine has exactly one."""
     shared: bool = False
     """Others use the same GPU at the same time; how much of its memory is free nobody knows."""
+    label: str = PRODUCT
+    """The label of nodes in which the product stands."""
     price: float | None = None
     """Of one GPU for an hour, in the currency of the settings."""
 
@@ -107,7 +115,72 @@ def offers_of_node(labels: Mapping[str, str], allocatable: Mapping[str, str]) ->
             found.append(_whole(labels, product, kind, resource, count))
         elif mig := MIG_RESOURCE.fullmatch(resource):
             found.append(_slice(labels, kind, resource, count, mig))
-    return tuple(one for one in found if one is not None)
+    known = (one for one in found if one is not None)
+    if labels.get(PRODUCT):
+        return tuple(known)
+    return tuple(replace(one, product=labels.get(GKE, ""), label=GKE) for one in known)
+
+
+def offer_named(name: str, *, per_node: int = 1, price: float | None = None) -> GpuOffer | None:
+    """GPUs of a kind, or slices of one, as a person names them; None for a kind that the table does not have.
+
+    What is written as nodes' label has it (`NVIDIA-L4`) is also what engines are tied to; a kind (`L4`) ties them to
+    nothing.
+
+    Examples:
+        >>> offer_named("NVIDIA-L4").product, offer_named("L4").product, offer_named("abacus")
+        ('NVIDIA-L4', '', None)
+        >>> one = offer_named("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", per_node=7)
+        >>> one.kind, one.resource, one.memory_gib, one.most_in_a_group
+        ('A100-80GB 1g.10gb', 'nvidia.com/gpu', 9.75, 1)
+        >>> offer_named("a100 1g.10gb").resource
+        'nvidia.com/mig-1g.10gb'
+    """
+    mig = MIG_KIND.fullmatch(name)
+    kind = kind_named(mig["whole"] if mig else name)
+    if kind is None:
+        return None
+    offer = offer_of_kind(kind, per_node=per_node, price=price)
+    is_product = kind_of_product(name) is kind and name != kind.name
+    if mig is None:
+        return replace(offer, product=name) if is_product else offer
+    labelled = mig["sign"] != " "
+    resource = GPU_RESOURCE if labelled else f"{VENDOR}mig-{mig['profile'].lower()}"
+    labels = {PRODUCT: name} if labelled else {}
+    return replace(_slice(labels, kind, resource, per_node, mig), price=price)
+
+
+def declared_offer(text: str) -> GpuOffer | None:
+    """GPUs that somebody says there are or could be; None for a kind that the table does not have.
+
+    Examples:
+        >>> one = declared_offer("NVIDIA-H100-80GB-HBM3:8@2.5")
+        >>> one.kind, one.product, one.per_node, one.price
+        ('H100-80GB', 'NVIDIA-H100-80GB-HBM3', 8, 2.5)
+        >>> declared_offer("abacus:4") is None
+        True
+    """
+    name, _, rest = text.strip().rpartition(":")
+    count, _, price = rest.partition("@")
+    if not count.isdecimal():
+        return None
+    return offer_named(name, per_node=int(count), price=float(price) if price else None)
+
+
+def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
+    """The offers, each at the price that is declared for its kind."""
+    prices = {one.kind: one.price for one in declared}
+    return tuple(replace(one, price=prices.get(one.kind)) for one in offers)
+
+
+def label_of(product: str) -> str:
+    """The label of nodes in which a product stands.
+
+    Examples:
+        >>> label_of("NVIDIA-L4"), label_of("nvidia-l4")
+        ('nvidia.com/gpu.product', 'cloud.google.com/gke-accelerator')
+    """
+    return GKE if product in _GKE_PRODUCTS else PRODUCT
 
 
 def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
@@ -139,7 +212,7 @@ def _whole(labels: Mapping[str, str], product: str, kind: GpuKind | None, resour
     shared = resource == SHARED_RESOURCE or product.endswith("-SHARED") or replicas > 1
     return GpuOffer(
         kind=kind.name if kind else product,
-        product=product if labels.get(PRODUCT) else "",
+        product=product,
         memory_gib=memory,
         per_node=count,
         nodes=1,
@@ -153,7 +226,7 @@ def _whole(labels: Mapping[str, str], product: str, kind: GpuKind | None, resour
 
 def _slice(labels: Mapping[str, str], kind: GpuKind | None, resource: str, count: int, mig: re.Match[str]) -> GpuOffer:
     return GpuOffer(
-        kind=f"{kind.name if kind else 'MIG'} {mig['profile']}",
+        kind=f"{kind.name if kind else 'MIG'} {mig['profile'].lower()}",
         product=labels.get(PRODUCT, ""),
         memory_gib=round(int(mig["memory"]) * MIG_USABLE, 2),
         per_node=count,

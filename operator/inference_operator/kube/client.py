@@ -1,6 +1,7 @@
 """Requests to the API server. The only module that imports the Kubernetes client, and of that only its untyped half."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -11,6 +12,7 @@ from aiohttp import ClientError
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
 
 from inference_operator.manifest import Kind, Manifest
 from inference_operator.reconcile.cluster import (
@@ -34,18 +36,22 @@ def in_cluster() -> bool:
     return SERVICE_ACCOUNT_TOKEN.exists()
 
 
+_UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError)
+"""What a kubeconfig of any other form makes its reader raise (kubernetes 37, `aio/config/kube_config.py`)."""
+
+
 async def connect(kubeconfig: Path | None = None) -> ApiClient:
     """A client with the pod's ServiceAccount; with a kubeconfig, or the user's own, outside of a cluster."""
     configuration = Configuration()
     if kubeconfig is None and in_cluster():
         load_incluster_config(client_configuration=configuration)
     else:
-        path = str(kubeconfig) if kubeconfig else None
+        path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG")
         try:
             await load_kube_config(config_file=path, client_configuration=configuration)
-        except ConfigException as error:
+        except _UNUSABLE as error:
             raise ClusterError(
-                f"There is no cluster to work in: no ServiceAccount, and no usable kubeconfig ({error})."
+                "There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
                 " Set KUBECONFIG, or write ~/.kube/config"
             ) from error
     return ApiClient(configuration)

@@ -19,8 +19,10 @@ _ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 class Reader(Protocol):
     """What can be listed without keeping it. May raise `ClusterError`."""
 
-    def each(self, kind: Kind, *, labels: str | None = None, fields: str | None = None) -> AsyncIterator[Manifest]:
-        """Every object of a kind in the whole cluster that the selectors select."""
+    def each(
+        self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
+    ) -> AsyncIterator[Manifest]:
+        """Every object of a kind, in one namespace or (None) in all of them, that the selectors select."""
 
 
 async def free_gpus(reader: Reader, resource: str) -> Gpus:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference_operator.kube.gpus import Reader, free_gpus
+from inference_operator.kube.told import told_of
 from inference_operator.manifest import Key
-from inference_operator.observed.look import Found, FreeGpus, Log, LogTail, Look, Unseen
+from inference_operator.observed.look import EventsOf, Found, FreeGpus, Log, LogTail, Look, Unseen
 from inference_operator.observed.redact import redacted
 from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 
@@ -23,6 +24,9 @@ KEPT_CHARACTERS = 64 * 1024
 
 LOG_HOLDS_SECONDS = 10.0
 """How often the log of a container that still writes is read."""
+
+EVENTS_HOLD_SECONDS = 30.0
+"""How often the Events of what cannot start are read."""
 
 GPUS_HOLD_SECONDS = 30.0
 """How often free GPUs are counted while somebody wants to know."""
@@ -146,6 +150,8 @@ async def look_up(sight: Sight, look: Look) -> Found:
             case LogTail():
                 text = await sight.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
                 return Log(redacted(text)[-KEPT_CHARACTERS:])
+            case EventsOf():
+                return await told_of(sight, look)
             case FreeGpus(resource):
                 return await free_gpus(sight, resource)
     except ForbiddenError:
@@ -163,6 +169,8 @@ def holds_seconds(look: Look) -> float | None:
     match look:
         case LogTail(running=running):
             return LOG_HOLDS_SECONDS if running else None
+        case EventsOf():
+            return EVENTS_HOLD_SECONDS
         case FreeGpus():
             return GPUS_HOLD_SECONDS
 
@@ -172,7 +180,7 @@ def _aim(look: Look) -> tuple[object, ...]:
     match look:
         case LogTail(run=run, running=running):
             return (run, running)
-        case FreeGpus():
+        case EventsOf() | FreeGpus():
             return ()
 
 

@@ -6,27 +6,12 @@ by the same code.
 """
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from inference_operator.manifest import Manifest
-from inference_operator.models.checkpoint import Weights
+from inference_operator.models.entry import Entry, entry_of
 
 FILE = "catalogue.json"
-GIB = 2**30
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One model of the catalogue."""
-
-    name: str
-    source: str
-    """Public repository, commit and path of the config."""
-    config: Manifest
-    weights: Weights | None
-    """None: nothing but the config is known, and the matrices are counted."""
 
 
 def entry(name: str) -> Entry | None:
@@ -49,10 +34,4 @@ def names() -> list[str]:
 @cache
 def _entries() -> dict[str, Entry]:
     document = json.loads((files(__package__) / FILE).read_text(encoding="utf-8"))
-    return {one["model"].lower(): _entry(one) for one in document}
-
-
-def _entry(fields: Manifest) -> Entry:
-    size = fields.get("weights")
-    weights = Weights(round(size["gib"] * GIB), size["source"], exact=size["exact"]) if size else None
-    return Entry(fields["model"], fields["source"], fields["config"], weights)
+    return {one["model"].lower(): entry_of(one) for one in document}

@@ -1,5 +1,6 @@
 """The bytes of a checkpoint's weights: only files that are loaded count."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,6 +8,9 @@ from inference_operator.models.not_understood import NotUnderstood
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+SAFETENSORS, GGUF = ".safetensors", ".gguf"
+_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
+"""A part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
 _CURE = "Give a repository with safetensors or GGUF files."
 
 
@@ -18,6 +22,11 @@ class Weights:
     origin: str
     exact: bool = True
     """False: the sum of all files, which may hold more than is loaded."""
+
+    @property
+    def needs_plugin(self) -> bool:
+        """Whether they are of the format that engines do not read by themselves: GGUF."""
+        return self.origin.endswith((GGUF, GGUF_FILES))
 
 
 def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights | NotUnderstood:
@@ -35,6 +44,10 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         7
         >>> weights_of_files({"model-q4.gguf": 7}).origin
         'model-q4.gguf'
+        >>> weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8}).total_bytes
+        15
+        >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
+        'there are 2 GGUF models, and which one is meant is not known.'
         >>> print(weights_of_files({"README.md": 7}).message)
         weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
@@ -42,13 +55,33 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         return _indexed(sizes, index)
     if SINGLE in sizes:
         return Weights(sizes[SINGLE], SINGLE)
-    for ending in (".safetensors", ".gguf"):
-        named = [name for name in sizes if name.endswith(ending) and "/" not in name]
-        if len(named) == 1:
-            return Weights(sizes[named[0]], named[0])
-        if named:
-            return Weights(sum(sizes[name] for name in named), f"{len(named)} {ending} files", exact=ending != ".gguf")
+    if named := _at_the_root(sizes, SAFETENSORS):
+        return _of(named, f"{len(named)} {SAFETENSORS} files")
+    if named := {name: size for name, size in _at_the_root(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
+        return _gguf(named)
     return _refusal("no safetensors or GGUF file is there.")
+
+
+GGUF_FILES = f"{GGUF} files"
+PROJECTOR = "mmproj"
+"""Begins the name of a vision tower's file beside GGUF models (llama.cpp, `docs/multimodal.md`)."""
+
+
+def _at_the_root(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]:
+    return {name: size for name, size in sizes.items() if name.endswith(ending) and "/" not in name}
+
+
+def _of(named: Mapping[str, int], several: str) -> Weights:
+    return Weights(sum(named.values()), several if len(named) > 1 else next(iter(named)))
+
+
+def _gguf(named: Mapping[str, int]) -> Weights | NotUnderstood:
+    """One model, in one file or in parts; repositories often hold the same one in many precisions."""
+    models = {part.groups() if (part := _SHARD.fullmatch(name)) else (name,) for name in named}
+    if len(models) > 1:
+        problem = f"there are {len(models)} GGUF models, and which one is meant is not known."
+        return NotUnderstood("weights", problem, "Give a folder or repository with one of them, or with safetensors.")
+    return _of(named, f"{len(named)} {GGUF_FILES}")
 
 
 def _indexed(sizes: Mapping[str, int], index: object) -> Weights | NotUnderstood:

@@ -32,6 +32,8 @@ class State:
     recurrent: int
     recurrent_bytes: int | None
     """Bytes of an element of the recurrent state; None: the model's own type."""
+    scanned: bool = False
+    """Mamba 2; else linear attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Matrix:
     split: Split
     stacked: int = 1
     fused: str = ""
+    joined: int = 1
+    """Matrices of the same inputs that this one joins: keys and values, gate and up."""
 
     @property
     def elements(self) -> int:

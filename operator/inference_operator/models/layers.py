@@ -20,6 +20,8 @@ LINEAR_DEFAULTS = {
 FLOAT32_BYTES = 4
 INDEX_SCALE_BYTES = 4
 """The sparse attention of DeepSeek V3.2 keeps 8-bit keys and a float32 scale for its index."""
+MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads")
+"""How configs with Mamba 2 call its heads: Nemotron H, and Granite 4."""
 STATE_NAMES = ("linear_attention", "mamba", "mamba2", "kda")
 
 
@@ -139,6 +141,8 @@ def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
         return _mamba(config, pattern.get("M", 0)), pattern.get("*", 0)
     named = config.tally("layer_types") or config.tally("layers_block_type")
     linear = sum(named.get(name, 0) for name in STATE_NAMES)
+    if isinstance(attending := config.fields.get("attn_layer_indices"), list):
+        linear = max(0, layers - len(attending))
     if section := config.section("linear_attn_config").fields.get("kda_layers"):
         linear = len(section) if isinstance(section, list) else 0
     if not linear and _alternates(config):
@@ -146,7 +150,8 @@ def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
     if not linear:
         return (), layers
     linear = min(linear, layers)
-    return (_mamba(config, linear) if "mamba_num_heads" in config.fields else _linear(config, linear)), layers - linear
+    found = _mamba if config.fields.keys() & MAMBA_HEADS else _linear
+    return found(config, linear), layers - linear
 
 
 def _alternates(config: Config) -> bool:
@@ -178,7 +183,7 @@ def _linear(config: Config, layers: int) -> tuple[LayerGroup, ...]:
 def _mamba(config: Config, layers: int) -> tuple[LayerGroup, ...]:
     if not layers:
         return ()
-    inner = config.required("mamba_num_heads", "mamba_n_heads") * config.required("mamba_head_dim", "mamba_d_head")
+    inner = config.required(*MAMBA_HEADS) * config.required("mamba_head_dim", "mamba_d_head")
     size = config.required("ssm_state_size", "mamba_d_state")
     groups = config.positive("n_groups", "mamba_n_groups") or 1
     state = State(
@@ -186,5 +191,6 @@ def _mamba(config: Config, layers: int) -> tuple[LayerGroup, ...]:
         convolution_length=(config.positive("conv_kernel", "mamba_d_conv") or 4) - 1,
         recurrent=inner * size,
         recurrent_bytes=FLOAT32_BYTES if config.text("mamba_ssm_cache_dtype") == "float32" else None,
+        scanned=True,
     )
     return (LayerGroup(Attention.STATE, layers, state=state),)

@@ -7,6 +7,8 @@ from inference_operator.models.facts import Attention, Experts, LayerGroup, Matr
 
 UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
 """Model types whose MLP has two matrices, not three."""
+NORMS = 2
+"""Of a layer; they stand as one matrix of so many rows."""
 NAMES_OF_INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
 
 
@@ -30,7 +32,7 @@ def matrices(
     for group in groups:
         found.extend(_memory(config, group, hidden, heads, head_size))
     found.extend(_feed_forward(config, hidden, intermediate, _feeding(config, layers), experts))
-    found.append(Matrix(Part.SMALL, 2, hidden, layers, Split.WHOLE))
+    found.append(Matrix(Part.SMALL, NORMS, hidden, layers, Split.WHOLE))
     return tuple(one for one in found if one.elements)
 
 
@@ -58,7 +60,7 @@ def _memory(config: Config, group: LayerGroup, hidden: int, heads: int, size: in
             queries = Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS, fused="qkv")
             yield queries
             kept = group.kv_heads * group.elements
-            yield Matrix(Part.ATTENTION, kept, hidden, group.layers, Split.KV_ROWS, fused="qkv")
+            yield Matrix(Part.ATTENTION, kept, hidden, group.layers, Split.KV_ROWS, fused="qkv", joined=2)
             yield Matrix(Part.ATTENTION, hidden, heads * wide, group.layers, Split.COLUMNS)
 
 
@@ -80,7 +82,7 @@ def _state(group: LayerGroup, hidden: int) -> Iterator[Matrix]:
         return
     wide = group.state.convolution_width
     inner = wide // 2
-    yield Matrix(Part.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS)
+    yield Matrix(Part.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS, joined=4)  # with the gate
     yield Matrix(Part.ATTENTION, hidden, inner, group.layers, Split.COLUMNS)
 
 
@@ -92,9 +94,13 @@ def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts:
     first = min(layers, config.count("first_k_dense_replace") or 0)
     step = config.positive("interleave_moe_layer_step", "decoder_sparse_step") or 1
     mixed = (layers - first) // step
-    width = experts.intermediate_size
-    yield Matrix(Part.EXPERTS, gated * width, hidden, mixed, Split.ROWS, stacked=experts.count)
-    yield Matrix(Part.EXPERTS, hidden, width, mixed, Split.COLUMNS, stacked=experts.count)
+    width, latent = experts.intermediate_size, config.positive("moe_latent_size")
+    inner = latent or hidden
+    yield Matrix(Part.EXPERTS, gated * width, inner, mixed, Split.ROWS, stacked=experts.count, joined=gated)
+    yield Matrix(Part.EXPERTS, inner, width, mixed, Split.COLUMNS, stacked=experts.count)
+    if latent:  # into the experts' narrower space and out of it, never quantised (vLLM 0.32.0, `models/nemotron_h.py`)
+        yield Matrix(Part.SMALL, latent, hidden, mixed, Split.WHOLE)
+        yield Matrix(Part.SMALL, hidden, latent, mixed, Split.WHOLE)
     yield Matrix(Part.SMALL, experts.count, hidden, mixed, Split.WHOLE)
     yield from _mlp(hidden, _shared(config, width), mixed, gated)
     yield from _mlp(hidden, config.count("intermediate_size_mlp") or dense, layers - mixed, gated)
@@ -109,5 +115,5 @@ def _shared(config: Config, width: int) -> int:
 
 
 def _mlp(hidden: int, width: int, layers: int, gated: int) -> Iterator[Matrix]:
-    yield Matrix(Part.MLP, gated * width, hidden, layers, Split.ROWS)
+    yield Matrix(Part.MLP, gated * width, hidden, layers, Split.ROWS, joined=gated)
     yield Matrix(Part.MLP, hidden, width, layers, Split.COLUMNS)

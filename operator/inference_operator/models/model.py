@@ -29,6 +29,8 @@ USUAL_TOWER = 880_000_000
 """Bytes of a vision tower that a config does not describe: SigLIP So400m, Pixtral have 0.4 G parameters of 16 bits."""
 DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
 """Vision towers that tensor parallelism divides (measured on Llama-4-Scout; vLLM 0.32.0, `model_executor/models`)."""
+GGUF_ENGINE = "an image whose engine reads GGUF (vLLM since 0.24 only with its plugin, `vllm-gguf-plugin`)"
+"""What a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
 WIDEST = 16
 """An MLP wider than so many times the hidden size stands for experts that the config does not name."""
 
@@ -120,6 +122,8 @@ def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts
         wide = _width_left(weights, of_width, element, stored)
         assumed = (*assumed, f"an MLP {wide} wide (what the checkpoint's size leaves; not in the config)")
     found = of_width(wide)
+    if weights and weights.needs_plugin:
+        assumed = (*assumed, GGUF_ENGINE)
     tower = _tower(config, element) if sees else 0
     used = _believable(weights, counted_bytes(found, element, stored) + tower)
     return ModelFacts(
@@ -180,7 +184,7 @@ def _width_left(
     if weights is None:
         raise UnreadableError("intermediate_size", "is missing, and the size of the checkpoint is not known")
     none, one = (counted_bytes(of_width(width), element, stored) for width in (0, 1))
-    return max(1, (weights.total_bytes - none) // (one - none))
+    return max(1, (weights.total_bytes - none) // (one - none)) if one > none else 1
 
 
 def counted_bytes(found: tuple[Matrix, ...], element_bytes: int, stored: Quantization) -> int:

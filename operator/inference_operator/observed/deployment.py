@@ -35,11 +35,8 @@ class DeploymentView:
     """How long it may make no progress."""
     template: str | None = None
     """The hash of its template; None where it has none."""
-
-    @property
-    def over_quota(self) -> bool:
-        """Whether a quota of the namespace is what stands against its pods (Kubernetes 1.36, pkg/quota/v1)."""
-        return self.rejection is not None and "exceeded quota" in self.rejection
+    startup: timedelta = timedelta(0)
+    """How long its first container may take until it answers; zero where nobody asks it."""
 
     @property
     def rolling(self) -> bool:
@@ -74,4 +71,11 @@ def deployment_view(deployment: Manifest | None) -> DeploymentView:
         if "progressDeadlineSeconds" in spec
         else KUBERNETES_DEADLINE,
         template=template_of((spec.get("template") or {}).get("metadata") or {}),
+        startup=_startup((spec.get("template") or {}).get("spec") or {}),
     )
+
+
+def _startup(pod: Manifest) -> timedelta:
+    container: Manifest = next(iter(pod.get("containers") or ()), {})
+    probe = container.get("startupProbe") or {}
+    return timedelta(seconds=probe.get("periodSeconds", 0) * probe.get("failureThreshold", 0))

@@ -38,6 +38,31 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class EventsOf:
+    """What Kubernetes tells about a pod or a Job in Events, and nowhere else."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToldEvent:
+    """One thing told about an object, however often."""
+
+    reason: str
+    message: str
+    """One line, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was told of an object, the latest first."""
+
+    events: tuple[ToldEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FreeGpus:
     """The GPUs of one resource name that no pod has, on all nodes that offer it."""
 
@@ -69,8 +94,8 @@ class Unseen:
     why: str
 
 
-Look: TypeAlias = LogTail | FreeGpus
-Found: TypeAlias = Log | Gpus | Unseen
+Look: TypeAlias = LogTail | EventsOf | FreeGpus
+Found: TypeAlias = Log | Told | Gpus | Unseen
 
 Seen: TypeAlias = Mapping[Look, Found]
 """What has been found so far of what is wanted."""

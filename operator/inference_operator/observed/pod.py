@@ -1,14 +1,16 @@
 """What a pod tells about itself, and the kubelet's and scheduler's own words on why it does not run."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.observed.look import LogTail
+from inference_operator.observed.raw import condition, mapping, objects, timestamp
 from inference_operator.observed.redact import redacted
+from inference_operator.observed.start import Start, start_of
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/template"
 """Hash of the pod template, in itself: tells the pods of a Deployment's template from those of an earlier one."""
@@ -22,6 +24,8 @@ class Ended:
     """Its termination message, which the kubelet fills with the end of the log; empty if it has none."""
     log: LogTail
     """Where it tells more."""
+    ran: timedelta | None = None
+    """For how long, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class PodProblem:
     cause: str
     ended: Ended | None = None
     """The container whose own words may tell the cause; None where none has run."""
+    cure: str = ""
+    """What to do, in a sentence, where that is more than what its reason says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,16 @@ class PodView:
     failed: bool
     """Whether it will never run again: evicted, or turned away by its node. Its ReplicaSet replaces it."""
     problem: PodProblem | None
+    start: Start | None = None
+    """How far it is; None where it is ready or has a problem."""
     template: str | None = None
     """The hash of the template that it was made from."""
     uid: str = ""
     address: str = ""
     """Its IP address; empty until it has one."""
+    last_words: str = ""
+    """The termination message of its first container, whole, if the pod has ended; only programs of our own are
+    believed what it says."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """The ports of its containers, by their names; of two with one name the first."""
 
@@ -78,8 +89,9 @@ MAX_CAUSE_LENGTH = 1024
 
 def pod_view(pod: Manifest, *, component: str) -> PodView:
     """Read a pod."""
-    meta, status = _mapping(pod, "metadata"), _mapping(pod, "status")
-    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in _list(status, "conditions"))
+    meta, status = mapping(pod, "metadata"), mapping(pod, "status")
+    ready = condition(status, "Ready").get("status") == "True"
+    problem = None if ready else _problem(pod, status)
     return PodView(
         name=str(meta.get("name", "")),
         component=component,
@@ -87,71 +99,57 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready=ready,
         terminating="deletionTimestamp" in meta,
         failed=status.get("phase") == "Failed",
-        problem=None if ready else _problem(pod, status),
+        problem=problem,
+        start=None if ready or problem else start_of(pod, container=component),
         template=template_of(meta),
         uid=str(meta.get("uid", "")),
         address=str(status.get("podIP", "")),
-        ports=_ports(_mapping(pod, "spec")),
+        last_words=_last_words(status, component),
+        ports=_ports(mapping(pod, "spec")),
     )
+
+
+def _last_words(status: Manifest, component: str) -> str:
+    """Of the container that the pod is there for, once it has ended: others, such as a mesh's proxy, may run on."""
+    own = (one for one in objects(status, "containerStatuses") if one.get("name") == component)
+    ended = (mapping(mapping(container, "state"), "terminated") for container in own)
+    return next((str(one.get("message") or "") for one in ended), "")
 
 
 def _ports(spec: Manifest) -> Mapping[str, int]:
     """The first of a name counts: sidecars come after what the operator makes."""
-    named = [port for container in _list(spec, "containers") for port in _list(container, "ports")]
+    named = [port for container in objects(spec, "containers") for port in objects(container, "ports")]
     return {str(port.get("name", "")): port["containerPort"] for port in reversed(named) if "containerPort" in port}
 
 
 def template_of(metadata: Manifest) -> str | None:
     """The hash that a pod, or a Deployment's template, carries in its annotations."""
-    template = _mapping(metadata, "annotations").get(TEMPLATE_ANNOTATION)
+    template = mapping(metadata, "annotations").get(TEMPLATE_ANNOTATION)
     return template if isinstance(template, str) else None
-
-
-def timestamp(text: object) -> datetime | None:
-    """A Kubernetes time, or None.
-
-    Examples:
-        >>> timestamp("2026-01-02T03:04:05Z").isoformat()
-        '2026-01-02T03:04:05+00:00'
-    """
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
-def _mapping(parent: Manifest, name: str) -> Manifest:
-    part = parent.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _list(parent: Manifest, name: str) -> Iterable[Manifest]:
-    items = parent.get(name)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
     if status.get("phase") == "Failed":
         said = (sentence(status.get("reason")), sentence(status.get("message")))
         return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in said if part) or "it has failed")
-    for container in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
+    for container in (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses")):
         if problem := _container_problem(pod, container):
             return problem
-    for condition in _list(status, "conditions"):
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return _unschedulable(sentence(condition.get("message")).replace("not found. not found", "not found."))
+    scheduled = condition(status, "PodScheduled")
+    if scheduled.get("reason") == "Unschedulable":
+        return _unschedulable(sentence(scheduled.get("message")).replace("not found. not found", "not found."))
     return None
 
 
 def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
-    state, last = _mapping(container, "state"), _mapping(container, "lastState")
-    waiting = _mapping(state, "waiting")
+    state, last = mapping(container, "state"), mapping(container, "lastState")
+    waiting = mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
         return PodProblem(reason, _pulled(sentence(waiting.get("message"))) or str(waiting.get("reason")))
-    ended = _mapping(state, "terminated")
+    ended = mapping(state, "terminated")
     if not ended and container.get("started") is not True:
-        ended = _mapping(last, "terminated")
+        ended = mapping(last, "terminated")
     return _end(pod, container, ended) if reason or ended.get("exitCode") else None
 
 
@@ -164,14 +162,16 @@ def _end(pod: Manifest, container: Manifest, ended: Manifest) -> PodProblem:
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than {bound}")
     cause = f"container `{name}` ended with exit code {ended.get('exitCode')}"
     said = redacted(str(ended.get("message") or "")).strip()
-    return PodProblem(Reason.CRASH_LOOP, cause, Ended(said, _log_of_end(_mapping(pod, "metadata"), container)))
+    begun, over = timestamp(ended.get("startedAt")), timestamp(ended.get("finishedAt"))
+    ran = over - begun if begun and over else None
+    return PodProblem(Reason.CRASH_LOOP, cause, Ended(said, _log_of_end(mapping(pod, "metadata"), container), ran))
 
 
 def _memory_limit(pod: Manifest, container: str) -> str:
     """The container's limit of memory, as it was asked for; empty where it has none."""
-    spec = _mapping(pod, "spec")
-    named = (c for c in (*_list(spec, "initContainers"), *_list(spec, "containers")) if c.get("name") == container)
-    return str(_mapping(_mapping(next(named, {}), "resources"), "limits").get("memory") or "")
+    spec = mapping(pod, "spec")
+    named = (c for c in (*objects(spec, "initContainers"), *objects(spec, "containers")) if c.get("name") == container)
+    return str(mapping(mapping(next(named, {}), "resources"), "limits").get("memory") or "")
 
 
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
@@ -185,7 +185,7 @@ def _pulled(message: str) -> str:
 
 def _log_of_end(meta: Manifest, container: Manifest) -> LogTail:
     """The log of the run that ended last; the kubelet counts a restart when it begins the next run."""
-    state, restarts = _mapping(container, "state"), container.get("restartCount")
+    state, restarts = mapping(container, "state"), container.get("restartCount")
     run = restarts if isinstance(restarts, int) else 0
     return LogTail(
         namespace=str(meta.get("namespace", "")),

@@ -18,6 +18,8 @@ class EngineSample:
     """Requests that it has accepted and not begun."""
     progress: tuple[float, ...]
     """Numbers of which at least one moves with each step of the engine; only ever compared."""
+    kv_cache_tokens: int | None = None
+    """Tokens that its KV cache holds, as it tells itself; None where it does not."""
 
 
 @dataclass(frozen=True, slots=True)

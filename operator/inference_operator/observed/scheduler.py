@@ -29,12 +29,16 @@ _WORDS: Sequence[tuple[re.Pattern[str], str]] = (
 CURE = "Add a node that has what is missing, make room on one, or ask for less"
 
 
-def spelled_out(message: str) -> str:
+def spelled_out(message: str, more: str = "") -> str:
     """What the scheduler says, in a sentence; its own words where they have another form.
+
+    Args:
+        message: the scheduler's.
+        more: a sentence on what it does not say.
 
     Examples:
         >>> spelled_out("0/4 nodes are available: 1 node(s) were unschedulable, 3 Insufficient nvidia.com/gpu.")
-        'none of 4 nodes takes it: 1 have been closed to new pods, 3 have too little free `nvidia.com/gpu`. \
+        'none of 4 nodes takes it: 1 has been closed to new pods, 3 have too little free `nvidia.com/gpu`. \
 Add a node that has what is missing, make room on one, or ask for less.'
         >>> spelled_out("no nodes available to schedule pods")
         'there is no node at all. Add a node that has what is missing, make room on one, or ask for less.'
@@ -47,11 +51,15 @@ Add a node that has what is missing, make room on one, or ask for less.'
     causes = [_said(int(found["number"]), found["what"]) for found in _CAUSE.finditer(counted["causes"])]
     if not causes:
         return message
-    return f"none of {counted['nodes']} nodes takes it: {', '.join(causes)}. {CURE}."
+    nodes = (
+        "the only node does not take it" if counted["nodes"] == "1" else f"none of {counted['nodes']} nodes takes it"
+    )
+    said = f"{nodes}: {', '.join(causes)}."
+    return " ".join(part for part in (said, more, f"{CURE}.") if part)
 
 
 def _said(number: int, what: str) -> str:
     for pattern, words in _WORDS:
         if found := pattern.match(what.strip()):
-            return f"{number} have {words.format(**found.groupdict())}"
+            return f"{number} {'has' if number == 1 else 'have'} {words.format(**found.groupdict())}"
     return f"{number} {what.strip()}"

@@ -1,4 +1,4 @@
-"""What the reconciler asks of a cluster: five verbs. The real API server and the tests' memory both have them."""
+"""What the reconciler asks of a cluster: six verbs. The real API server and the tests' memory both have them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +68,9 @@ class Cluster(Protocol):
 
     async def get(self, ref: Ref) -> Manifest | None:
         """One object, or None."""
+
+    async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
+        """Server-side apply of what is new; raises `ConflictError` where that name is taken, and `RejectedError`."""
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""

@@ -48,26 +48,19 @@ async def _apply(cluster: Cluster, change: Apply) -> Answer:
 
 
 async def _apply_unknown(cluster: Cluster, change: Apply) -> Answer:
-    """Look before the first write: an object of that name may be another's, or still be going.
+    """Make it where nothing has its name; else look whose that is: it may be another's, or still be going.
 
     Ours is applied by force and to that very object; a new one never goes over somebody's fields.
     """
+    with suppress(ConflictError):
+        return Applied(await cluster.create(change.ref, change.manifest))
     found = await cluster.get(change.ref)
-    if found is None:
-        return await _create(cluster, change)
-    if "deletionTimestamp" in found["metadata"]:
+    if found is None or "deletionTimestamp" in found["metadata"]:
         return Waiting(change.ref)
     if change.owner.owns(found):
         body = _with_uid(change.manifest, found["metadata"]["uid"])
         return Applied(await cluster.apply(change.ref, body, force=True))
     return Waiting(change.ref) if _orphan_of_earlier(found, change.owner) else Conflict(change.ref, _holder(found))
-
-
-async def _create(cluster: Cluster, change: Apply) -> Answer:
-    try:
-        return Applied(await cluster.apply(change.ref, change.manifest, force=False))
-    except ConflictError:
-        return Conflict(change.ref, "whoever created it a moment ago")
 
 
 def _with_uid(manifest: Manifest, uid: str) -> Manifest:

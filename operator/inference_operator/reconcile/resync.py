@@ -4,7 +4,16 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, POD, Key, Kind
+from inference_operator.manifest import (
+    CHILD_KINDS,
+    INFERENCE_DEPLOYMENT,
+    NETWORK_POLICY,
+    NODE,
+    POD,
+    Key,
+    Kind,
+    Manifest,
+)
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import Cluster, ClusterError, ForbiddenError
 from inference_operator.resources.names import MANAGED_SELECTOR
@@ -42,6 +51,10 @@ class Resync:
         self._unreadable: dict[str | None, str] = {}
         """Why a namespace could not be listed last."""
         self._listed: set[str | None] = set()
+        self._nodes_seen = True
+        """Whether nodes could be listed last, so that it is told once if not."""
+        self._nodes_missing = False
+        """Whether nodes have never been listed, and could be."""
         self._heard: set[Kind] = set()
         self._unheard: Counter[Kind] = Counter()
 
@@ -55,9 +68,22 @@ class Resync:
         """The namespaces that are served and could not be listed last, or the whole cluster by an empty name."""
         return sorted(name or "" for name in self._unreadable)
 
-    def hear(self, kind: Kind) -> None:
-        """Note that a watch has told something of a kind."""
+    @property
+    def watchable(self) -> Sequence[Kind]:
+        """What is watched: everything that is listed, and nodes where they could be."""
+        return self.kinds if self._cache.nodes.nodes is None else (*self.kinds, NODE)
+
+    def hear(self, event: str, manifest: Manifest) -> None:
+        """Take what a watch has told."""
+        kind = Kind(manifest["apiVersion"], manifest["kind"])
         self._heard.add(kind)
+        if kind == NODE:
+            nodes = self._cache.nodes
+            self._ask_unsettled(nodes.forget(manifest) if event == "DELETED" else nodes.put(manifest))
+            return
+        key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
+        if key is not None:
+            self._add(key)
 
     def deaf(self) -> Sequence[Kind]:
         """The kinds whose watch does not tell what listings show."""
@@ -74,13 +100,14 @@ class Resync:
                 self._fail(namespace, error)
             else:
                 self._succeed(namespace)
-        for kind in self.kinds:
+        missed.update(await self._list_nodes())
+        for kind in self.watchable:
             if kind in self._heard:
                 self._unheard[kind] = 0
             elif kind in missed and watched:
                 self._unheard[kind] += 1
         self._heard.clear()
-        return bool(self._listed)
+        return bool(self._listed) and not self._nodes_missing
 
     async def _list(self, namespace: str | None) -> Iterable[Kind]:
         """List one namespace; returns the kinds of which something was new."""
@@ -93,6 +120,27 @@ class Resync:
             for key in concerned:
                 self._add(key)
         return missed
+
+    async def _list_nodes(self) -> Iterable[Kind]:
+        """List the nodes, which belong to no namespace; without the right to, sizes come from what is declared."""
+        if None not in self._listed:
+            return ()
+        try:
+            listing = await self._cluster.list_objects(NODE)
+        except ClusterError as error:
+            log.log(logging.WARNING if self._nodes_seen else logging.DEBUG, "Cannot list nodes: %s", error)
+            self._nodes_seen = False
+            # Without the right to, nothing is missing; but what passes must not be taken for that.
+            self._nodes_missing = self._cache.nodes.nodes is None and not isinstance(error, ForbiddenError)
+            return ()
+        self._nodes_seen, self._nodes_missing = True, False
+        changed = self._cache.nodes.replace(listing.items)
+        self._ask_unsettled(changed)
+        return (NODE,) if changed else ()
+
+    def _ask_unsettled(self, changed: bool) -> None:  # noqa: FBT001 - what has just been found out
+        for key in self._cache.unsettled() if changed else ():
+            self._add(key)
 
     def _fail(self, namespace: str | None, error: ClusterError) -> None:
         if self._unreadable.get(namespace) != error.cause:

@@ -3,23 +3,21 @@
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.hardware.offers import VENDOR
 from inference_operator.manifest import Manifest
 from inference_operator.resources.quantity import canonical, value
 from inference_operator.sizing.plan import Plan
-
-GPU_RESOURCE = "nvidia.com/gpu"
-"""Extended resource of NVIDIA's device plugin."""
 
 
 def refusal_of_resources(asked: ResourcesSpec, field: str = "spec.engine.resources") -> Refusal | None:
     """Why the resources cannot be given as asked, or None."""
     for part, amounts in (("requests", asked.requests), ("limits", asked.limits)):
-        if GPU_RESOURCE in amounts:
+        if gpus := next((name for name in amounts if name.startswith(VENDOR)), None):
             return Refusal(
                 Reason.MANAGED_ARGUMENT,
-                f"{field}.{part}[{GPU_RESOURCE}]",
-                "the number of GPUs is the tensor parallel size.",
-                "Use `spec.parallelism.tensor`.",
+                f"{field}.{part}[{gpus}]",
+                "the number of GPUs is the tensor parallel size times the pipeline's.",
+                "Use `spec.parallelism`, and `spec.hardware.gpu.resourceName` for another resource.",
             )
     for name, request in asked.requests.items():
         limit = asked.limits.get(name)
@@ -39,7 +37,7 @@ def requirements(asked: ResourcesSpec, plan: Plan) -> Manifest:
     A limit without a request is the request too, as Kubernetes has it; the API server leaves empty limits out.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
-    gpus = {GPU_RESOURCE: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
+    gpus = {plan.resource: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
     given = stated(asked)
     limits = given.get("limits", {})
     requests = {**sized, **given.get("requests", {}), **gpus}

@@ -22,7 +22,8 @@ from inference_operator.resources.pod import (
     restricted_pod,
 )
 from inference_operator.resources.pod_template import pod_template
-from inference_operator.resources.scheduling import queue_labels, scheduling
+from inference_operator.resources.scheduling import queue_labels, scheduling, tied
+from inference_operator.resources.standing import STANDING_ANNOTATION, Standing
 from inference_operator.settings import Settings
 
 ENGINE_PORT = 8000
@@ -36,6 +37,10 @@ READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
 ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6
 """Three minutes without an answer: a saturated engine answers late, and a restart costs a whole load."""
 READY_TIMEOUT_SECONDS, ALIVE_TIMEOUT_SECONDS = 5, 10
+UNANSWERED_GRACE_SECONDS = 10
+"""What an engine gets to end in that its kubelet gives up, instead of all of the pod's grace: one that has answered
+nothing for three minutes finishes no request, and one that never started has none. Its preStop takes it all where its
+API hangs; the kubelet then gives SIGTERM two seconds more (Kubernetes 1.36, kuberuntime_container.go)."""
 
 
 _ROOM: Mapping[RolloutStrategy, Manifest] = {
@@ -58,18 +63,25 @@ def engine_template(
 
 
 def engine_deployment(
-    spec: Spec, pinned: Pinned, template: Manifest, rollout: Rollout, process: EngineProcess, *, owner: Owner
+    spec: Spec,
+    pinned: Pinned,
+    standing: Standing,
+    rollout: Rollout,
+    process: EngineProcess,
+    *,
+    replicas: int,
+    owner: Owner,
 ) -> Manifest:
     """The Deployment of the engines; its replicas have one owner, which is the operator."""
     name = owner.key.name
     content = {
         "spec": {
-            "replicas": spec.replicas,
+            "replicas": replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": progress_deadline_seconds(spec, process),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROOM[rollout.strategy]},
             "selector": {"matchLabels": selector_labels(name, ENGINE)},
-            "template": template,
+            "template": standing.template,
         }
     }
     return child(
@@ -78,7 +90,11 @@ def engine_deployment(
         owner=owner,
         component=ENGINE,
         content=content,
-        annotations={PLAN_ANNOTATION: pinned.text, ROLLOUT_ANNOTATION: rollout.text},
+        annotations={
+            PLAN_ANNOTATION: pinned.text,
+            ROLLOUT_ANNOTATION: rollout.text,
+            STANDING_ANNOTATION: standing.text,
+        },
         added_labels=queue_labels(spec.scheduling),
     )
 
@@ -105,7 +121,10 @@ def _pod(
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
         **({"initContainers": beside} if beside else {}),
-        **scheduling(spec.scheduling, gpus=pinned.plan.gpus_per_replica, selector=selector_labels(name, ENGINE)),
+        **tied(
+            scheduling(spec.scheduling, gpus=pinned.plan.gpus_per_replica, selector=selector_labels(name, ENGINE)),
+            pinned.plan,
+        ),
     }
 
 
@@ -120,20 +139,27 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "env": environment(process.env),
         "ports": [{"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"}],
         "resources": requirements(spec.engine.resources, pinned.plan),
-        "startupProbe": http_probe(
-            path,
-            period=STARTUP_PERIOD_SECONDS,
-            timeout=READY_TIMEOUT_SECONDS,
-            failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
+        "startupProbe": _fatal(
+            http_probe(
+                path,
+                period=STARTUP_PERIOD_SECONDS,
+                timeout=READY_TIMEOUT_SECONDS,
+                failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
+            )
         ),
         "readinessProbe": http_probe(
             path, period=READY_PERIOD_SECONDS, timeout=READY_TIMEOUT_SECONDS, failures=READY_FAILURES
         ),
-        "livenessProbe": http_probe(
-            path, period=ALIVE_PERIOD_SECONDS, timeout=ALIVE_TIMEOUT_SECONDS, failures=ALIVE_FAILURES
+        "livenessProbe": _fatal(
+            http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ALIVE_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
         ),
         "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [*engine_mounts(source, process), *mounts(spec.pod_template.volume_mounts)],
+        "volumeMounts": [*engine_mounts(source, process.writable), *mounts(spec.pod_template.volume_mounts)],
     }
+
+
+def _fatal(probe: Manifest) -> Manifest:
+    """A probe at whose failure the kubelet ends the container."""
+    return {**probe, "terminationGracePeriodSeconds": UNANSWERED_GRACE_SECONDS}

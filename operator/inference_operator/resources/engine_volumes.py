@@ -1,5 +1,7 @@
 """The volumes of an engine: its model, what it writes, and the memory that its processes share."""
 
+from collections.abc import Sequence
+
 from inference_operator.engines.engine import EngineProcess
 from inference_operator.manifest import Manifest
 from inference_operator.models.source import ModelSource
@@ -13,18 +15,28 @@ def engine_volumes(source: ModelSource, process: EngineProcess, plan: Plan, *, p
     """The pod's volumes."""
     return [
         *model_volumes(source, pull_policy=pull_policy),
-        *({"name": _volume_name(path), "emptyDir": {}} for path in process.writable),
+        *writable_volumes(process.writable),
         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": plan.shared_memory}},
     ]
 
 
-def engine_mounts(source: ModelSource, process: EngineProcess) -> list[Manifest]:
+def engine_mounts(source: ModelSource, writable: Sequence[str]) -> list[Manifest]:
     """Where the engine sees them."""
     return [
         *model_mounts(source),
-        *({"name": _volume_name(path), "mountPath": path} for path in process.writable),
+        *writable_mounts(writable),
         {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - the pod's own
     ]
+
+
+def writable_volumes(paths: Sequence[str]) -> list[Manifest]:
+    """An empty volume for each path that a container writes to."""
+    return [{"name": _volume_name(path), "emptyDir": {}} for path in paths]
+
+
+def writable_mounts(paths: Sequence[str]) -> list[Manifest]:
+    """Where the container sees them."""
+    return [{"name": _volume_name(path), "mountPath": path} for path in paths]
 
 
 def _volume_name(path: str) -> str:

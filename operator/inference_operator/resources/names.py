@@ -6,6 +6,7 @@ NAME_LABEL = "inference-operator.dev/name"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 ENGINE = "engine"
 ROUTER = "router"
+INSPECTION = "inspection"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that any InferenceDeployment brought about."""
@@ -24,6 +25,26 @@ def engines_service_name(name: str) -> str:
 def router_name(name: str) -> str:
     """Name of the router Deployment, its configuration and its disruption budget."""
     return f"{name}-router"
+
+
+MOST_OF_A_NAME = 37
+"""Characters of an InferenceDeployment's name in that of a Job: the Job's pods add six to it, and take 63 at most."""
+_SHORT = 8
+
+
+def inspection_job_name(name: str, asked: str, attempt: int) -> str:
+    """Name of the Job that inspects the model; what it does and which attempt it is tell Jobs apart.
+
+    Examples:
+        >>> inspection_job_name("qwen", "0123456789abcdef", 2)
+        'qwen-model-01234567-2'
+    """
+    return f"{name[:MOST_OF_A_NAME].rstrip('-')}-model-{asked[:_SHORT]}-{attempt}"
+
+
+def model_config_name(name: str, asked: str) -> str:
+    """Name of the ConfigMap with what is known of a model."""
+    return f"{name}-model-{asked}"
 
 
 def service_name(name: str) -> str:

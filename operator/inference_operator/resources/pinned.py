@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
+from inference_operator.api.status import Status
 from inference_operator.sizing.plan import SIZING_RULES, Plan
 
 PLAN_ANNOTATION = "inference-operator.dev/plan"
@@ -30,7 +31,18 @@ class Pinned:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-_ADAPTER = TypeAdapter(Pinned)
+_ADAPTER, _PLAN = TypeAdapter(Pinned), TypeAdapter(Plan)
+
+
+def mirrored(status: Status) -> Pinned | None:
+    """The decisions as status tells them; None where it tells none."""
+    if status.plan is None or status.engine is None:
+        return None
+    try:
+        sizes = _PLAN.validate_python(status.plan.model_dump(exclude={"asked"}))
+    except ValidationError:
+        return None
+    return Pinned(status.plan.asked, status.engine.image, sizes)
 
 
 def pinned(text: str | None) -> Pinned | None:

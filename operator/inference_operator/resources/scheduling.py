@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from inference_operator.api.scheduling import SchedulingSpec, TopologySpread
+from inference_operator.hardware.offers import GPU_RESOURCE, label_of
 from inference_operator.manifest import Manifest
-from inference_operator.resources.compute import GPU_RESOURCE
 from inference_operator.resources.stored import stored
+from inference_operator.sizing.plan import Plan
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Kueue admits the pods of a Deployment that carries it, and copies it into the pods itself
@@ -32,6 +33,33 @@ def scheduling(asked: SchedulingSpec, *, gpus: int, selector: Mapping[str, str])
     if asked.topology_spread:
         result["topologySpreadConstraints"] = [_spread(one, selector) for one in asked.topology_spread]
     return result
+
+
+def tied(fields: Manifest, plan: Plan) -> Manifest:
+    """The same with what ties engines to the GPUs that they were sized for; what the user says of nodes stays."""
+    selector = {**plan.node_selector, **fields.get("nodeSelector", {})}
+    result = {**fields, "nodeSelector": selector} if selector else fields
+    return (
+        {**result, "affinity": _avoiding(fields.get("affinity", {}), plan.avoided_products)}
+        if (plan.avoided_products)
+        else result
+    )
+
+
+def _avoiding(affinity: Manifest, products: Sequence[str]) -> Manifest:
+    """The affinity with more conditions in each of its terms, of which one has to hold."""
+    labels = sorted({label_of(product) for product in products})
+    others = [
+        {"key": label, "operator": "NotIn", "values": [one for one in products if label_of(one) == label]}
+        for label in labels
+    ]
+    nodes = affinity.get("nodeAffinity", {})
+    terms = nodes.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
+    narrowed = [{**term, "matchExpressions": [*term.get("matchExpressions", []), *others]} for term in terms]
+    return {**affinity, "nodeAffinity": {**nodes, _REQUIRED: {"nodeSelectorTerms": narrowed}}}
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def queue_labels(asked: SchedulingSpec) -> dict[str, str]:

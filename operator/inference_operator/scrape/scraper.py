@@ -63,6 +63,8 @@ class Told:
     """The same, told once for each standstill."""
     look: Looked
     """A pod was looked at."""
+    cache: Callable[[Key], None]
+    """An engine tells how much its KV cache holds: told once for each start of an engine."""
 
 
 class Scraper:
@@ -173,6 +175,9 @@ class Scraper:
             self._questions.add(task)
             task.add_done_callback(self._questions.discard)
         self._store.see_engine(pod.uid, seen)
+        known_tokens = before.sample.kv_cache_tokens if before else None
+        if sample.kv_cache_tokens not in (None, known_tokens):
+            self._told.cache(key)
         if has_stalled(seen, stall_seconds=settings.stall_seconds):
             if before is None or not has_stalled(before, stall_seconds=settings.stall_seconds):
                 self._told.stall(key)

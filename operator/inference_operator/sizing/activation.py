@@ -8,6 +8,7 @@ decides, which it does for vocabularies from about 50,000 words.
 import math
 
 from inference_operator.models.facts import Kernel, ModelFacts
+from inference_operator.sizing.beside import guessing_layers
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.shape import Shape
 
@@ -69,11 +70,12 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
     if shape.eager:
         return 0.0
     graphs = engine.graphs
-    layers = math.ceil(facts.layers / shape.pipeline)
+    layers = math.ceil(facts.layers / shape.pipeline) + sum(one.layers for one in guessing_layers(facts, shape))
     base = graphs.base_gib if shape.tensor == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)
-    part = _captured(min(graphs.largest, 2 * sequences(engine, shape))) / _captured(graphs.largest)
-    return (base + each * layers) * part
+    checked = sequences(engine, shape) * (1 + shape.speculative_tokens)
+    part = _captured(min(graphs.largest, 2 * checked)) / _captured(graphs.largest)
+    return (base + each * layers) * part * (shape.adapters.graph_sets if shape.adapters else 1)
 
 
 def _captured(largest: int) -> int:

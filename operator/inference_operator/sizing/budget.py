@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.sizing.activation import activation_gib, batched_tokens, graphs_gib, sequences
+from inference_operator.sizing.beside import adapters_gib, guess_gib
 from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.kv_cache import CacheLayout, cache_layout
+from inference_operator.sizing.kv_cache import cache_layout, held
 from inference_operator.sizing.shape import Shape
 from inference_operator.sizing.weights import rank_weights
 
@@ -121,7 +122,10 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
     counted = graphs if engine.graphs.in_budget else 0.0
     batched = batched_tokens(engine, shape, context)
     kernels = engine.unprofiled_mxfp4_bytes * batched / GIB if facts.quantization.kernel is Kernel.MXFP4 else 0.0
+    used = weights + activation + outside_torch + counted
     utilization = shape.utilization or engine.utilization
+    if shape.kv_cache_bytes:  # the engine then takes so much, whatever part of the GPU that is
+        utilization = (used + shape.kv_cache_bytes / GIB) / gpu.memory_gib
     found = Budget(
         memory=gpu.memory_gib,
         utilization=utilization,
@@ -129,52 +133,48 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
         activation=activation,
         context_memory=outside_torch,
         graphs=graphs,
-        kv_cache=gpu.memory_gib * utilization - weights - activation - outside_torch - counted,
+        kv_cache=gpu.memory_gib * utilization - used,
         context=context,
         max_num_seqs=sequences(engine, shape),
         max_num_batched_tokens=batched,
         outside=kernels + graphs - counted,
     )
-    return _with_cache(found, facts, cache_layout(facts, engine, shape), engine)
+    return _with_cache(found, facts, engine, shape)
 
 
 def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int) -> tuple[float, float]:
     """Weights and activations of the stage with most of both, in GiB."""
-    stages = rank_weights(facts, shape)
-    found = (
-        (held.bytes / GIB, activation_gib(facts, engine, shape, context, ends=index == len(stages) - 1))
-        for index, held in enumerate(stages)
-    )
+    stages, adapters, guess = rank_weights(facts, shape), adapters_gib(facts, shape), guess_gib(facts, shape)
+    found = []
+    for index, one in enumerate(stages):
+        ends = index == len(stages) - 1
+        weights = max(0.0, one.bytes / GIB - shape.cpu_offload_gib) + adapters + (guess if ends else 0.0)
+        found.append((weights, activation_gib(facts, engine, shape, context, ends=ends)))
     weights, activation = max(found, key=sum)
-    return max(0.0, weights - shape.cpu_offload_gib) + shape.extra_gib, activation
+    return weights, activation
 
 
-def _with_cache(found: Budget, facts: ModelFacts, layout: CacheLayout, engine: EngineMemory) -> Budget:
+def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Budget:
     """The same with what the cache holds."""
-    blocks = max(0, int(found.kv_cache * GIB // layout.unit_bytes))
-    batched = found.max_num_batched_tokens
-    each = layout.blocks(found.context, batched)
-    concurrency = blocks / each
-    several = layout.groups > 1
-    if several and engine.tokens_by_concurrency:
-        tokens = int(concurrency * found.context)
-    else:
-        tokens = blocks // max(1, layout.groups) * layout.block_tokens
+    layout, batched = cache_layout(facts, engine, shape), found.max_num_batched_tokens
+    cache = held(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
     return replace(
         found,
-        kv_needed=each * layout.unit_bytes / GIB,
+        kv_needed=layout.blocks(found.context, batched) * layout.unit_bytes / GIB,
         kv_token_bytes=layout.token_bytes,
-        kv_tokens=tokens,
-        concurrency=concurrency,
-        typical_concurrency=blocks / layout.blocks(min(TYPICAL_TOKENS, found.context), batched),
-        terms=_terms(found, facts, engine),
+        kv_tokens=cache.tokens,
+        concurrency=cache.concurrency,
+        typical_concurrency=cache.blocks / layout.blocks(min(TYPICAL_TOKENS, found.context), batched),
+        terms=_terms(found, facts, engine, shape),
     )
 
 
-def _terms(found: Budget, facts: ModelFacts, engine: EngineMemory) -> tuple[Term, ...]:
+def _terms(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> tuple[Term, ...]:
+    beside = {"adapters": adapters_gib(facts, shape), "for guessing tokens": guess_gib(facts, shape)}
+    told = "".join(f"; {gib:.2f} GiB {what}" for what, gib in beside.items() if gib)
     counted = "counted in the budget" if engine.graphs.in_budget else "outside the budget"
     return (
-        Term("weights", found.weights, facts.weights_from),
+        Term("weights", found.weights, facts.weights_from + told),
         Term("activation", found.activation, engine.origin),
         Term("non-torch", found.context_memory, engine.origin),
         Term("CUDA graphs", found.graphs, f"{counted}; {engine.origin}"),

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inference_operator.hardware.kinds import kind_named
-from inference_operator.hardware.offers import GpuOffer, merged
+from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.beside import uncounted
 from inference_operator.sizing.fitting import Fitted, MemoryOf, Pool, aimed_context, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, GpuWishes, Misfit
 from inference_operator.sizing.host import host_needs
@@ -18,7 +18,7 @@ def choose(
     offers: Sequence[GpuOffer],
     memory_of: MemoryOf,
     wishes: GpuWishes,
-    previous: GpuPlan | None = None,
+    previous_kind: str = "",
 ) -> GpuPlan | Misfit:
     """The sizes of one engine, or why there are none.
 
@@ -32,7 +32,7 @@ def choose(
         offers: GPUs that there are or could be; their order does not matter.
         memory_of: the engine's behaviour on the GPUs of an offer.
         wishes: what the user asked.
-        previous: the plan in force; its kind of GPU is kept as long as it fits.
+        previous_kind: the kind of GPU of the plan in force; it is kept as long as it fits.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_memory
@@ -46,21 +46,26 @@ def choose(
         >>> plan.shape.tensor, plan.budget.context, plan.replicas_per_node
         (2, 40960, 1)
     """
-    able = [one for one in merged(offers) if _may(one, wishes) and unable(facts, wishes.shape, one.capability) is None]
+    able = [
+        one
+        for one in merged(offers)
+        if may_be_used(one, wishes) and unable(facts, wishes.shape, one.capability) is None
+    ]
     if not able:
         return no_gpu(facts, merged(offers), wishes)
     if misfit := wrong_size(facts, able, wishes):
         return misfit
     pools = [Pool(facts, offer, memory_of(offer)) for offer in able]
     if aimed := [(pool, fitted) for pool in pools if (fitted := _smallest(pool, wishes)) is not None]:
-        return _plan(*_cheapest(aimed, previous), reduced=False)
+        return _plan(*_cheapest(aimed, previous_kind), reduced=False)
     if reduced := [(pool, fitted) for pool in pools if (fitted := _largest(pool, wishes)) is not None]:
         return _plan(*max(reduced, key=_roomiest), reduced=True)
     return no_room(pools, wishes)
 
 
-def _may(offer: GpuOffer, wishes: GpuWishes) -> bool:
-    named = {kind.name if (kind := kind_named(name)) else name for name in wishes.kinds}
+def may_be_used(offer: GpuOffer, wishes: GpuWishes) -> bool:
+    """Whether these GPUs are of the kinds that are asked for, large enough, and nobody else's too."""
+    named = {one.kind if (one := offer_named(name)) else name for name in wishes.kinds}
     asked = not named or bool(named & {offer.kind, offer.product, offer.kind.split(" ", maxsplit=1)[0]})
     return asked and not offer.shared and offer.memory_gib >= wishes.least_memory_gib
 
@@ -82,14 +87,14 @@ def _largest(pool: Pool, wishes: GpuWishes) -> Fitted | None:
     return None
 
 
-def _cheapest(found: list[tuple[Pool, Fitted]], previous: GpuPlan | None) -> tuple[Pool, Fitted]:
+def _cheapest(found: list[tuple[Pool, Fitted]], previous_kind: str) -> tuple[Pool, Fitted]:
     """By price where every kind has one, else by memory taken; the kind in force first."""
     priced = all(pool.offer.price is not None for pool, _ in found)
 
     def cost(one: tuple[Pool, Fitted]) -> tuple[bool, float, float, str, str]:
         offer, shape = one[0].offer, one[1].shape
         gpus = shape.tensor * shape.pipeline
-        other = previous is not None and offer.kind != previous.offer.kind
+        other = bool(previous_kind) and offer.kind != previous_kind
         money = (offer.price or 0.0) * gpus if priced else 0.0
         return other, money, offer.memory_gib * gpus, offer.kind, offer.product
 
@@ -116,4 +121,5 @@ def _plan(pool: Pool, fitted: Fitted, *, reduced: bool) -> GpuPlan:
         host=host_needs(pool.facts, fitted.shape),
         context_reduced=reduced,
         assumptions=pool.facts.assumptions,
+        uncounted=uncounted(pool.facts, fitted.shape),
     )

@@ -59,6 +59,14 @@ class EngineMemory:
     """The tokens it reports are its concurrency times the longest sequence; else blocks times their size."""
     state_blocks: int
     """Blocks of state that a sequence holds in each group of layers with a state."""
+    scan_blocks: int
+    """As many more, where the layers are Mamba 2."""
+    state_bytes: int | None
+    """Bytes of an element of a recurrent state; None: as the model says."""
+    batches_in_flight: int
+    """Batches of which layers with a window keep all tokens beside the window."""
+    nearly_equal: float
+    """Groups whose layers differ by less are padded to the largest, others cut to the smallest."""
     unprofiled_mxfp4_bytes: float
     """What kernels for MXFP4 take for each batched token after the KV cache has been sized."""
 

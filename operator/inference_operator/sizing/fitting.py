@@ -54,7 +54,10 @@ class Pool:
     def has_room(self, fitted: Fitted, wishes: GpuWishes) -> bool:
         """Whether it fits; where the user did not give both size and context, with something to spare."""
         spare = 0.0 if wishes.tensor and wishes.context else SPARE * self.offer.memory_gib
-        return fitted.budget.fits and fitted.budget.headroom >= spare
+        found = fitted.budget
+        # Where the cache's size is given, what is spared lies outside of it.
+        left = found.outside_headroom if fitted.shape.kv_cache_bytes else found.headroom
+        return found.fits and left >= spare
 
     def starts(self, shape: Shape, wishes: GpuWishes) -> bool:
         """Whether the model may be divided so, and has room."""
@@ -100,8 +103,9 @@ def least_context(facts: ModelFacts, wishes: GpuWishes) -> int:
 
 
 def enough(fitted: Fitted, wishes: GpuWishes) -> bool:
-    """Whether the requests that it is sized for fit at once."""
-    return fitted.budget.typical(wishes.concurrency or TYPICAL_REQUESTS)
+    """Whether the requests that it is sized for fit at once; a cache of a given size is as large as it shall be."""
+    given = fitted.shape.kv_cache_bytes is not None and wishes.concurrency is None
+    return given or fitted.budget.typical(wishes.concurrency or TYPICAL_REQUESTS)
 
 
 def _shapes(wishes: GpuWishes, tensor: int) -> Iterator[Shape]:

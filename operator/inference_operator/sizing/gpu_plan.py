@@ -49,6 +49,8 @@ class GpuPlan:
     context_reduced: bool
     """The longest sequence is shorter than sizing aims at, since no larger group exists."""
     assumptions: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    """What takes memory too, and nobody knows how much."""
 
     @property
     def gpus_per_replica(self) -> int:

@@ -3,6 +3,7 @@
 import math
 
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.beside import draft_files_gib, kept_adapters_gib
 from inference_operator.sizing.gpu_plan import HostNeeds
 from inference_operator.sizing.shape import Shape
 
@@ -33,10 +34,24 @@ def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
     ranks = shape.tensor * shape.pipeline
     checkpoint = facts.weight_bytes / GIB
     memory = ENGINE_GIB + RANK_GIB * ranks + min(checkpoint, SHARD_GIB) + shape.cpu_offload_gib * ranks
-    shared = next((gib for most, gib in SHARED_MEMORY_GIB if ranks <= most), SHARED_MEMORY_ABOVE_GIB)
+    memory += shape.kv_offload_gib + kept_adapters_gib(facts, shape)
     return HostNeeds(
         cpu=CORES_BESIDE_RANKS + ranks,
         memory_gib=math.ceil(memory),
-        ephemeral_storage_gib=math.ceil(checkpoint + LOGS_GIB),
-        shared_memory_gib=shared,
+        ephemeral_storage_gib=math.ceil(checkpoint + draft_files_gib(shape) + LOGS_GIB),
+        shared_memory_gib=shared_memory_gib(shape),
     )
+
+
+def shared_memory_gib(shape: Shape) -> float:
+    """Upper bound of /dev/shm, where a KV cache in the host's memory lies too.
+
+    vLLM maps it from a file there (0.32.0, `v1/kv_offload/cpu/shared_offload_region.py`).
+
+    Examples:
+        >>> [shared_memory_gib(Shape(tensor=size)) for size in (1, 4, 8)], shared_memory_gib(Shape(kv_offload_gib=64))
+        ([2.0, 8.0, 16.0], 66.0)
+    """
+    ranks = shape.tensor * shape.pipeline
+    usual = next((gib for most, gib in SHARED_MEMORY_GIB if ranks <= most), SHARED_MEMORY_ABOVE_GIB)
+    return usual + shape.kv_offload_gib

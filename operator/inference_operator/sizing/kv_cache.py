@@ -6,15 +6,13 @@ attention layers' block is enlarged until it holds one state.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
+from inference_operator.sizing.beside import guessing_layers
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.shape import KV_BYTES, Shape
-
-NEARLY_EQUAL = 1.25
-"""Groups whose layers differ by less are padded to the largest, others cut to the smallest (vLLM 0.19.0,
-`v1/core/kv_cache_utils.py`, `_get_kv_cache_groups_uniform_page_size`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,7 @@ class CacheLayout:
     token_bytes: float
     """What a token adds once every window is full, in bytes."""
     state_blocks: int
+    batches_in_flight: int
 
     @property
     def groups(self) -> int:
@@ -53,15 +52,43 @@ class CacheLayout:
         return max(1, sum(one.groups * self._blocks(one, context, batched) for one in self.kept))
 
     def _blocks(self, one: Kept, context: int, batched: int) -> int:
+        in_flight = self.batches_in_flight * batched
         match one.attention:
             case Attention.STATE:
                 return self.state_blocks
             case Attention.SLIDING:
-                return math.ceil(min(one.window - 1 + batched, context) / one.block_tokens) + 1
+                return math.ceil(min(one.window - 1 + in_flight, context) / one.block_tokens) + 1
             case Attention.CHUNKED:
-                return math.ceil(min(one.window + batched, context) / one.block_tokens)
+                return math.ceil(min(one.window + in_flight, context) / one.block_tokens)
             case _:
                 return math.ceil(context / one.block_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a cache of a size holds on one GPU."""
+
+    blocks: int
+    tokens: int
+    """As the engine reports them."""
+    concurrency: float
+    """Sequences of full length that fit at once."""
+
+
+def held(layout: CacheLayout, engine: EngineMemory, *, size: float, context: int, batched: int) -> Held:
+    """What a cache of `size` bytes holds, with sequences and batches of at most so many tokens.
+
+    Examples:
+        >>> from inference_operator.engines.vllm.memory import vllm_memory
+        >>> layout = CacheLayout(2**20, (Kept(Attention.FULL, 1, 16, 0),), 2**16, state_blocks=1, batches_in_flight=1)
+        >>> held(layout, vllm_memory("0.32.0", memory_gib=80), size=2**30, context=8192, batched=8192)
+        Held(blocks=1024, tokens=16384, concurrency=2.0)
+    """
+    blocks = max(0, int(size // layout.unit_bytes))
+    concurrency = blocks / layout.blocks(context, batched)
+    if engine.tokens_by_concurrency:
+        return Held(blocks, int(concurrency * context), concurrency)
+    return Held(blocks, blocks // max(1, layout.groups) * layout.block_tokens, concurrency)
 
 
 def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> int:
@@ -86,24 +113,28 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
         73728.0
     """
     element = kv_element_bytes(facts, engine, shape)
-    found = [(one, _token_bytes(one, shape.tensor, element)) for one in _seen_by(engine, facts)]
-    tokens = [(_of_stage(one, shape), size) for one, size in found if one.attention is not Attention.STATE]
-    states = [_of_stage(one, shape) for one in facts.groups if one.attention is Attention.STATE]
+    found = [_of_stage(one, shape) for one in _seen_by(engine, facts)]
+    if beside := guessing_layers(facts, shape):
+        found = _joined([*found, *_seen_by(engine, facts, beside)])
+    tokens = [(one, _token_bytes(one, shape.tensor, element)) for one in found if one.attention is not Attention.STATE]
+    states = [one for one in found if one.attention is Attention.STATE]
     growing = sum(one.layers * size for one, size in tokens if one.attention in (Attention.FULL, Attention.LATENT))
-    blocks = engine.state_blocks + shape.speculative_tokens
+    scanned = any(one.state and one.state.scanned for one in states)
+    blocks = engine.state_blocks + shape.speculative_tokens + (engine.scan_blocks if scanned else 0)
     alike = all(one.attention in (Attention.FULL, Attention.LATENT) for one, _ in tokens)
     if not states and (alike or len(tokens) == 1):
         return _uniform(engine, tokens, growing, blocks)
     largest = max((size for _, size in tokens), default=0.0)
-    state = max((_state_bytes(one, shape, facts.element_bytes) for one in states), default=0.0)
+    state = max((_state_bytes(one, shape, facts.element_bytes, engine.state_bytes) for one in states), default=0.0)
     block = _aligned(engine.block_tokens, state, largest)
-    size = _group_size([one.layers for one, _ in tokens] + [one.layers for one in states])
+    size = _group_size([one.layers for one, _ in tokens] + [one.layers for one in states], engine.nearly_equal)
     kept = [
         Kept(one.attention, math.ceil(one.layers / size), _stretched(block, largest, each), one.window)
         for one, each in tokens
     ]
     kept += [Kept(Attention.STATE, math.ceil(one.layers / size), block, 0) for one in states]
-    return CacheLayout(size * max(block * largest, state), tuple(kept), growing, blocks)
+    unit = size * max(block * largest, state)
+    return CacheLayout(unit, tuple(kept), growing, blocks, engine.batches_in_flight)
 
 
 def _uniform(
@@ -113,13 +144,27 @@ def _uniform(
     every = sum(one.layers * size for one, size in tokens)
     only = tokens[0][0] if len(tokens) == 1 else LayerGroup(Attention.FULL, 1)
     kept = Kept(only.attention, 1, engine.block_tokens, only.window)
-    return CacheLayout(max(1.0, every * engine.block_tokens), (kept,), growing or every, state_blocks)
+    unit = max(1.0, every * engine.block_tokens)
+    return CacheLayout(unit, (kept,), growing or every, state_blocks, engine.batches_in_flight)
 
 
-def _seen_by(engine: EngineMemory, facts: ModelFacts) -> tuple[LayerGroup, ...]:
+def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
+    """Each kind of layer once."""
+    found: dict[LayerGroup, int] = {}
+    for one in groups:
+        kind = replace(one, layers=0)
+        found[kind] = found.get(kind, 0) + one.layers
+    return [replace(kind, layers=layers) for kind, layers in found.items()]
+
+
+def _seen_by(
+    engine: EngineMemory, facts: ModelFacts, groups: Sequence[LayerGroup] | None = None
+) -> tuple[LayerGroup, ...]:
     """The groups as an engine keeps them that may not know windows or latent vectors yet."""
     narrow = () if engine.hybrid_cache else (Attention.SLIDING, Attention.CHUNKED)
-    found = (replace(one, attention=Attention.FULL) if one.attention in narrow else one for one in facts.groups)
+    found = (
+        replace(one, attention=Attention.FULL) if one.attention in narrow else one for one in groups or facts.groups
+    )
     if engine.latent_cache:
         return tuple(found)
     size = UNCOMPRESSED_ELEMENTS
@@ -144,14 +189,14 @@ def _token_bytes(one: LayerGroup, tensor: int, element: int) -> float:
     return float(heads * one.elements * element)
 
 
-def _state_bytes(one: LayerGroup, shape: Shape, element: int) -> float:
+def _state_bytes(one: LayerGroup, shape: Shape, element: int, recurrent: int | None) -> float:
     """One layer's state of one sequence; speculation keeps the inputs of the tokens that it guesses."""
     state = one.state
     if state is None:
         return 0.0
     length = state.convolution_length + shape.speculative_tokens
     convolution = state.convolution_width * length * element
-    return (convolution + state.recurrent * (state.recurrent_bytes or element)) / shape.tensor
+    return (convolution + state.recurrent * (recurrent or state.recurrent_bytes or element)) / shape.tensor
 
 
 def _aligned(block: int, state: float, token: float) -> int:
@@ -163,7 +208,7 @@ def _stretched(block: int, largest: float, size: float) -> int:
     return block * max(1, int(largest // size)) if size else block
 
 
-def _group_size(layers: list[int]) -> int:
+def _group_size(layers: list[int], nearly_equal: float) -> int:
     """Examples: 52 and 10 layers form groups of 10, 13 and 13 of 13, 9 and 10 of 10."""
     smallest, largest = min(layers), max(layers)
-    return largest if largest < NEARLY_EQUAL * smallest else smallest
+    return largest if largest < nearly_equal * smallest else smallest

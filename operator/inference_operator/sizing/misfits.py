@@ -51,7 +51,8 @@ def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], wishes: GpuWishes) -> 
         return Misfit(Why.NO_SUITABLE_GPU, HARDWARE, problem, "Use whole GPUs or MIG slices.")
     kinds = ", ".join(sorted({offer.kind for offer in offers}))
     problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
-    return Misfit(Why.NO_SUITABLE_GPU, HARDWARE, problem, "Add a node, declare GPUs in the settings, or ask for less.")
+    cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."
+    return Misfit(Why.NO_SUITABLE_GPU, HARDWARE, problem, cure)
 
 
 def no_room(pools: Sequence[Pool], wishes: GpuWishes) -> Misfit:

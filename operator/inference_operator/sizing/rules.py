@@ -87,6 +87,8 @@ def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     if shape.pipeline > facts.layers:
         yield f"{facts.layers} layers cannot be divided over {shape.pipeline} stages."
     yield from _groups(facts, shape)
+    if shape.speculation and shape.speculation.draft_facts:
+        yield from (f"Of the draft model: {rule}" for rule in _broken(shape.speculation.draft_facts, Shape(tensor)))
 
 
 def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from inference_operator.models.facts import Quantization
+from inference_operator.models.facts import ModelFacts, Quantization
 
 KV_BYTES = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8"), 1),
@@ -10,6 +10,43 @@ KV_BYTES = {
     **dict.fromkeys(("float32", "float"), 4),
 }
 """Bytes of an element of the KV cache by the engine's word for its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Low-rank adapters (LoRA) for which an engine keeps room from its start, whatever is loaded into it."""
+
+    rank: int
+    """Of each adapter, at most."""
+    active: int = 1
+    """Adapters that may be used at once."""
+    kept: int = 1
+    """Adapters that each rank keeps in the host's memory."""
+    divided: bool = False
+    """Whether tensor ranks divide both matrices of an adapter, not one of them."""
+    element_bytes: int | None = None
+    """None: as the model's own."""
+    graph_sets: int = 2
+    """How often CUDA graphs are captured: without adapters, and with them."""
+    tower: bool = False
+    """Whether there is room for adapters of a vision tower too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Tokens that are guessed, and then checked by the model in one step."""
+
+    tokens: int
+    """Guessed at once."""
+    own_layer: bool = False
+    """Whether a layer that comes with the model guesses (multi-token prediction)."""
+    draft: str = ""
+    """The repository or path of a draft model; empty where there is none."""
+    draft_revision: str | None = None
+    draft_facts: ModelFacts | None = None
+    """Of the draft model; None where nobody knows it."""
+    unknown: str = ""
+    """Something else that guesses and takes an unknown amount of memory, as a phrase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +67,16 @@ class Shape:
     """Of weights that the engine itself quantises while it loads; None: as in the checkpoint."""
     eager: bool = False
     """No CUDA graphs."""
+    kv_cache_bytes: int | None = None
+    """Size of the KV cache of each rank; None: what is left, or on CPUs what sizing computes."""
     cpu_offload_gib: float = 0.0
     """Weights of each GPU that stay in the host's memory."""
-    extra_gib: float = 0.0
-    """A draft model and adapters, on each GPU."""
-    speculative_tokens: int = 0
+    kv_offload_gib: float = 0.0
+    """KV cache in the host's memory, of all ranks together."""
+    adapters: Adapters | None = None
+    speculation: Speculation | None = None
+
+    @property
+    def speculative_tokens(self) -> int:
+        """Tokens that are guessed at once."""
+        return self.speculation.tokens if self.speculation else 0

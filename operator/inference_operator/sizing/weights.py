@@ -54,13 +54,19 @@ def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
     return tuple(_stage(facts, shape, part, (end,)) for end in (Part.EMBEDDING, last))
 
 
+def layer_bytes(facts: ModelFacts, shape: Shape) -> float:
+    """Bytes of the mean layer of a model on one GPU; the table of rotary embeddings is there already."""
+    element = shape.element_bytes or facts.element_bytes
+    return _stage(facts, shape, 1 / facts.layers, ()).bytes - _rotary_bytes(facts, element)
+
+
 def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...]) -> RankWeights:
     stored = _stored(facts, shape)
     first = Part.EMBEDDING in ends
     whole = stored.tower if first and facts.tower_whole else 0.0
     total = whole or (stored.tower / shape.tensor if first else 0.0)
     total += _absorbed(facts, stored.element) * part
-    total += facts.context * facts.rotary_dimension * stored.element  # the table of rotary embeddings, a row a position
+    total += _rotary_bytes(facts, stored.element)
     for matrix in facts.matrices:
         share = float(matrix.part in ends) if matrix.part in ENDS else part
         elements = _rows(matrix, facts, shape.tensor) * _columns(matrix, shape.tensor) * matrix.stacked
@@ -152,6 +158,11 @@ def _held(size: float) -> float:
         return size
     left = math.ceil(size / ROUND) * ROUND - size
     return size + left if left <= SMALL else size
+
+
+def _rotary_bytes(facts: ModelFacts, element: int) -> int:
+    """The table of rotary embeddings, a row a position."""
+    return facts.context * facts.rotary_dimension * element
 
 
 def _absorbed(facts: ModelFacts, element: int) -> float:

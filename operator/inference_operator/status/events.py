@@ -22,7 +22,14 @@ class Event:
 
 
 _COURSE = frozenset(
-    {Reason.STARTING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE, Reason.SETTLED, Reason.REQUEST_FAILED}
+    {
+        Reason.STARTING,
+        Reason.INSPECTING_MODEL,
+        Reason.ENGINES_UNAVAILABLE,
+        Reason.ROUTER_UNAVAILABLE,
+        Reason.SETTLED,
+        Reason.REQUEST_FAILED,
+    }
 )
 """Reasons of Reconciling that take their course, or that Ready tells already."""
 

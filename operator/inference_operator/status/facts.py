@@ -7,13 +7,16 @@ from datetime import datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import Status
+from inference_operator.api.status import KvCacheStatus, Status
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Ref
 from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
 from inference_operator.observed.deployment import DeploymentView, deployment_view
+from inference_operator.observed.look import Look
 from inference_operator.observed.pod import PodView
 from inference_operator.observed.rollout import Rollout
-from inference_operator.pipeline import Inputs, Outcome, Paused, Planned, Refused
+from inference_operator.observed.waits import refused_for
+from inference_operator.pipeline import Inputs, NeedsInspection, Outcome, Paused, Planned, Refused
+from inference_operator.planning.known_model import KnownModel
 from inference_operator.resources.names import (
     ENGINE,
     ROUTER,
@@ -21,7 +24,12 @@ from inference_operator.resources.names import (
     router_name,
     service_name,
 )
-from inference_operator.status.trouble import Trouble, trouble_of
+from inference_operator.resources.pinned import Pinned
+from inference_operator.sizing.plan import Plan
+from inference_operator.status.kv_cache import kv_cache
+from inference_operator.status.start import Progress, progress
+from inference_operator.status.trouble import Trouble, looks_for, trouble_of, with_cure
+from inference_operator.status.volumes import volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,8 @@ class Facts:
     connected: bool
     """Whether the Services and the configuration are there by which requests find their way."""
     refusal: Refusal | None
+    inspecting: str
+    """What goes on so that the model becomes known, in a sentence; empty where nothing waits for it."""
     paused: bool
     """Whether nothing is to be changed, because the user says so."""
     blocked: Conflict | Waiting | Rejected | Failed | None
@@ -50,12 +60,29 @@ class Facts:
     engine_since: datetime | None
     """When the oldest engine pod was made that is to stay."""
     notice: str
+    decided: Pinned | None
+    """What was decided in this round, or stands."""
+    kv_cache: KvCacheStatus | None
+    """The KV cache of the engines, once one has told."""
+    model: KnownModel | None
+    """What is known of the model."""
+    awaited: str
+    """The kind of GPU that no node has which is there; empty if one has."""
     rollout: Rollout | None
     """How engines are being replaced, or were last."""
-    until: datetime | None
-    """When that is decided again."""
+    progress: str
+    """Where the start of an engine is, in a sentence; empty where none is to be told of."""
+    looks: tuple[Look, ...]
+    """What has to be looked up to know more of any of this."""
+    due: tuple[datetime, ...]
+    """When some of this changes, if nothing happens before."""
     previous: Status
     now: datetime
+
+    @property
+    def plan(self) -> Plan | None:
+        """The sizes of an engine, if they are decided."""
+        return self.decided.plan if self.decided else None
 
     @property
     def complete(self) -> bool:
@@ -75,8 +102,9 @@ class Facts:
     @property
     def rejection(self) -> str:
         """Why Kubernetes refuses a pod, in a sentence; empty if it does not."""
-        said = self.engines.rejection or self.routers.rejection
-        return f"Kubernetes refuses a pod: {said}" if said else ""
+        owner = self.engines if self.engines.rejection else self.routers
+        said = f"Kubernetes refuses a pod: {owner.rejection}"
+        return with_cure(said, rejection_reason(owner)) if owner.rejection else ""
 
     @property
     def rolling(self) -> bool:
@@ -91,7 +119,7 @@ class Facts:
 
 def rejection_reason(owner: DeploymentView) -> Reason:
     """Why Kubernetes refuses the pods of a Deployment."""
-    return Reason.QUOTA_EXCEEDED if owner.over_quota else Reason.POD_REJECTED
+    return refused_for(owner.rejection or "")
 
 
 def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
@@ -102,7 +130,11 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
     obstacles = [a for a in answers if isinstance(a, Conflict | Waiting | Rejected)]
     failures = [a for a in answers if isinstance(a, Failed)]
     kept = not isinstance(outcome, Planned) and engines.exists
-    stuck = _stuck(inputs.pods, {ENGINE: engines, ROUTER: routers})
+    start = _start(inputs, engines)
+    mounting = volumes(_staying(inputs, engines), namespace=key.namespace, seen=inputs.seen, now=inputs.now)
+    stuck = trouble_of(_stuck(inputs.pods, {ENGINE: engines, ROUTER: routers}), inputs)
+    until = None if isinstance(outcome, Paused) else outcome.until
+    decided = outcome.pinned if isinstance(outcome, Planned) else next(iter(inputs.previous.decisions), None)
     return Facts(
         key=key,
         wanted=spec.replicas if isinstance(spec, Spec) and not kept else engines.wanted,
@@ -110,17 +142,24 @@ def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
         routers=routers,
         connected=all(ref in inputs.children for ref in _way(key)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
+        inspecting=outcome.told if isinstance(outcome, NeedsInspection) else "",
         paused=isinstance(outcome, Paused),
         blocked=next(iter([*obstacles, *failures]), None),
         failures=failures,
-        stuck=trouble_of(stuck, inputs),
+        stuck=stuck or mounting.trouble,
         standstill="; ".join(removal.why for removal in outcome.removals),
         replacing=sum(pod.ready and not pod.terminating for pod in inputs.pods if pod.component == ENGINE)
         < engines.wanted,
         engine_since=_oldest(inputs.pods, engines),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
+        decided=decided,
+        kv_cache=kv_cache(inputs, engines.template, decided.plan if decided else None),
+        model=outcome.model,
+        awaited=outcome.awaited if isinstance(outcome, Planned) else "",
         rollout=outcome.rollout if isinstance(outcome, Planned) else None,
-        until=outcome.until if isinstance(outcome, Planned) else None,
+        progress=start.told,
+        looks=tuple(look for look in (start.look, mounting.look, *looks_for(stuck, inputs)) if look),
+        due=tuple(moment for moment in (start.due, mounting.due, until) if moment),
         previous=inputs.resource.status,
         now=inputs.now,
     )
@@ -150,6 +189,23 @@ def _counts(pod: PodView, owner: DeploymentView) -> bool:
 def _stays(pod: PodView, owner: DeploymentView) -> bool:
     earlier = pod.template and owner.template and pod.template != owner.template
     return not (pod.terminating or earlier)
+
+
+def _staying(inputs: Inputs, owner: DeploymentView) -> Sequence[PodView]:
+    return [pod for pod in inputs.engine_pods if _stays(pod, owner)]
+
+
+def _start(inputs: Inputs, engines: DeploymentView) -> Progress:
+    """Where the start of an engine is, if that is told: where none serves, and in a rollout."""
+    if engines.ready and not engines.rolling:
+        return Progress()
+    return progress(
+        _staying(inputs, engines),
+        inputs.resource.status,
+        inputs.seen,
+        read_logs=inputs.settings.read_logs,
+        now=inputs.now,
+    )
 
 
 def _oldest(pods: Sequence[PodView], owner: DeploymentView) -> datetime | None:

@@ -23,16 +23,52 @@ def ready(facts: Facts) -> Verdict:
         return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted; raise `spec.replicas` to serve.")
     if facts.serving:
         message = f"{facts.engines.ready} of {facts.wanted} engines serve."
-        return Verdict("True", Reason.SERVING, f"{message} {facts.notice}".strip())
+        return Verdict("True", Reason.SERVING, " ".join(filter(None, (message, _refused(facts), facts.notice))))
     if facts.refusal:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.blocked and not (isinstance(facts.blocked, Failed) and facts.complete):
-        return Verdict("False", _OBSTACLES[type(facts.blocked)], f"{facts.blocked.ref} cannot be made yet.")
+        return Verdict("False", _OBSTACLES[type(facts.blocked)], _obstacle(facts.blocked))
     if facts.at_zero or facts.engines.ready:
-        return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
+        return Verdict("False", Reason.ROUTER_UNAVAILABLE, _with("No router is ready.", facts))
     if _has_served(facts):
-        return Verdict("False", Reason.ENGINES_UNAVAILABLE, "Engines have served before; none is ready now.")
-    return Verdict("False", Reason.STARTING, f"Waiting for the first of {facts.wanted} engines.")
+        return Verdict(
+            "False", Reason.ENGINES_UNAVAILABLE, _with("Engines have served before; none is ready now.", facts)
+        )
+    return _beginning(facts)
+
+
+def _obstacle(blocked: Conflict | Waiting | Rejected | Failed) -> str:
+    where = "Reconciling" if isinstance(blocked, Waiting | Failed) else "Stalled"
+    return f"{blocked.ref} cannot be made yet: see the condition {where}."
+
+
+def _refused(facts: Facts) -> str:
+    """That what is asked now is not what serves."""
+    return f"An edit is refused ({facts.refusal.reason}): see the condition Stalled." if facts.refusal else ""
+
+
+def _beginning(facts: Facts) -> Verdict:
+    """Where nothing has served yet."""
+    if facts.inspecting:
+        return Verdict("False", Reason.INSPECTING_MODEL, facts.inspecting)
+    return Verdict("False", Reason.STARTING, _with(f"Waiting for the first of {facts.wanted} engines.", facts))
+
+
+def _with(message: str, facts: Facts) -> str:
+    """What is told, and what keeps a pod from running or where the start is."""
+    return f"{message} {facts.rejection or missing_node(facts) or _trouble(facts) or facts.progress}".strip()
+
+
+def missing_node(facts: Facts) -> str:
+    """That the engines wait for GPUs which no node has, and what helps; empty where they do not."""
+    if not (facts.homeless and facts.awaited):
+        return ""
+    cure = "Wait for the node autoscaler, add such a node, or name other GPUs in `spec.hardware.gpu.products`."
+    return f"No node with {facts.awaited} is there yet. {cure}"
+
+
+def _trouble(facts: Facts) -> str:
+    return facts.stuck.message if facts.stuck else ""
 
 
 def _paused(facts: Facts) -> Verdict:

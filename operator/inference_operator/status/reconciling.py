@@ -7,7 +7,7 @@ from inference_operator.api.spec import RolloutStrategy
 from inference_operator.observed.answer import Failed, Waiting
 from inference_operator.observed.rollout import Rollout, Why
 from inference_operator.status.facts import Facts, rejection_reason
-from inference_operator.status.ready import ready
+from inference_operator.status.ready import missing_node, ready
 from inference_operator.status.stalled import stalled
 from inference_operator.status.trouble import Trouble
 from inference_operator.status.verdict import Verdict
@@ -32,13 +32,19 @@ def reconciling(facts: Facts) -> Verdict:
     if state.status == "False":
         return Verdict("True", state.reason, state.message)
     how = f" {_how(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
-    return Verdict("True", Reason.ROLLING_OUT, f"Pods of the previous specification are being replaced.{how}")
+    return Verdict(
+        "True",
+        Reason.ROLLING_OUT,
+        f"Pods of the previous specification are being replaced.{how} {facts.progress}".strip(),
+    )
 
 
 def _troubled(facts: Facts, stuck: Trouble) -> Verdict:
     """A pod's problem; the want of room is none where it is being made."""
     if facts.homeless and facts.engines.rolling and facts.rollout and facts.rollout.why is Why.UNSCHEDULABLE:
         return Verdict("True", Reason.MAKING_ROOM, f"{_how(facts.rollout)} {stuck.message}")
+    if waiting := missing_node(facts):
+        return Verdict("True", Reason.WAITING_FOR_NODE, waiting)
     return Verdict("True", stuck.reason, stuck.message)
 
 
@@ -70,6 +76,8 @@ def _passing(facts: Facts) -> Verdict | None:
         case Failed(ref, cause):
             again = "It is tried again, later each time, until it can."
             return Verdict("True", Reason.REQUEST_FAILED, f"{ref} could not be changed: {cause}. {again}")
+        case _ if facts.inspecting:
+            return Verdict("True", Reason.INSPECTING_MODEL, facts.inspecting)
         case _:
             return None
 

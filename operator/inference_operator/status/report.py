@@ -9,22 +9,25 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, PlanStatus, Status
 from inference_operator.observed.answer import Answer
 from inference_operator.observed.look import Look
-from inference_operator.pipeline import Inputs, Outcome, Planned
+from inference_operator.pipeline import Inputs, Outcome
 from inference_operator.resources.names import ENGINE, selector_text
 from inference_operator.resources.router_service import url
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.facts import Facts, facts
+from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
 from inference_operator.status.router_available import router_available
+from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
-from inference_operator.status.trouble import looks_for
 from inference_operator.status.verdict import Verdict
 
 RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
     ConditionType.READY: ready,
     ConditionType.RECONCILING: reconciling,
     ConditionType.STALLED: stalled,
+    ConditionType.MODEL_RESOLVED: model_resolved,
+    ConditionType.SIZED: sized,
     ConditionType.ENGINES_AVAILABLE: engines_available,
     ConditionType.ROUTER_AVAILABLE: router_available,
 }
@@ -63,7 +66,7 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
     """
     known = facts(inputs, outcome, answers)
     conditions = tuple(_condition(kind, rule(known), inputs) for kind, rule in RULES.items())
-    decided = outcome.pinned if isinstance(outcome, Planned) else next(iter(inputs.previous.decisions), None)
+    decided = known.decided
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,
@@ -72,10 +75,10 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
         ready_replicas=known.engines.ready,
         ready=f"{known.engines.ready}/{known.wanted}",
         selector=selector_text(known.key.name, ENGINE),
-        plan=PlanStatus(**asdict(decided.plan), asked=decided.asked) if decided else None,
-        engine=EngineStatus(image=decided.image) if decided else None,
+        plan=PlanStatus.model_validate({**asdict(decided.plan), "asked": decided.asked}) if decided else None,
+        engine=EngineStatus(image=decided.image, kv_cache=known.kv_cache) if decided else None,
     )
-    looks = (*outcome.looks, *looks_for(known.stuck, inputs))
+    looks = (*outcome.looks, *known.looks)
     again = replace(_again(known, status), looks=looks)
     return Report(status, again if again != After() else None)
 
@@ -101,5 +104,5 @@ def _again(known: Facts, status: Status) -> After:
     if known.blocked is not None:
         return After(RECHECK.total_seconds())
     stalling = progress_deadline(replace(known, previous=status))  # it may begin with this very status
-    due = [moment - known.now for moment in (stalling, known.until) if moment and moment > known.now]
+    due = [moment - known.now for moment in (stalling, *known.due) if moment and moment > known.now]
     return After(min(due).total_seconds()) if due else After()

@@ -2,6 +2,7 @@
 
 from inference_operator.api.reasons import Reason
 from inference_operator.status.facts import Facts, rejection_reason
+from inference_operator.status.trouble import with_cure
 from inference_operator.status.verdict import Verdict
 
 
@@ -11,7 +12,8 @@ def router_available(facts: Facts) -> Verdict:
     if ready > 0:
         return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
     if facts.routers.rejection:
+        reason = rejection_reason(facts.routers)
         return Verdict(
-            "False", rejection_reason(facts.routers), f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
+            "False", reason, with_cure(f"Kubernetes refuses a router's pod: {facts.routers.rejection}", reason)
         )
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.chosen import chosen_engine
 from inference_operator.engines.engine import Diagnosis
@@ -11,6 +12,8 @@ from inference_operator.observed.pod import Ended, PodView, sentence
 from inference_operator.observed.scheduler import spelled_out
 from inference_operator.pipeline import Inputs
 from inference_operator.resources.names import ENGINE
+from inference_operator.status.room import closest, look_for_room
+from inference_operator.status.slow_start import look_for_end, too_slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,50 @@ def trouble_of(pod: PodView | None, inputs: Inputs) -> Trouble | None:
         return None
     problem, said = pod.problem, f"Pod {pod.name} does not run"
     if problem.reason is Reason.UNSCHEDULABLE:
-        return Trouble(pod, problem.reason, f"{said}: {spelled_out(problem.cause)}")
+        return Trouble(pod, problem.reason, f"{said}: {spelled_out(problem.cause, closest(pod, inputs))}")
     if problem.ended is None:
-        return Trouble(pod, problem.reason, f"{said}: {problem.cause}")
+        return Trouble(pod, problem.reason, with_cure(f"{said}: {problem.cause}", problem.reason))
     if found := _diagnosis(pod, problem.ended, inputs):
         return Trouble(pod, found.reason, f"{said}: {found.cause}.")
+    if slow := too_slow(pod, problem.ended, inputs):
+        return Trouble(pod, Reason.STARTUP_TIMEOUT, f"{said}: {slow}")
     return Trouble(pod, problem.reason, f"{said}: {problem.cause}{_own_words(problem.ended, inputs)}")
 
 
+_KUBELETS_AND_QUOTAS = frozenset(
+    {
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONTAINER_CONFIG_ERROR,
+        Reason.VOLUME_UNAVAILABLE,
+        Reason.QUOTA_EXCEEDED,
+    }
+)
+"""Reasons whose words are Kubernetes' own, which name a cause and no cure."""
+
+
+def with_cure(said: str, reason: Reason) -> str:
+    """What Kubernetes says, and what helps.
+
+    Examples:
+        >>> with_cure('Pod a does not run: secret "b" not found', Reason.CONTAINER_CONFIG_ERROR)
+        'Pod a does not run: secret "b" not found. Create what is missing.'
+    """
+    return f"{said.rstrip('.')}. {EXPLANATIONS[reason].cure}" if reason in _KUBELETS_AND_QUOTAS else said
+
+
 def looks_for(trouble: Trouble | None, inputs: Inputs) -> Sequence[Look]:
-    """The log of a container that ended, unless its message is enough."""
-    ended = trouble.pod.problem.ended if trouble and trouble.pod.problem else None
-    if trouble is None or ended is None or not inputs.settings.read_logs:
+    """The log of a container that ended, and who ended it, unless its message is enough; nodes that come close."""
+    if trouble is None or trouble.pod.problem is None:
         return ()
+    ended = trouble.pod.problem.ended
+    if ended is None:
+        room = look_for_room(trouble.pod, inputs)
+        return (room,) if room else ()
     enough = chosen_engine().diagnose(ended.message) if trouble.pod.component == ENGINE else ended.message
-    return () if enough else (ended.log,)
+    if enough:
+        return ()
+    log = ended.log if inputs.settings.read_logs else None
+    return tuple(look for look in (log, look_for_end(trouble.pod, ended, inputs)) if look)
 
 
 def _diagnosis(pod: PodView, ended: Ended, inputs: Inputs) -> Diagnosis | None:

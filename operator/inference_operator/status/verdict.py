@@ -10,6 +10,6 @@ from inference_operator.api.reasons import Reason
 class Verdict:
     """The status of a condition and why."""
 
-    status: Literal["True", "False"]
+    status: Literal["True", "False", "Unknown"]
     reason: Reason
     message: str

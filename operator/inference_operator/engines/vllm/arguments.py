@@ -26,8 +26,18 @@ def has_known_options(image: str) -> bool:
         >>> has_known_options("docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64@sha256:0a"), has_known_options("mine:1")
         (True, False)
     """
+    return version_of_image(image) == VERSION
+
+
+def version_of_image(image: str) -> str:
+    """The version of vLLM that an image's tag names; empty where it names none.
+
+    Examples:
+        >>> version_of_image("docker.io/vllm/vllm-openai:v0.32.0"), version_of_image("mine:latest")
+        ('0.32.0', '')
+    """
     tag = _TAG.search(image)
-    return tag is not None and tag.group(1) == VERSION
+    return tag.group(1) if tag else ""
 
 
 def managed_flag(argument: str) -> str | None:
@@ -38,7 +48,7 @@ def managed_flag(argument: str) -> str | None:
     Examples:
         >>> managed_flag("--served_model_name=x"), managed_flag("--tensor-par"), managed_flag("-tp=2")
         ('--served-model-name', '--tensor-parallel-size', '--tensor-parallel-size')
-        >>> managed_flag("--max-num-seqs=8") is None
+        >>> managed_flag("--seed=8") is None
         True
     """
     option = written_option(argument)
@@ -54,8 +64,8 @@ def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str]
         allowed: long options that the operator's settings allow although they are dangerous.
 
     Examples:
-        >>> print(refusal_of_args(["--max-num-seqs", "8", "--port=1"], image="vllm:v0.32.0").message)
-        spec.engine.args[2]: `--port` sets `--port`, which is the operator's to decide. \
+        >>> print(refusal_of_args(["--seed", "8", "--port=1"], image="vllm:v0.32.0").message)
+        spec.engine.args[2]: `--port` is the operator's to decide. \
 Remove it; the operator decides it and has no field for it.
     """
     for index, argument in enumerate(args):
@@ -82,7 +92,8 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
     names = meant(option)
     # What abbreviates more than one option is refused by vLLM; the gravest of them says why.
     if (flag := _among(names, MANAGED_FLAGS)) is not None:
-        problem = f"`{option}` sets `{flag}`, which is the operator's to decide."
+        sets = "is" if option == flag else f"sets `{flag}`, which is"
+        problem = f"`{option}` {sets} the operator's to decide."
         return Refusal(Reason.MANAGED_ARGUMENT, field, problem, MANAGED_FLAGS[flag])
     if (flag := _among(names, SECRET_FLAGS)) is not None:
         cure = f"Set `{SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
@@ -109,11 +120,9 @@ def _unknown(option: str, field: str, names: Sequence[str]) -> Refusal:
     else:
         problem = f"vLLM {VERSION} has no argument `{option}`."
         near = nearest(option)
-        cure = (
-            f"Did you mean {_listed(near)}?"
-            if near
-            else "Remove it, or name an image that has it in `spec.engine.image`."
-        )
+        cure = f"Did you mean {_listed(near)}?" if near else "Remove it, or name an image that has it."
+        if near and near[0] in MANAGED_FLAGS:
+            cure = f"Did you mean `{near[0]}`? {MANAGED_FLAGS[near[0]]}"
     return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, cure)
 
 

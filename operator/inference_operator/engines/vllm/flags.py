@@ -6,15 +6,23 @@ Names: `vllm serve --help=all` and vllm/envs.py of vLLM 0.32.0. The page docs/re
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
-_ONE_GROUP = "Use `spec.parallelism.tensor`; an engine spreads over the GPUs of one node by its tensors."
+_ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; an engine spreads over the GPUs of one node by them."
 
 MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
     "--served-model-name": "Use `spec.model.servedName`.",
     "--tensor-parallel-size": "Use `spec.parallelism.tensor`.",
+    "--pipeline-parallel-size": "Use `spec.parallelism.pipeline`.",
+    "--max-model-len": "Use `spec.engine.maxModelLen`.",
+    "--max-num-seqs": "Use `spec.engine.maxNumSeqs`.",
+    "--max-num-batched-tokens": "Use `spec.engine.maxNumBatchedTokens`.",
+    "--gpu-memory-utilization": "Use `spec.engine.gpuMemoryUtilization`.",
+    "--dtype": "Use `spec.engine.dtype`.",
+    "--quantization": "Use `spec.engine.quantization`.",
+    "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
+    "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
     **dict.fromkeys(
         (
-            "--pipeline-parallel-size",
             "--prefill-context-parallel-size",
             "--data-parallel-size",
             "--data-parallel-size-local",

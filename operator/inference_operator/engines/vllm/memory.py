@@ -5,6 +5,7 @@ vLLM's source or its pull requests, which are named.
 """
 
 import re
+from dataclasses import replace
 
 from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
 
@@ -24,6 +25,20 @@ TOKENS_BY_CONCURRENCY = (0, 21)
 """What "GPU KV cache size" counts for models with several groups (vllm-project/vllm#43308, #51041)."""
 CHECKPOINT_KV_DTYPE = (0, 12)
 """`auto` takes the type that a ModelOpt checkpoint names (`utils/torch_utils.py`, `resolve_kv_cache_dtype_string`)."""
+ALIGNED_STATES = (0, 32)
+"""A sequence keeps the state at the end of its cached prefix beside its own, Mamba 2 another one of its prompt, and
+windows keep two batches, which overlap (0.32.0, `v1/kv_cache_interface.py`, `MambaSpec`; `model_executor/layers/mamba/
+mamba_mixer2.py`; `config/vllm.py`, `max_in_flight_tokens`). 0.23 kept one of each."""
+PADDED_BELOW, EARLIER_PADDED_BELOW = 1.5, 1.25
+"""Of the layers of the smallest group (`v1/core/kv_cache_utils.py`, `_get_kv_cache_groups_uniform_page_size`: 0.32.0,
+0.19.0)."""
+CPU_BLOCK_TOKENS, CPU_LATENT_BLOCK_TOKENS = 128, 16
+"""Tokens of a block on CPUs; latent attention has a kernel for 16 only, where there is no AMX (0.32.0,
+`platforms/cpu.py`, `check_and_update_config`)."""
+CPU_SEQUENCES, CPU_BATCH = 128, 2048
+"""Defaults of `vllm serve` on CPUs (0.32.0, `engine/arg_utils.py`)."""
+CPU_STATE_BYTES = 4
+"""Recurrent states are kept in float32 on CPUs that have AVX-512 BF16 (0.32.0, `platforms/cpu.py`)."""
 WIDER_BATCHES = (0, 27)
 """GPUs from 160 GiB get 16,384 batched tokens (vllm-project/vllm#51726)."""
 
@@ -105,8 +120,32 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
         latent_cache=at >= LATENT_CACHE,
         checkpoint_kv_dtype=at >= CHECKPOINT_KV_DTYPE,
         tokens_by_concurrency=at >= TOKENS_BY_CONCURRENCY,
-        state_blocks=1,
+        state_blocks=2 if at >= ALIGNED_STATES else 1,
+        scan_blocks=1 if at >= ALIGNED_STATES else 0,
+        state_bytes=None,
+        batches_in_flight=2 if at >= ALIGNED_STATES else 1,
+        nearly_equal=PADDED_BELOW if at >= ALIGNED_STATES else EARLIER_PADDED_BELOW,
         unprofiled_mxfp4_bytes=UNPROFILED_MXFP4_BYTES,
+    )
+
+
+def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
+    """What differs on CPUs, of which only the KV cache is computed: its size is given, and not what is left.
+
+    Args:
+        latent: whether the model has latent attention.
+
+    Examples:
+        >>> vllm_cpu_memory(latent=False).block_tokens, vllm_cpu_memory(latent=True).block_tokens
+        (128, 16)
+    """
+    return replace(
+        vllm_memory(memory_gib=0.0),
+        block_tokens=CPU_LATENT_BLOCK_TOKENS if latent else CPU_BLOCK_TOKENS,
+        max_num_seqs=CPU_SEQUENCES,
+        max_num_batched_tokens=CPU_BATCH,
+        state_bytes=CPU_STATE_BYTES,
+        batches_in_flight=1,
     )
 
 

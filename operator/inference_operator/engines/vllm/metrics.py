@@ -1,8 +1,9 @@
 """What vLLM calls its metrics (vllm-project/vllm v0.32.0, vllm/v1/metrics/loggers.py), and what they mean."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from inference_operator.observed.samples import EngineSample
 
@@ -26,6 +27,13 @@ output_handler); the KV cache fills nevertheless. All of it stands still when th
 on showing it."""
 
 
+CACHE_INFO = "vllm:cache_config_info"
+"""The configuration of the KV cache, as labels; it is there once the cache has been made."""
+
+CACHE_TOKENS = "kv_cache_size_tokens"
+"""Its label for what vLLM logs as "GPU KV cache size", on every device."""
+
+
 def engine_sample(text: str) -> EngineSample | None:
     r"""Read vLLM's metrics, summed over its cores; None where they do not tell of its work.
 
@@ -33,20 +41,25 @@ def engine_sample(text: str) -> EngineSample | None:
         >>> engine_sample("python_info 1.0\n") is None
         True
     """
-    sums, model = _sums(_wanted(text))
+    samples = _samples(_wanted(text))
+    sums: dict[str, float] = {}
+    for sample in samples:
+        sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
     if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums:
         return None
     return EngineSample(
-        model=model,
+        model=next((sample.labels["model_name"] for sample in samples if "model_name" in sample.labels), ""),
         running=int(sums[REQUESTS_RUNNING]),
         waiting=int(sums[REQUESTS_WAITING]),
         progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
+        kv_cache_tokens=_cache_tokens(samples),
     )
 
 
 def _wanted(text: str) -> str:
     """The lines that are read. To parse all of it takes fifty times as long: most of it are buckets of histograms."""
-    return "".join(line for name in dict.fromkeys(_PROGRESS) for line in _lines(text, f"\n{name}{{"))
+    names = dict.fromkeys((*_PROGRESS, CACHE_INFO))
+    return "".join(line for name in names for line in _lines(text, f"\n{name}{{"))
 
 
 def _lines(text: str, beginning: str) -> Iterator[str]:
@@ -57,14 +70,18 @@ def _lines(text: str, beginning: str) -> Iterator[str]:
         at = text.find(beginning, at + 1)
 
 
-def _sums(text: str) -> tuple[Mapping[str, float], str]:
-    sums: dict[str, float] = {}
-    model = ""
+def _samples(text: str) -> Sequence[Sample]:
     try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
-                model = sample.labels.get("model_name", model)
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except ValueError:
-        return {}, ""
-    return sums, model
+        return []
+
+
+MOST_DIGITS = 15
+"""Of a number of tokens; more are none."""
+
+
+def _cache_tokens(samples: Sequence[Sample]) -> int | None:
+    """Of the first core: all cores of an engine are alike. None where its version does not tell."""
+    told = next((sample.labels.get(CACHE_TOKENS, "") for sample in samples if sample.name == CACHE_INFO), "")
+    return int(told) if told.isdecimal() and len(told) <= MOST_DIGITS else None

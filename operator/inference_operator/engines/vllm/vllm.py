@@ -1,18 +1,25 @@
 """How vLLM is started, watched and stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.engine import Diagnosis, EngineProcess, Patience, Question, Served
-from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
+from inference_operator.engines.engine import Diagnosis, EngineProcess, HubAccess, Patience, Phase, Question, Served
+from inference_operator.engines.vllm.access import hub_variables, revision_of
+from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
 from inference_operator.engines.vllm.errors import diagnosis
+from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
+from inference_operator.engines.vllm.memory_flags import memory_arguments, refusal_of_cache_bytes, shape_of
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_sample
+from inference_operator.engines.vllm.phase import phase
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.observed.samples import EngineSample
 from inference_operator.settings import Settings
+from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape
 
 SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM goes on after SIGTERM (since 0.18; 0 aborts requests at once). It has waited for
@@ -54,9 +61,23 @@ class Vllm:
 
     def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         """Why what was asked cannot be given by the engine of this image, or None."""
-        return refusal_of_args(asked.args, image=image, allowed=settings.allowed_arguments) or refusal_of_env(
-            asked.env, allowed=settings.allowed_environment
+        return (
+            refusal_of_args(asked.args, image=image, allowed=settings.allowed_arguments)
+            or refusal_of_cache_bytes(asked.args)
+            or refusal_of_env(asked.env, allowed=settings.allowed_environment)
         )
+
+    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
+        """How the vLLM of this image uses the memory of these GPUs; by its tag, or as the latest that is known."""
+        return vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
+
+    def cpu_memory(self, *, latent: bool) -> EngineMemory:
+        """How vLLM uses memory on CPUs."""
+        return vllm_cpu_memory(latent=latent)
+
+    def shape(self, asked: EngineSpec) -> Shape:
+        """What is asked of an engine, in the words of sizing."""
+        return shape_of(asked)
 
     def process(self, asked: EngineSpec, plan: Plan, served: Served, patience: Patience, *, port: int) -> EngineProcess:
         """How one vLLM of this plan is run."""
@@ -65,12 +86,13 @@ class Vllm:
             "--host=0.0.0.0",
             f"--port={port}",
             f"--tensor-parallel-size={plan.tensor_parallel_size}",
+            *memory_arguments(asked, plan),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
         )
         return EngineProcess(
             command=("vllm", "serve"),
             args=(served.model, *managed, *asked.args),
-            env=_environment(asked.env, patience),
+            env=_environment(asked.env, {ENGINE_READY_TIMEOUT: str(patience.startup)}),
             health_path="/health",
             writable=WRITABLE,
             startup_seconds=patience.startup,
@@ -78,9 +100,17 @@ class Vllm:
             stop_seconds=patience.staleness + patience.drain + SHUTDOWN_SECONDS,
         )
 
+    def access(self, asked: EngineSpec) -> HubAccess:
+        """How vLLM gets at its model."""
+        return HubAccess(hub_variables(_environment(asked.env, {})), WRITABLE, revision_of(asked.args))
+
     def diagnose(self, log: str) -> Diagnosis | None:
         """What its last words say about its end; None where they say nothing that is known."""
         return diagnosis(log)
+
+    def phase(self, log: str) -> Phase | None:
+        """How far vLLM is, by the log of a start; None where that does not tell yet."""
+        return phase(log)
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         """What vLLM's metrics tell about its work; None where they do not."""
@@ -96,9 +126,9 @@ def _pre_stop(patience: Patience, port: int) -> tuple[str, ...]:
     return ("python3", "-I", "-S", "-c", PRE_STOP, *numbers, REQUESTS_RUNNING, REQUESTS_WAITING)
 
 
-def _environment(asked: Sequence[EnvironmentVariable], patience: Patience) -> tuple[EnvironmentVariable, ...]:
-    """The defaults, where nothing else was asked, and then what was asked."""
+def _environment(asked: Sequence[EnvironmentVariable], more: Mapping[str, str]) -> tuple[EnvironmentVariable, ...]:
+    """The defaults and what else is computed, where nothing else was asked, and then what was asked."""
     names = {variable.name for variable in asked}
-    values = {**ENVIRONMENT, ENGINE_READY_TIMEOUT: str(patience.startup)}
+    values = {**ENVIRONMENT, **more}
     defaults = (EnvironmentVariable(name=n, value=v) for n, v in values.items() if n not in names)
     return (*defaults, *asked)

@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from inference_operator.api.reasons import EXPLANATIONS, ConditionType, Reason
+from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.reasons import ConditionType, Reason
 
 
 def test_every_reason_is_explained() -> None:

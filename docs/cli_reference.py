@@ -1,0 +1,55 @@
+"""The reference page of `infd`, from its own parser."""  # noqa: INP001 - imported by a script
+
+import argparse
+from collections.abc import Iterator
+
+from inference_operator.cli.main import parser
+from inference_operator.cli.parser import STATUSES
+
+INTRODUCTION = f"""\
+# `infd`, the command line
+The operator's own decisions, before anything runs: nothing here writes to a cluster, and `infd plan --cluster` alone
+reads from one (its nodes). In a clone of the repository `uv run infd` runs it, and `uv tool install .` puts `infd` and
+`kubectl infd` on the PATH; it takes Python 3.11.
+
+{STATUSES} `infd fit` answers a question, so it ends with 0 also where nothing fits, and says so in `fits`.
+
+With `-o json` or `-o yaml` one resource (`infd plan`) or one kind of GPU (`infd fit`) is an object, several are a list
+of such objects. Files are as kubectl takes them: YAML or JSON, several documents, lists, folders, `-`; what is in them
+beside InferenceDeployments is passed over. The operator's settings are its defaults, unless the environment variables
+of its own (`INFERENCE_OPERATOR_…`) say otherwise.
+
+This page is generated from `operator/inference_operator/cli`.
+"""
+
+
+def page() -> str:
+    """The page about the command line."""
+    return INTRODUCTION + "".join(line for name, one in _commands() for line in _command(name, one))
+
+
+def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser()._actions:  # noqa: SLF001 - argparse shows its arguments in no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            yield from action.choices.items()
+
+
+def _command(name: str, one: argparse.ArgumentParser) -> Iterator[str]:
+    arguments = [action for action in one._actions if action.dest != "help"]  # noqa: SLF001 - as above
+    yield f"\n## `infd {name}`\n{one.description}\n"
+    if arguments:
+        yield "\n| argument | meaning |\n|---|---|\n"
+        yield from (f"| {_called(action)} | {action.help} |\n" for action in arguments)
+
+
+def _called(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"`{action.dest}`"
+    value = "" if action.nargs == 0 else f" {_value(action)}"
+    return ", ".join(f"`{name}{value}`" for name in action.option_strings)
+
+
+def _value(action: argparse.Action) -> str:
+    if action.choices:
+        return "{" + ",".join(action.choices) + "}"
+    return str(action.metavar or action.dest.upper())

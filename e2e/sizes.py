@@ -1,0 +1,144 @@
+"""What vLLM makes of its KV cache on a CPU, and what it takes, beside what the operator computes."""
+
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from e2e import images
+from e2e.images.detect import found_builder
+from e2e.images.process import log_path
+from e2e.model.kinds import CONTEXT, KINDS, LARGE
+from e2e.model.tiny_llama import model_folder
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.engine import Patience, Served
+from inference_operator.engines.vllm.memory import vllm_cpu_memory
+from inference_operator.engines.vllm.metrics import CACHE_INFO, engine_sample
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.resources.quantity import value
+from inference_operator.sizing.cpu import cpu_needs
+from inference_operator.sizing.kv_cache import Held, cache_layout, held
+from inference_operator.sizing.plan import Plan, Wishes, cpu_plan
+from inference_operator.sizing.shape import Shape
+
+CACHE_BYTES = 256 * 2**20
+BATCHED_TOKENS = 2048
+"""Asked for, as is the context: on CPUs vLLM would take its own defaults for each."""
+ASKED = EngineSpec(
+    args=("--enforce-eager", f"--kv-cache-memory-bytes={CACHE_BYTES}"),
+    maxModelLen=CONTEXT,
+    maxNumBatchedTokens=BATCHED_TOKENS,
+)
+SPARE_TOKENS = 64
+"""Below the full length, so that an answer fits behind the prompt."""
+LARGE_TOKENS = 512
+"""Of each prompt to the large model: longer ones take two cores minutes."""
+SCRIPT = Path(__file__).parent / "model" / "run_kinds.py"
+_PYTHON = "/opt/vllm/bin/python"
+_SERVED = "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One model: what was computed, and what vLLM told."""
+
+    name: str
+    computed: Held | None
+    """None where the config is not understood."""
+    told_blocks: int
+    told_tokens: int
+    error: str
+    """vLLM's own words where this build cannot start the model, or cannot compute it."""
+    computed_weights: int
+    file_bytes: int
+    requested_bytes: int
+    """Memory that the operator's pod asks for."""
+    memory_bytes: int
+    """Most that all processes held, beside the pages of files."""
+
+
+def sizes(names: Sequence[str] = tuple(KINDS)) -> list[Size]:
+    """Serve each of these models once, as the operator does, and compare."""
+    images.build(["tiny-llama"])
+    log_path("sizes").unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(model_folder() / name, folder)
+        (folder / "jobs.json").write_text(json.dumps([_job(name, number) for number, name in enumerate(names)]))
+        volumes = {SCRIPT.parent: "/script:ro", folder: "/data"}
+        command = (_PYTHON, f"/script/{SCRIPT.name}", "/data")
+        found_builder().run("sizes", images.reference("engine-cpu"), command, volumes)
+        results = json.loads((folder / "results.json").read_text())
+    return [_size(name, result) for name, result in zip(names, results, strict=True)]
+
+
+def computed(facts: ModelFacts) -> Held:
+    """What the cache holds, by the operator's arithmetic."""
+    engine = vllm_cpu_memory(latent=facts.is_latent)
+    layout = cache_layout(facts, engine, Shape(context=CONTEXT))
+    return held(layout, engine, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
+
+
+def planned(facts: ModelFacts | None) -> Plan:
+    """The sizes of the engine's pod, by the operator's rules for CPUs."""
+    shape = Vllm().shape(ASKED)
+    needs = cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.is_latent), shape)
+    return cpu_plan(Wishes(shape=shape), needs, facts, downloads=False)
+
+
+def _facts(name: str) -> ModelFacts | None:
+    found = model_facts({**KINDS[name], "dtype": "bfloat16"})
+    return found if isinstance(found, ModelFacts) else None
+
+
+def _job(name: str, number: int) -> Mapping[str, Any]:
+    model, port = f"/tmp/kind-{number}", _free_port()  # noqa: S108 - in a container of its own
+    patience = Patience(startup=600, staleness=0, drain=0)
+    process = Vllm().process(ASKED, planned(_facts(name)), Served(model, _SERVED), patience, port=port)
+    return {
+        "name": name,
+        "config": KINDS[name],
+        "model": model,
+        "served": _SERVED,
+        "tokens": LARGE_TOKENS if name == LARGE else CONTEXT - SPARE_TOKENS,
+        "url": f"http://127.0.0.1:{port}",
+        "command": [*process.command, *process.args],
+        "env": {variable.name: variable.value for variable in process.env if variable.value is not None},
+    }
+
+
+def _size(name: str, result: Mapping[str, Any]) -> Size:
+    facts = _facts(name)
+    sample = engine_sample(result["metrics"])
+    return Size(
+        name=name,
+        computed=computed(facts) if facts else None,
+        told_blocks=_blocks(result["metrics"]),
+        told_tokens=(sample.kv_cache_tokens or 0) if sample else 0,
+        error=result["error"],
+        computed_weights=facts.weight_bytes if facts else 0,
+        file_bytes=result["file_bytes"],
+        requested_bytes=int(value(planned(facts).memory)),
+        memory_bytes=result["memory_bytes"],
+    )
+
+
+def _blocks(metrics: str) -> int:
+    """What the operator has no use for: the number of blocks."""
+    line = next((line for line in metrics.splitlines() if line.startswith(f"{CACHE_INFO}{{")), "")
+    _, _, behind = line.partition('num_gpu_blocks="')
+    return int(behind.partition('"')[0] or 0)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

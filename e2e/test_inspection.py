@@ -1,0 +1,77 @@
+"""A model in a volume that no catalogue knows: a Job of the operator's own image reads what its files say."""
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from e2e import images, stack
+from e2e.claim import claim_of
+from e2e.cluster.handle import LocalCluster
+from e2e.model.tiny_llama import model_folder
+from e2e.offered_gpus import gpus_of_kind
+from e2e.served import Served
+from e2e.waiting import eventually
+
+NAME, FOLDER = "unknown", "llamas/tiny"
+INSPECTED = "--selector=app.kubernetes.io/component=inspection"
+INSPECTED_SECONDS = 180
+"""Until a Job has said something, on two busy cores."""
+
+
+@pytest.fixture(scope="module")
+def claim(cluster: LocalCluster) -> Iterator[str]:
+    """A claim of a local disk that holds the tiny model's files."""
+    disk = cluster.volumes / "inspected"
+    shutil.copytree(model_folder(), disk / FOLDER, dirs_exist_ok=True)
+    with claim_of(cluster, "inspected", disk) as name:
+        yield name
+
+
+@pytest.fixture
+def served(cluster: LocalCluster) -> Iterator[Served]:
+    """What is asked for by the test, and taken away after it."""
+    served = Served(cluster, NAME)
+    yield served
+    served.kubectl("delete", f"infd/{NAME}", "--wait=true")
+    served.await_gone()
+
+
+def test_it_is_inspected_and_sized_before_it_is_served(cluster: LocalCluster, claim: str, served: Served) -> None:
+    resource = yaml.safe_load(stack.SAMPLE.read_text())
+    resource["metadata"]["name"] = NAME
+    resource["spec"]["model"]["source"] = f"pvc://{claim}/{FOLDER}"
+    resource["spec"]["hardware"] = {"device": "GPU"}
+    resource["spec"]["engine"]["image"] = images.reference("engine-cpu")
+    resource["spec"]["router"] = {"replicas": 1}
+    with gpus_of_kind(cluster, 1, "NVIDIA-L4"):
+        served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+        stack.wait_ready(cluster, NAME)
+        told = stack.conditions(cluster, NAME)
+        assert (told["ModelResolved"]["reason"], told["Sized"]["reason"]) == ("ModelKnown", "Fits")
+        (kept,) = json.loads(served.kubectl("get", "configmaps", INSPECTED, "--output=json"))["items"]
+        found = json.loads(kept["data"]["model.json"])
+        weights = (model_folder() / "model.safetensors").stat().st_size
+        assert found["weights"] == {"gib": weights / 2**30, "source": "model.safetensors", "exact": True}
+        assert found["source"] == f"pvc://{claim}/{FOLDER}:config.json"
+        assert not served.kubectl("get", "jobs,pods", INSPECTED, "--output=name")
+        assert len(served.complete(max_tokens=8).split()) == 8
+
+
+def test_a_folder_that_is_not_there_is_told(cluster: LocalCluster, claim: str, served: Served) -> None:
+    resource = {
+        "apiVersion": "inference-operator.dev/v1alpha1",
+        "kind": "InferenceDeployment",
+        "metadata": {"name": NAME},
+        "spec": {"model": {"source": f"pvc://{claim}/nosuch"}},
+    }
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    words = f"pvc://{claim}/nosuch: there is no such folder."
+    eventually(
+        lambda: words in stack.conditions(cluster, NAME).get("Stalled", {}).get("message", ""),
+        seconds=INSPECTED_SECONDS,
+        what=lambda: f"`{words}`: {stack.conditions(cluster, NAME)}",
+    )
+    assert stack.conditions(cluster, NAME)["Stalled"]["reason"] == "ModelNotFound"

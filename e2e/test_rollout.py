@@ -1,0 +1,122 @@
+"""All engines are replaced under load: with a free slot, and on a pool that is full.
+
+The engines compute on the CPU, and are given GPUs that exist in the node's status only, so that there are slots.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from e2e import images, stack
+from e2e.cluster.handle import LocalCluster
+from e2e.load import Load, Result
+from e2e.offered_gpus import offer_gpus
+from e2e.served import Served
+from e2e.waiting import eventually
+
+NAME = "rolled"
+REQUESTS, AT_MOST = 2000, 200_000
+"""Of each phase; as long as it lasts, whatever the rate."""
+BEFORE, AFTER = 200, 300
+"""Requests answered before the change and after the last engine has been replaced."""
+ROLL_SECONDS = 900
+"""Engines start and stop one after the other, on two cores that the load keeps busy."""
+PATIENT_SECONDS = 310.0
+"""How long a client waits: a router holds a request for 300 s at most."""
+
+Roll = Callable[[str], Result]
+
+
+@pytest.fixture(scope="module")
+def served(cluster: LocalCluster) -> Iterator[Served]:
+    """The sample on GPUs, of which the node says that it has two."""
+    offer_gpus(cluster, 2)
+    resource = yaml.safe_load(stack.SAMPLE.read_text())
+    resource["metadata"]["name"] = NAME
+    resource["spec"]["hardware"] = {"device": "GPU"}
+    resource["spec"]["parallelism"] = {"tensor": 1}
+    resource["spec"]["engine"]["image"] = images.reference("engine-cpu")
+    served = Served(cluster, NAME)
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    try:
+        stack.wait_ready(cluster, NAME)
+        served.await_routers(2)
+        yield served
+    finally:
+        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
+        served.await_gone()
+        offer_gpus(cluster, 0)
+
+
+@pytest.fixture(scope="module")
+def load(served: Served) -> Load:
+    """A patient client, which knows the right answers."""
+    load = Load(served.address, served.name, request_seconds=PATIENT_SECONDS)
+    load.learn()
+    return load
+
+
+@pytest.fixture
+def roll(served: Served, load: Load, capsys: pytest.CaptureFixture[str]) -> Roll:
+    """Change the engines under load, until each of them has been replaced and the new ones answer."""
+
+    def _roll(name: str) -> Result:
+        old, engines = set(served.pods("engine")), len(served.pods("engine"))
+        with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST) as phase:
+            phase.await_answers(BEFORE)
+            phase.mark()
+            change = {"spec": {"engine": {"env": [*_environment(served), {"name": "ROLLED", "value": name}]}}}
+            served.kubectl("patch", "infd", NAME, "--type=merge", f"--patch={json.dumps(change)}")
+            eventually(
+                lambda: not old & set(served.pods("engine")) and _ready(served) == engines,
+                seconds=ROLL_SECONDS,
+                what=lambda: f"{engines} new engines: {served.pods('engine')}",
+            )
+            phase.await_answers(AFTER)
+        with capsys.disabled():
+            print(f"\n  {phase.result}, longest time without an answer {phase.result.gap:.1f} s", flush=True)
+            for line in phase.result.losses()[:4]:
+                print(f"    {line}", flush=True)
+        return phase.result
+
+    return _roll
+
+
+def test_with_a_free_slot_nothing_is_lost(served: Served, roll: Roll) -> None:
+    result = roll("rollout of 1 engine, a slot is free")
+    assert _how(served) == ("Surge", "FreeSlot")
+    assert result.ok == result.sent >= REQUESTS
+
+
+def test_on_a_full_pool_requests_wait_for_the_next_engine(served: Served, roll: Roll) -> None:
+    offer_gpus(served.cluster, 1)
+    result = roll("rollout of 1 engine, the pool is full")
+    assert _how(served) == ("Replace", "NoFreeSlot")
+    assert result.ok == result.sent >= REQUESTS, "64 requests are fewer than routers hold, and for less than 300 s"
+    assert result.gap < PATIENT_SECONDS
+
+
+@pytest.mark.full
+def test_on_a_full_pool_of_two_the_other_engine_goes_on(served: Served, roll: Roll) -> None:
+    offer_gpus(served.cluster, 2)
+    served.scale(2)
+    result = roll("rollout of 2 engines, the pool is full")
+    assert _how(served) == ("Replace", "NoFreeSlot")
+    assert result.ok == result.sent >= REQUESTS
+
+
+def _environment(served: Served) -> list[dict[str, str]]:
+    resource = json.loads(served.kubectl("get", "infd", NAME, "--output=json"))
+    return [one for one in resource["spec"]["engine"]["env"] if one["name"] != "ROLLED"]
+
+
+def _ready(served: Served) -> int:
+    return int(json.loads(served.kubectl("get", "infd", NAME, "--output=json"))["status"]["readyReplicas"])
+
+
+def _how(served: Served) -> tuple[str, str]:
+    deployment = json.loads(served.kubectl("get", "deployment", f"{NAME}-engine", "--output=json"))
+    decided = json.loads(deployment["metadata"]["annotations"]["inference-operator.dev/rollout"])
+    return decided["strategy"], decided["why"]

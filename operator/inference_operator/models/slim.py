@@ -1,0 +1,87 @@
+"""The part of a `config.json` that is read, which is little enough to be kept in a cluster."""
+
+from collections.abc import ItemsView, ValuesView
+from typing import Any
+
+from inference_operator.manifest import Manifest
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.config import Config, UnreadableError, language_model
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+
+
+def slim(document: object, weights: Weights) -> Manifest:
+    """The fields from which the facts of a model come; the facts of what is left are the same.
+
+    Which these are is not listed anywhere: the facts are computed once, and what that has asked for is kept. Lists of
+    layers become counts. Where that changed the facts after all, the document stays whole.
+
+    Args:
+        document: the parsed `config.json` of a model whose facts are understood.
+        weights: bytes of its checkpoint.
+
+    Examples:
+        >>> config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1000,
+        ...     "intermediate_size": 128, "transformers_version": "5.0", "layer_types": ["linear_attention"] * 2}
+        >>> left = slim(config, Weights(420352, "model.safetensors"))
+        >>> left["layer_types"], "transformers_version" in left
+        ({'counts': {'linear_attention': 2}}, False)
+
+    Raises:
+        UnreadableError: the document is no JSON object.
+    """
+    wanted = model_facts(document, weights)
+    flat, _ = language_model(document)
+    read = _Read(flat.fields)
+    model_facts(read, weights)
+    kept = read.kept()
+    for name in [name for name, value in kept.items() if isinstance(value, list)]:
+        counted = _counted(kept, name)
+        kept = counted if model_facts(counted, weights) == wanted else kept
+    whole: Manifest = dict(document) if isinstance(document, dict) else {}
+    return kept if isinstance(wanted, ModelFacts) and model_facts(kept, weights) == wanted else whole
+
+
+def _counted(fields: Manifest, name: str) -> Manifest:
+    try:
+        return {**fields, name: {"counts": Config(fields).tally(name)}}
+    except UnreadableError:
+        return fields
+
+
+class _Read(dict[str, Any]):
+    """A JSON object that remembers for which of its fields somebody has asked."""
+
+    def __init__(self, fields: Manifest) -> None:
+        super().__init__(
+            {str(name): _Read(value) if isinstance(value, dict) else value for name, value in fields.items()}
+        )
+        self._asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as `dict` has it
+        self._asked.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._asked.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as `dict` has it
+        """As of any object."""
+        self._asked.add(name)
+        return super().get(name, default)
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]  # dict_values is final to mypy
+        """Whoever looks at all of them has asked for all."""
+        self._asked.update(self)
+        return super().values()
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # the same
+        """Whoever looks at all of them has asked for all."""
+        self._asked.update(self)
+        return super().items()
+
+    def kept(self) -> Manifest:
+        """What was asked for and is there, in its own order."""
+        known = {name: value for name, value in super().items() if name in self._asked and value is not None}
+        return {name: value.kept() if isinstance(value, _Read) else value for name, value in known.items()}

@@ -1,0 +1,1 @@
+"""What is asked, what there is, and what sizing makes of both."""

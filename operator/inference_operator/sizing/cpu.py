@@ -1,0 +1,71 @@
+"""What an engine takes of a node on which it computes with CPUs: its KV cache is given, and the rest counted.
+
+Left to itself vLLM takes 92 % of the node's memory for it, or does not start where that is not free (0.32.0,
+`v1/worker/cpu_worker.py`).
+"""
+
+import math
+from dataclasses import dataclass
+
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.activation import activation_gib, batched_tokens
+from inference_operator.sizing.beside import adapters_gib, guess_gib, kept_adapters_gib
+from inference_operator.sizing.budget import TYPICAL_TOKENS
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.fitting import TYPICAL_REQUESTS, USUAL_CONTEXT
+from inference_operator.sizing.kv_cache import cache_layout
+from inference_operator.sizing.shape import Shape
+
+GIB = 2**30
+BASE_GIB = 2.0
+"""All processes of a rank without weights and cache. Measured: 1.2 to 1.9 GiB, most with latent attention
+(`python -m bench.cpu_sizing`)."""
+UNKNOWN_CACHE_BYTES = 4 * GIB
+"""Where nothing is known of the model: what vLLM took for itself before it took a part of the node (v0.9.2,
+`platforms/cpu.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuNeeds:
+    """Memory of an engine on CPUs."""
+
+    context: int | None
+    """Longest sequence in tokens; None: the model's own."""
+    cache_bytes: int
+    """Of the KV cache of each rank."""
+    memory_gib: int
+    """Of all its processes."""
+
+
+def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> CpuNeeds:
+    """The memory of an engine, with a cache for one sequence of full length and for the typical ones.
+
+    Args:
+        facts: the model, if it is known.
+        engine: the engine on CPUs.
+        shape: what the user asked of it.
+
+    Examples:
+        >>> from inference_operator.engines.vllm.memory import vllm_cpu_memory
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> facts = model_facts(entry("Qwen/Qwen3-0.6B").config)
+        >>> cpu_needs(facts, vllm_cpu_memory(latent=False), Shape())
+        CpuNeeds(context=32768, cache_bytes=3772776448, memory_gib=7)
+        >>> cpu_needs(None, vllm_cpu_memory(latent=False), Shape())
+        CpuNeeds(context=None, cache_bytes=4294967296, memory_gib=6)
+    """
+    ranks = shape.tensor * shape.pipeline
+    if facts is None:
+        cache = shape.kv_cache_bytes or UNKNOWN_CACHE_BYTES
+        return CpuNeeds(shape.context, cache, math.ceil(ranks * (BASE_GIB + cache / GIB) + shape.kv_offload_gib))
+    context = shape.context or min(facts.context, USUAL_CONTEXT)
+    layout = cache_layout(facts, engine, shape)
+    batched = batched_tokens(engine, shape, context)
+    typical = TYPICAL_REQUESTS * layout.blocks(min(TYPICAL_TOKENS, context), batched)
+    blocks = max(layout.blocks(context, batched), typical) + 1  # one is vLLM's own (0.32.0, `v1/core/block_pool.py`)
+    cache = shape.kv_cache_bytes or math.ceil(blocks * layout.unit_bytes)
+    activation = activation_gib(facts, engine, shape, context, ends=True)
+    each = BASE_GIB + activation + cache / GIB + adapters_gib(facts, shape) + guess_gib(facts, shape)
+    beside = shape.kv_offload_gib + kept_adapters_gib(facts, shape)
+    return CpuNeeds(context, cache, math.ceil(ranks * each + facts.weight_bytes / GIB + beside))

@@ -1,0 +1,39 @@
+"""What a kubelet would show of an inspection's pod, shown by hand: KWOK lets every pod of a Job end without a word."""
+
+import json
+from typing import Any
+
+from e2e.waiting import eventually
+from tests.apiserver.workspace import Workspace
+from tests.inspected import QWEN3
+
+MINE = {"model": {"source": "hf://nobody/mine"}}
+SELECTOR = "--selector=app.kubernetes.io/component=inspection"
+MODEL = {
+    "model": "hf://nobody/mine",
+    "source": "hf://nobody/mine:config.json",
+    "config": QWEN3,
+    "weights": {"gib": 15.25, "source": "5 files of model.safetensors.index.json", "exact": True},
+}
+GATED = {"error": {"cause": "Gated", "field": "hf://a/b", "problem": "is gated.", "cure": "Ask for it."}}
+
+
+def job_pods(workspace: Workspace) -> list[dict[str, Any]]:
+    """The pods of all inspections."""
+    found: list[dict[str, Any]] = json.loads(workspace.kubectl("get", "pods", SELECTOR, "--output=json"))["items"]
+    return found
+
+
+def let_it_say(workspace: Workspace, document: object) -> None:
+    """Wait until the pod of the newest inspection has ended, and show its last words."""
+
+    def ended() -> str | None:
+        over = [one for one in job_pods(workspace) if one["status"].get("phase") == "Succeeded"]
+        newest = max(over, key=lambda one: str(one["metadata"]["creationTimestamp"]), default=None)
+        return str(newest["metadata"]["name"]) if newest else None
+
+    name = eventually(ended, seconds=60, what="an inspection's pod that has ended")
+    said = {"exitCode": 0, "reason": "Completed", "message": json.dumps(document)}
+    status = {"containerStatuses": [{"name": "inspection", "state": {"terminated": said}}]}
+    patch = json.dumps({"status": status})
+    workspace.kubectl("patch", "pod", str(name), "--subresource=status", "--type=strategic", f"--patch={patch}")

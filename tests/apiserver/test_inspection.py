@@ -1,0 +1,74 @@
+"""A model that no catalogue knows, on a real API server: its Job, what it finds, and what is left."""
+
+import json
+
+from e2e.audit import AuditLog
+from e2e.waiting import eventually
+from tests.apiserver.inspection import GATED, MINE, MODEL, SELECTOR, job_pods, let_it_say
+from tests.apiserver.workspace import QWEN, Workspace
+
+
+def names(workspace: Workspace, kind: str) -> list[str]:
+    return workspace.kubectl("get", kind, SELECTOR, "--output=name").split()
+
+
+def test_a_model_is_inspected_kept_and_sized(workspace: Workspace, audit: AuditLog) -> None:
+    mark = audit.mark()
+    workspace.create("mine", MINE)
+    workspace.settled("mine", "ModelResolved", "Unknown", "InspectingModel")
+    let_it_say(workspace, MODEL)
+    resolved = workspace.settled("mine", "ModelResolved", "True", "ModelKnown")
+    assert "15.2 GiB of weights" in resolved["message"]
+    workspace.settled("mine", "Sized", "True", "Fits")
+    workspace.settled("mine")
+    eventually(lambda: not names(workspace, "jobs"), seconds=20, what="no Job once its answer is kept")
+    eventually(lambda: not job_pods(workspace), seconds=40, what="no pod of a Job that is gone")
+    (kept,) = names(workspace, "configmaps")
+    assert json.loads(workspace.get("configmap", kept.partition("/")[2])["data"]["model.json"]) == MODEL
+    writes = [(w.verb, w.resource) for w in audit.writes(mark, namespace=workspace.namespace)]
+    assert [writes.count(one) for one in (("patch", "jobs"), ("delete", "jobs"), ("delete", "configmaps"))] == [1, 1, 0]
+
+    workspace.patch("mine", QWEN)
+    eventually(lambda: not names(workspace, "configmaps"), seconds=20, what="nothing kept of a model that is not asked")
+    workspace.settled("mine", "ModelResolved", "True", "ModelKnown")
+    assert not names(workspace, "jobs")
+
+
+def test_a_model_that_may_not_be_read_is_told_and_tried_again(workspace: Workspace) -> None:
+    workspace.create("mine", MINE)
+    let_it_say(workspace, GATED)
+    stalled = workspace.settled("mine", "Stalled", "True", "ModelGated")
+    assert "hf://a/b: is gated. Ask for it. It is read again" in stalled["message"]
+    eventually(lambda: len(names(workspace, "jobs")) == 2, seconds=60, what="another attempt")
+    assert workspace.condition("mine", "Stalled")["reason"] == "ModelGated"
+    let_it_say(workspace, MODEL)
+    workspace.settled("mine", "Sized", "True", "Fits")
+    eventually(lambda: not names(workspace, "jobs"), seconds=20, what="no Job once its answer is kept")
+
+
+def test_a_pod_that_a_quota_refuses_is_told_while_it_lasts(workspace: Workspace) -> None:
+    workspace.kubectl("create", "quota", "none", "--hard=pods=0")
+    workspace.create("mine", MINE)
+    words = "Its pod does not run: Kubernetes refuses it: exceeded quota: none, requested: pods=1"
+
+    def message() -> str:
+        return str(workspace.condition("mine", "ModelResolved").get("message", ""))
+
+    eventually(lambda: words in message(), seconds=40, what=lambda: f"`{words}`: {message()}")
+    assert message().endswith("Raise the quota that is named, or ask for less.")
+    workspace.kubectl("delete", "quota", "none")
+    eventually(lambda: words not in message(), seconds=90, what=lambda: f"no word of it once it is gone: {message()}")
+
+
+def test_what_keeps_an_inspection_from_running_is_told_and_it_goes_with_its_owner(workspace: Workspace) -> None:
+    workspace.create("mine", {"model": {"source": "pvc://nosuch/mine"}})
+    words = "Its pod does not run: "
+    eventually(
+        lambda: words in workspace.condition("mine", "ModelResolved").get("message", ""),
+        seconds=30,
+        what=lambda: f"`{words}`: {workspace.get('infd', 'mine')['status']}",
+    )
+    assert 'persistentvolumeclaim "nosuch" not found' in workspace.condition("mine", "Reconciling")["message"]
+    assert names(workspace, "jobs")
+    workspace.kubectl("delete", "infd", "mine")
+    eventually(lambda: not names(workspace, "jobs,pods"), seconds=60, what="neither Job nor pod")

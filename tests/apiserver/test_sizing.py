@@ -1,0 +1,216 @@
+"""Engines are sized for the nodes that there are, before any pod exists, and get the node that they were sized for."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from inference_operator.sizing.misfits import TIMES
+from tests.apiserver.conftest import SETTINGS
+from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.workspace import QWEN, Workspace
+
+Spec = dict[str, Any]
+SLICES = {"nvidia.com/gpu": "0", "nvidia.com/mig-3g.40gb": "2"}
+POOLS: dict[str, dict[str, tuple[str, dict[str, str]]]] = {
+    "h100": {"h100-a": ("NVIDIA-H100-80GB-HBM3", {"nvidia.com/gpu": "8"})},
+    "a100": {"a100-a": ("NVIDIA-A100-SXM4-80GB", {"nvidia.com/gpu": "8"})},
+    "l4": {"l4-a": ("NVIDIA-L4", {"nvidia.com/gpu": "4"})},
+    "t4": {"t4-a": ("Tesla-T4", {"nvidia.com/gpu": "4"})},
+    "mig": {"mig-a": ("NVIDIA-A100-SXM4-80GB", SLICES)},
+    "mixed": {
+        "mixed-a": ("NVIDIA-H100-80GB-HBM3", {"nvidia.com/gpu": "8"}),
+        "mixed-b": ("NVIDIA-L4", {"nvidia.com/gpu": "4"}),
+    },
+}
+PLACED = {
+    "h100": ("h100-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1", "--max-model-len=40960"),
+    "a100": ("a100-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1", "--max-model-len=40960"),
+    "l4": ("l4-a", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2", "--max-model-len=40960"),
+    "t4": ("t4-a", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2", "--max-model-len=40960"),
+    "mig": ("mig-a", {"nvidia.com/mig-3g.40gb": "1"}, "--tensor-parallel-size=1", "--max-model-len=40960"),
+    "mixed": ("mixed-b", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2", "--max-model-len=40960"),
+}
+"""The node, the GPUs and two arguments of an engine of Qwen3-8B in each pool."""
+LLAMA = {"model": {"source": "hf://meta-llama/Llama-3.3-70B-Instruct"}}
+
+
+def node(cluster: LocalCluster, pool: str, name: str) -> dict[str, Any]:
+    """A simulated node of a pool, made like those of the cluster."""
+    product, gpus = POOLS[pool][name]
+    like = json.loads(cluster.kubectl("get", "node", "gpu-0", "--output=json"))
+    left_out = ("nvidia.com/gpu.memory", "nvidia.com/gpu.count")
+    labels = {key: value for key, value in like["metadata"]["labels"].items() if key not in left_out}
+    told = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": product, "pool": pool}
+    room = {**like["status"]["capacity"], **gpus}
+    taint = {"key": "pool", "value": pool, "effect": "NoSchedule"}
+    annotations = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**labels, **told}, "annotations": annotations},
+        "spec": {"taints": [taint]},
+        "status": {"capacity": room, "allocatable": room},
+    }
+
+
+def in_pool(pool: str, spec: Spec = QWEN, **fields: object) -> Spec:
+    tolerations = [{"key": "pool", "operator": "Exists"}]
+    scheduling = {"nodeSelector": {"pool": pool}, "tolerations": tolerations}
+    return {**spec, "scheduling": scheduling, "router": {"replicas": 1}, **fields}
+
+
+@pytest.fixture
+def add(kubernetes: LocalCluster) -> Iterator[Callable[[str, str], None]]:
+    """Adds a node of a pool, which goes with the test."""
+    added: list[str] = []
+
+    def add_node(pool: str, name: str) -> None:
+        kubernetes.kubectl("apply", "--filename=-", input=json.dumps(node(kubernetes, pool, name)))
+        added.append(name)
+
+    yield add_node
+    if added:
+        kubernetes.kubectl("delete", "node", *added)
+
+
+def engine(workspace: Workspace, name: str) -> dict[str, Any]:
+    """The pod of the only engine; one that is replaced may still be there when its successor serves."""
+    selector = f"inference-operator.dev/name={name},app.kubernetes.io/component=engine"
+
+    def alone() -> dict[str, Any]:
+        found = json.loads(workspace.kubectl("get", "pods", f"--selector={selector}", "--output=json"))["items"]
+        staying = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+        return staying[0] if len(staying) == 1 else {}
+
+    return eventually(alone, seconds=30, what="one engine is there")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_engine_gets_the_node_that_it_was_sized_for(
+    workspace: Workspace, add: Callable[[str, str], None], pool: str
+) -> None:
+    for name in POOLS[pool]:
+        add(pool, name)
+    workspace.create("qwen", in_pool(pool))
+    workspace.settled("qwen")
+    where, gpus, *arguments = PLACED[pool]
+    pod = engine(workspace, "qwen")
+    (container,) = pod["spec"]["containers"]
+    assert pod["spec"]["nodeName"] == where
+    assert container["resources"]["limits"] == gpus
+    assert set(arguments) <= set(container["args"])
+    plan = workspace.get("infd", "qwen")["status"]["plan"]
+    assert plan["gpusPerReplica"] == int(*gpus.values())
+    assert plan["perGpu"]["kvCacheTokens"] >= plan["maxModelLen"]
+    assert workspace.condition("qwen", "Sized")["reason"] == "Fits"
+    assert workspace.condition("qwen", "ModelResolved")["status"] == "True"
+
+
+def test_what_does_not_fit_makes_no_pod_until_a_node_cures_it(
+    workspace: Workspace, add: Callable[[str, str], None]
+) -> None:
+    add("l4", "l4-a")
+    workspace.create("llama", in_pool("l4", LLAMA, engine={"maxModelLen": 131072}))
+    told = workspace.settled("llama", "Stalled", reason="NeedsMultiNode")
+    assert f"offers 20.3 GiB each (22.1{TIMES}0.92); needs" in told["message"]
+    assert workspace.condition("llama", "Sized")["status"] == "False"
+    assert workspace.children("llama") == set()
+    workspace.patch("llama", {"scheduling": in_pool("h100")["scheduling"]})
+    told = workspace.settled("llama", "Stalled", reason="NoSuitableGpu")
+    assert "There is no node with GPUs that engines may be on." in told["message"]
+    add("h100", "h100-a")
+    workspace.settled("llama")
+    assert engine(workspace, "llama")["spec"]["nodeName"] == "h100-a"
+
+
+def test_nodes_that_come_and_go_restart_no_engine(workspace: Workspace, add: Callable[[str, str], None]) -> None:
+    add("mixed", "mixed-a")
+    workspace.create("qwen", in_pool("mixed"))
+    workspace.settled("qwen")
+    before = workspace.get("deployment", "qwen-engine")["spec"]["template"]
+    add("mixed", "mixed-b")
+    workspace.patch("qwen", {"replicas": 2})
+    eventually(
+        lambda: workspace.get("infd", "qwen")["status"].get("readyReplicas") == 2,
+        seconds=60,
+        what="two engines are ready",
+    )
+    assert workspace.get("deployment", "qwen-engine")["spec"]["template"] == before
+
+
+def test_an_engine_waits_for_a_node_that_can_be_added(workspace: Workspace, add: Callable[[str, str], None]) -> None:
+    """The pool has no node yet; the resource says what a node autoscaler would add."""
+    workspace.create("qwen", in_pool("h100", hardware={"gpu": {"products": ["H100-80GB"]}}))
+    told = workspace.settled("qwen", "Reconciling", reason="WaitingForNode")
+    assert told["message"].startswith("No node with H100-80GB is there yet.")
+    assert workspace.condition("qwen", "Stalled")["status"] == "False"
+    add("h100", "h100-a")
+    workspace.settled("qwen")
+    assert engine(workspace, "qwen")["spec"]["nodeName"] == "h100-a"
+
+
+def test_a_size_is_checked_and_never_changed(workspace: Workspace, add: Callable[[str, str], None]) -> None:
+    add("h100", "h100-a")
+    workspace.create("qwen", in_pool("h100", parallelism={"tensor": 3}))
+    told = workspace.settled("qwen", "Stalled", reason="InvalidParallelSize")
+    assert "32 attention heads are not divisible by 3. Use 1, 2, 4, 8" in told["message"]
+    workspace.patch("qwen", {"parallelism": {"tensor": 4}})
+    workspace.settled("qwen")
+    assert engine(workspace, "qwen")["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+
+
+@pytest.fixture
+def with_settings(
+    kubernetes: LocalCluster, operator: OperatorProcess, account: Path, tmp_path: Path
+) -> Iterator[Callable[..., Workspace]]:
+    """Runs an operator with other settings instead, and gives a namespace that it watches."""
+    started: list[OperatorProcess] = []
+
+    def start(**settings: str) -> Workspace:
+        process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, **settings})
+        started.append(process)
+        process.start()
+        kubernetes.kubectl("create", "namespace", NAMESPACE)
+        return Workspace(kubernetes, NAMESPACE)
+
+    operator.stop()
+    yield start
+    kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+    for process in started:
+        process.stop()
+        assert "Traceback" not in process.log(), process.log()
+    operator.start()
+
+
+NAMESPACE = "sizing"
+
+
+def test_pools_without_nodes_are_waited_for_where_they_are_declared(
+    add: Callable[[str, str], None], with_settings: Callable[..., Workspace]
+) -> None:
+    workspace = with_settings(GPU_OFFERS="NVIDIA-H100-80GB-HBM3:8")
+    workspace.create("qwen", in_pool("h100"))
+    workspace.settled("qwen", "Reconciling", reason="WaitingForNode")
+    selector = workspace.get("deployment", "qwen-engine")["spec"]["template"]["spec"]["nodeSelector"]
+    assert selector["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+    add("h100", "h100-a")
+    workspace.settled("qwen")
+
+
+def test_where_no_node_can_be_added_only_what_is_there_counts(
+    add: Callable[[str, str], None], with_settings: Callable[..., Workspace]
+) -> None:
+    workspace = with_settings(GPU_OFFERS="NVIDIA-H200:8", CAPACITY="Fixed")
+    add("h100", "h100-a")
+    workspace.create("other", in_pool("h100", hardware={"gpu": {"products": ["H200"]}}))
+    told = workspace.settled("other", "Stalled", reason="NoSuitableGpu")
+    assert "none of the GPUs that there are (H100-80GB) may be used." in told["message"]
+    workspace.create("many", in_pool("h100", parallelism={"tensor": 4}, replicas=9))
+    told = workspace.settled("many")
+    assert "Nodes have room for 2 of 9, and none can be added" in told["message"]
+    assert workspace.get("deployment", "many-engine")["spec"]["replicas"] == 2

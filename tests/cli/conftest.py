@@ -1,0 +1,22 @@
+import io
+from collections.abc import Callable
+
+import pytest
+
+from inference_operator.cli.main import main
+
+Infd = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Infd:
+    """Run `infd`, with a text on its standard input; returns status, output and complaints."""
+
+    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        said = capsys.readouterr()
+        return int(end.value.code or 0), said.out, said.err
+
+    return run

@@ -1,0 +1,150 @@
+"""`infd plan`: the operator's own decision, offline."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from inference_operator.cli.offline import offline_inputs
+from inference_operator.pipeline import Planned, outcome
+from inference_operator.settings import Settings
+from tests.cli.conftest import Infd
+
+SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
+QUICKSTART = SAMPLES / "quickstart.yaml"
+
+
+def test_the_table_has_the_sizes_and_a_sentence(infd: Infd) -> None:
+    status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4")
+    assert (status, complaints) == (0, "")
+    head, row, sentence = output.splitlines()
+    assert head.split()[:3] == ["NAME", "GPU", "TENSOR"]
+    assert row.split() == ["qwen", "L4", "2", "1", "2", "40,960", "256", "0.92", "159,056"]
+    assert sentence.startswith("qwen: Tensor parallel 2 on L4: of 20.3 GiB each, weights 7.6")
+
+
+def test_the_arithmetic_names_its_origins(infd: Infd) -> None:
+    _, output, _ = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-v")
+    lines = [line.split() for line in output.splitlines()]
+    assert ["weights", "7.64", "GiB", "counted", "from", "config.json"] in lines
+    assert "requests of one engine: 5 CPUs, memory 19Gi, disk 18Gi" in output
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_programs_get_the_plan_as_status_has_it(infd: Infd, form: str) -> None:
+    _, output, _ = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-o", form)
+    document = json.loads(output) if form == "json" else yaml.safe_load(output)
+    assert (document["name"], document["planned"]) == ("qwen", True)
+    plan = document["plan"]
+    assert (plan["tensorParallelSize"], plan["maxModelLen"], plan["gpu"]) == (2, 40960, "L4")
+    result = outcome(offline_inputs(yaml.safe_load(QUICKSTART.read_text()), Settings(gpu_offers=("L4:4",))))
+    assert isinstance(result, Planned)
+    assert plan["perGpu"]["kvCacheTokens"] == result.pinned.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]
+
+
+def test_what_does_not_fit_says_so_and_fails(infd: Infd) -> None:
+    status, output, complaints = infd("plan", "-f", str(SAMPLES / "llama-70b-tp8.yaml"), "--gpu", "T4:8", "-o", "table")
+    assert status == 1
+    assert output.splitlines()[1].split() == ["llama-70b", "no"]
+    assert complaints.startswith("llama-70b: spec.hardware: tensor parallel 8 on T4 offers 13.4 GiB each")
+    _, output, _ = infd("plan", "-f", str(SAMPLES / "llama-70b-tp8.yaml"), "--gpu", "T4:8", "-o", "json")
+    assert json.loads(output)["planned"] is False
+
+
+def test_several_resources_are_a_list(infd: Infd) -> None:
+    two = f"{QUICKSTART.read_text()}\n---\n{(SAMPLES / 'cpu-oci.yaml').read_text()}"
+    _, output, _ = infd("plan", "-f", "-", "-o", "json", "--gpu", "H100", stdin=two)
+    assert [(one["name"], one["plan"]["device"]) for one in json.loads(output)] == [("qwen", "GPU"), ("tiny", "CPU")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("plan", "-f", "nowhere.yaml"), "nowhere.yaml: No such file or directory."),
+        (("plan", "-f", str(QUICKSTART), "--gpu", "abacus:4"), "--gpu: `abacus:4` is not known. Known: T4, V100-16GB,"),
+        (("render", "-f", str(QUICKSTART), "--gpu", "L4:0"), "--gpu: `L4:0` is no kind and number of GPUs."),
+        (("plan", "-f", str(QUICKSTART), "--gpu", "L4:400"), "--gpu: `L4:400` is no kind and number of GPUs."),
+    ],
+)
+def test_mistakes_are_said_in_a_line(infd: Infd, arguments: tuple[str, ...], complaint: str) -> None:
+    status, output, complaints = infd(*arguments)
+    assert (status, output) == (2, "")
+    assert complaints.startswith(complaint)
+    assert complaints.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "render"])
+def test_where_no_gpu_is_known_the_option_that_names_one_is_told(infd: Infd, command: str) -> None:
+    status, _, complaints = infd(command, "-f", str(QUICKSTART))
+    assert status == 1
+    assert complaints.startswith("qwen: spec.hardware.gpu: No GPU is known")
+    assert complaints.endswith("Here say which there are: `--gpu L4:4`.\n")
+
+
+def test_resources_of_one_name_are_told_apart_by_their_namespace(infd: Infd) -> None:
+    text = QUICKSTART.read_text().replace("name: qwen", "name: qwen\n  namespace: team-a")
+    _, output, _ = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=text)
+    assert output.splitlines()[1].startswith("team-a/qwen  L4")
+    _, output, _ = infd("plan", "-f", "-", "--gpu", "L4:4", "-o", "json", stdin=text)
+    assert (json.loads(output)["namespace"], json.loads(output)["name"]) == ("team-a", "qwen")
+
+
+def test_what_is_paused_is_not_planned_and_says_so(infd: Infd) -> None:
+    paused = f"{QUICKSTART.read_text()}\n  paused: true\n"
+    status, output, complaints = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=paused)
+    assert (status, complaints) == (
+        1,
+        "qwen: spec.paused: is true, so nothing would be made. Set it to false, or leave it out.\n",
+    )
+    assert output.splitlines()[1].split() == ["qwen", "no"]
+
+
+def test_columns_are_as_wide_as_what_stands_in_them(infd: Infd) -> None:
+    name = "q" * 55
+    two = f"{QUICKSTART.read_text()}\n---\n{QUICKSTART.read_text().replace('name: qwen', f'name: {name}')}"
+    _, output, _ = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=two)
+    head, *rows = output.splitlines()[:3]
+    assert {row.index("L4") for row in rows} == {head.index("GPU")}
+    assert all(len(line) <= 120 for line in (head, *rows))
+
+
+def test_a_slice_of_a_gpu_is_no_whole_one(infd: Infd) -> None:
+    for name in ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb:7", "A100-80GB 1g.10gb:7"):
+        status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", name)
+        assert (status, output.splitlines()[1].split()) == (1, ["qwen", "no"])
+        assert "on A100-80GB 1g.10gb offers 9.0 GiB each" in complaints
+
+
+KUBECONFIG = """
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:9"}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+users: [{name: a, user: {token: x}}]
+current-context: a
+"""
+NO_CLUSTER = "--cluster: There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, NO_CLUSTER),
+        ("", NO_CLUSTER),
+        ("a: b: c", NO_CLUSTER),
+        ("[]", NO_CLUSTER),
+        ("clusters: 7\ncontexts: [7]\nusers: []\ncurrent-context: a\n", NO_CLUSTER),
+        (KUBECONFIG, "--cluster: the connection to the API server broke."),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked_is_said(
+    infd: Infd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, complaint: str
+) -> None:
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster")
+    assert (status, output) == (2, "")
+    assert complaints.startswith(complaint)
+    assert complaints.endswith("`kubectl get nodes` must answer with the same kubeconfig.\n")
+    assert complaints.count("\n") == 1

@@ -1,0 +1,164 @@
+"""A hub of our own on the loopback interface: what the real client asks for, answered as the real hub does."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+REPOSITORY = "org/model"
+BRANCH = "experiment"
+CHUNK = 2**16
+
+Answer = Callable[["Request"], None]
+
+
+@dataclass
+class Hub:
+    """One repository, and what went over the wire."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Of files that are only listed, as weights are, or listed wrongly."""
+    odd: dict[str, Answer] = field(default_factory=dict)
+    """Answers other than usual, by the last part of the path; `model` is the list of files."""
+    token: str = ""
+    """What a request must carry."""
+    asked: list[str] = field(default_factory=list)
+    sent_bytes: int = 0
+    endpoint: str = ""
+
+    def add(self, name: str, document: object) -> "Hub":
+        """Give it a file of JSON."""
+        self.files[name] = json.dumps(document).encode()
+        return self
+
+    def listing(self) -> bytes:
+        """As the API answers with `blobs=True`."""
+        sizes = {name: len(content) for name, content in self.files.items()} | self.sizes
+        siblings = [{"rfilename": name, "size": size} for name, size in sizes.items()]
+        return json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode()
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    server: "_Server"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: what was asked is counted."""
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        hub, path = self.server.hub, self.path.partition("?")[0]
+        hub.asked.append(f"{self.command} {path}")
+        name = path.rpartition("/")[2]
+        wanted = f"/{REPOSITORY}/resolve/{COMMIT}/"
+        if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
+            self.refuse(403, "GatedRepo")
+        elif path in (
+            f"/api/models/{REPOSITORY}",
+            *(f"/api/models/{REPOSITORY}/revision/{r}" for r in (BRANCH, COMMIT)),
+        ):
+            hub.odd.get("model", listing)(self)
+        elif path.startswith(f"/api/models/{REPOSITORY}/revision/"):
+            self.refuse(404, "RevisionNotFound")
+        elif name in hub.odd:
+            hub.odd[name](self)
+        elif path.startswith(wanted) and (content := hub.files.get(path.removeprefix(wanted))) is not None:
+            self.give(content)
+        else:
+            self.refuse(401, "RepoNotFound")
+
+    def refuse(self, status: int, code: str = "", **headers: str) -> None:
+        """An error as the hub tells it."""
+        self.send_response(status)
+        named = {"X-Error-Code": code} if code else {}
+        for name, value in {**named, **headers, "Content-Length": "0"}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def give(self, content: bytes, *, length: int | None = None, **headers: str) -> None:
+        """A body; its length can be said wrong."""
+        self.send_response(200)
+        usual = {"X-Repo-Commit": COMMIT, "ETag": f'"{hash(content):x}"', "Content-Length": str(length or len(content))}
+        for name, value in {**usual, **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command == "GET":
+            self.send(content)
+        if length is not None:
+            self.close_connection = True
+
+    def send(self, content: bytes) -> None:
+        """Some of a body, counted."""
+        self.wfile.write(content)
+        self.server.hub.sent_bytes += len(content)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(("127.0.0.1", 0), Request)
+        self.hub = hub
+        self.over = threading.Event()
+
+    def handle_error(self, *_: object) -> None:
+        """A client that goes away is what some tests are about."""
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """The hub, as long as it is needed."""
+    server = _Server(hub)
+    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def listing(request: Request) -> None:
+    """The files, as usual."""
+    request.give(request.server.hub.listing())
+
+
+def endless(request: Request) -> None:
+    """A body that hardly ever ends."""
+    request.send_response(200)
+    request.send_header("Content-Length", str(2**30))
+    request.send_header("X-Repo-Commit", COMMIT)
+    request.send_header("ETag", '"endless"')
+    request.end_headers()
+    while request.command == "GET" and not request.server.over.is_set():
+        request.send(b" " * CHUNK)
+
+
+def silent(request: Request) -> None:
+    """A byte now and then: no silence is long enough for a timeout between two of them."""
+    request.send_response(200)
+    request.send_header("Content-Length", "1000")
+    request.end_headers()
+    while not request.server.over.wait(0.05):
+        request.send(b" ")
+
+
+def in_circles(request: Request) -> None:
+    """Always another address."""
+    step = int(request.path.partition("step=")[2] or 0)
+    path = request.path.partition("?")[0]
+    request.refuse(302, Location=f"{path}?step={step + 1}")

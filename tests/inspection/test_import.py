@@ -1,0 +1,15 @@
+"""The hub's client is large: only who inspects imports it."""
+
+import subprocess
+import sys
+
+import pytest
+
+ONLY_THE_HUB = "import sys, {module}; sys.exit(sorted({{'huggingface_hub', 'httpx2'}} & set(sys.modules)).__repr__())"
+
+
+@pytest.mark.parametrize("module", ["inference_operator.app", "inference_operator.cli.main"])
+def test_the_operator_does_without_the_hubs_client(module: str) -> None:
+    command = [sys.executable, "-c", ONLY_THE_HUB.format(module=module)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.stderr.strip() == "[]"

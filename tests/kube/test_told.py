@@ -1,0 +1,73 @@
+"""Events of a pod: listed where they are, the latest first, without counts and secrets."""
+
+from inference_operator.kube.looks import look_up
+from inference_operator.kube.told import EVENT, MOST_EVENTS
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.observed.look import EventsOf, Told, ToldEvent
+from tests.memory_cluster import MemoryCluster, Request
+
+LOOK = EventsOf("default", "engine-a", "u")
+
+
+def event(name: str, reason: str, message: str, *, uid: str = "u", **more: object) -> Manifest:
+    meta = {"name": name, "namespace": "default"}
+    about = {"kind": "Pod", "name": "engine-a", "uid": uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": meta,
+        "involvedObject": about,
+        "reason": reason,
+        "message": message,
+        **more,
+    }
+
+
+def cluster_of(*events: Manifest) -> MemoryCluster:
+    cluster = MemoryCluster()
+    for one in events:
+        cluster.apply_as("kubelet", one)
+    return cluster
+
+
+async def test_the_latest_comes_first_whoever_told_it() -> None:
+    cluster = cluster_of(
+        event("a", "Scheduled", "placed", eventTime="2026-01-02T03:04:05.000000Z"),
+        event("b", "FailedMount", "no\nway", lastTimestamp="2026-01-02T03:06:05Z"),
+        event(
+            "c",
+            "Pulled",
+            "there",
+            lastTimestamp="2026-01-02T03:05:05Z",
+            series={"lastObservedTime": "2026-01-02T03:07:05Z"},
+        ),
+        event("d", "FailedMount", "of another", uid="v"),
+        event("e", "Odd", ""),
+    )
+    found = await look_up(cluster, LOOK)
+    assert found == Told(
+        (
+            ToldEvent("Pulled", "there"),
+            ToldEvent("FailedMount", "no way"),
+            ToldEvent("Scheduled", "placed"),
+            ToldEvent("Odd", ""),
+        )
+    )
+    assert cluster.reads == [Request("list", Ref(EVENT, "default", "involvedObject.uid=u"))]
+
+
+async def test_what_is_told_again_is_nothing_new() -> None:
+    once = [event("a", "FailedMount", "no", count=1, lastTimestamp="2026-01-02T03:06:05Z")]
+    again = [
+        event("a", "FailedMount", "no", count=7, lastTimestamp="2026-01-02T03:09:05Z"),
+        event("b", "FailedMount", "no"),
+    ]
+    assert await look_up(cluster_of(*once), LOOK) == await look_up(cluster_of(*again), LOOK)
+
+
+async def test_they_are_bounded_and_hold_no_secret() -> None:
+    events = [event(f"e{number}", "FailedMount", f"{number} token=abc") for number in range(3 * MOST_EVENTS)]
+    found = await look_up(cluster_of(*events), LOOK)
+    assert isinstance(found, Told)
+    assert len(found.events) == MOST_EVENTS
+    assert all(one.message.endswith("token=[hidden]") for one in found.events)

@@ -1,0 +1,106 @@
+"""Which GPUs an engine may be sized for."""
+
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.gpu import GpuSpec
+from inference_operator.manifest import Manifest
+from inference_operator.observed.node import NodeView, node_view
+from inference_operator.planning.gpu_offers import GpuOffers, gpu_offers, has_gpus, room_for
+from inference_operator.settings import Capacity, Settings
+from inference_operator.sizing.plan import Wishes, plan
+from tests.nodes import node
+
+L4 = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+ELASTIC = Settings()
+
+
+def nodes(*manifests: Manifest) -> list[NodeView]:
+    return [node_view(one) for one in manifests]
+
+
+def offers(
+    seen: list[NodeView] | None, settings: Settings = ELASTIC, pod: Manifest | None = None, **asked: object
+) -> GpuOffers:
+    return gpu_offers(seen, pod or {}, GpuSpec.model_validate(asked), settings)
+
+
+def told(found: GpuOffers) -> list[tuple[str, int, int, str]]:
+    return [(one.kind, one.per_node, one.nodes, one.product) for one in found.possible]
+
+
+def test_equal_nodes_are_one_offer() -> None:
+    seen = nodes(node("a", gpus=8), node("b", gpus=8), node("c", gpus=4, labels=L4))
+    assert told(offers(seen)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 2, "NVIDIA-H100-80GB-HBM3")]
+
+
+def test_only_nodes_that_the_pod_may_be_on_count_whatever_their_state() -> None:
+    taint = {"key": "team", "value": "b", "effect": "NoSchedule"}
+    passing = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    seen = nodes(
+        node("a", gpus=8, taints=[taint]),
+        node("b", gpus=8, labels={"pool": "x"}),
+        node("c", gpus=4, labels={**L4, "pool": "y"}, taints=[passing], cordoned=True, ready=False),
+    )
+    assert told(offers(seen, pod={"nodeSelector": {"pool": "y"}})) == [("L4", 4, 1, "NVIDIA-L4")]
+    tolerant: Manifest = {"tolerations": [{"key": "team", "operator": "Exists"}]}
+    assert [one.nodes for one in offers(seen, pod=tolerant).live] == [1, 2]
+
+
+def test_declared_gpus_count_where_no_node_has_them() -> None:
+    declared = Settings(gpu_offers=("H100-80GB:8", "NVIDIA-L4:4"))
+    assert told(offers([], declared)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 1, "")]
+    assert told(offers(None, declared)) == told(offers([], declared))
+    seen = nodes(node("a", gpus=4))
+    larger = ("H100-80GB", 8, 1, "NVIDIA-H100-80GB-HBM3")
+    assert larger in told(offers(seen, declared)), "of a kind that is there: with its label"
+    assert told(offers(nodes(node("a", gpus=8)), Settings(gpu_offers=("H100-80GB:4",)))) == [larger]
+
+
+def test_fixed_capacity_counts_only_what_is_there() -> None:
+    fixed = Settings(gpu_offers=("L4:4",), capacity=Capacity.FIXED)
+    assert [one.kind for one in offers(nodes(node("a", gpus=8)), fixed, products=["B200"]).possible] == ["H100-80GB"]
+    assert [one.kind for one in offers(None, fixed).possible] == ["L4"], "nobody sees what is there"
+
+
+def test_prices_go_to_all_of_their_kind() -> None:
+    found = offers(nodes(node("a", gpus=8)), Settings(gpu_offers=("H100-80GB:8@2.5",)))
+    assert [one.price for one in found.possible] == [2.5]
+
+
+def test_what_a_resource_names_counts_where_nobody_knows_it() -> None:
+    assert told(offers([], products=["H200", "abacus"])) == [("H200", 8, 1, "")]
+    seen = nodes(node("a", gpus=2, labels=L4))
+    assert told(offers(seen, products=["L4"])) == [("L4", 2, 1, "NVIDIA-L4")]
+
+
+def test_a_name_tells_what_labels_do_not() -> None:
+    bare = node_view({**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "2"}}})
+    assert offers([bare]).unknown_nodes == 1
+    assert offers([bare]).possible == ()
+    assert told(offers([bare], products=["L4"])) == [("L4", 2, 1, "")]
+
+
+def test_a_resource_name_leaves_only_its_own() -> None:
+    slices = node_view(
+        {**node("a", labels=L4), "status": {"allocatable": {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}}}
+    )
+    assert len(offers([slices]).possible) == 2
+    (only,) = offers([slices], resourceName="nvidia.com/mig-1g.10gb").possible
+    assert (only.resource, only.per_node) == ("nvidia.com/mig-1g.10gb", 7)
+
+
+def test_room_is_counted_node_by_node_where_pods_are_admitted() -> None:
+    three = plan(Wishes(3))
+    seen = nodes(node("a", gpus=8), node("b", gpus=2), node("c", gpus=8, cordoned=True), node("d", gpus=8, ready=False))
+    assert room_for(seen, {}, three) == 2
+    assert room_for(seen, {}, replace(three, gpus_per_replica=0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("resource", "has"), [("nvidia.com/gpu", True), ("nvidia.com/mig-1g.5gb", True), ("cpu", False)]
+)
+def test_only_nodes_with_gpus_are_of_interest(resource: str, has: bool) -> None:  # noqa: FBT001
+    assert has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "1"}}})) is has
+    assert not has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "0"}}}))

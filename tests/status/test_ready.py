@@ -1,0 +1,96 @@
+"""What Kubernetes says of a pod, with what helps; and in Ready too, so that one look is enough."""
+
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.manifest import Manifest
+from inference_operator.models.facts import ModelFacts
+from inference_operator.observed.node import node_view
+from inference_operator.pipeline import outcome
+from inference_operator.planning.known_model import KnownModel
+from inference_operator.status.facts import facts
+from inference_operator.status.model_resolved import model_resolved
+from tests.builders import deployment_status, inference_deployment, unschedulable
+from tests.nodes import node
+from tests.status.situations import (
+    MINUTES,
+    NO_CLAIM,
+    NO_IMAGE,
+    NO_SECRET,
+    OVER_QUOTA,
+    RAW,
+    loading,
+    message,
+    seen,
+    told,
+    view,
+)
+
+NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVIDIA-L4"}))
+
+
+@pytest.mark.parametrize(
+    ("problem", "cause"),
+    [
+        (NO_SECRET, 'secret "hugging-face" not found. Create what is missing.'),
+        (
+            NO_IMAGE,
+            (
+                'Back-off pulling image "example.com/vllm:nope". Check the image\'s name and the pull secret of the'
+                " namespace's default ServiceAccount."
+            ),
+        ),
+        (
+            NO_CLAIM,
+            (
+                '0/1 nodes are available: persistentvolumeclaim "models" not found. Create the'
+                " PersistentVolumeClaim that is named, or end what uses its volume on another node."
+            ),
+        ),
+    ],
+)
+def test_the_kubelets_cause_is_in_the_message_with_what_helps(problem: Manifest, cause: str) -> None:
+    cause = f"Pod qwen-engine-a does not run: {cause}"
+    young = told(loading(pods=[view(problem)]))
+    assert message(young, ConditionType.RECONCILING) == cause
+    assert message(young, ConditionType.ENGINES_AVAILABLE) == f"0 of 1 engines are ready. {cause}"
+    old = told(loading(pods=[view(problem)], before=young.status, minutes=MINUTES))
+    assert message(old, ConditionType.STALLED) == f"For {MINUTES} minutes: {cause}"
+
+
+@pytest.mark.parametrize("problem", [NO_SECRET, NO_IMAGE])
+def test_the_cause_is_told_beside_what_is_waited_for(problem: Manifest) -> None:
+    result = told(loading(pods=[view(problem)]))
+    cause = message(result, ConditionType.RECONCILING)
+    assert message(result, ConditionType.READY) == f"Waiting for the first of 1 engines. {cause}"
+
+
+def test_so_is_a_pod_that_kubernetes_refuses() -> None:
+    result = told(loading(engines=OVER_QUOTA))
+    assert "Kubernetes refuses a pod: " in message(result, ConditionType.READY)
+
+
+def test_gpus_that_no_node_has_are_named_with_what_helps() -> None:
+    raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}})
+    pods, engines = [view(unschedulable(NO_NODE))], deployment_status(1, ready=0)
+    situation = replace(seen(raw, live=raw, engines=engines, routers=deployment_status(2), pods=pods), nodes=[L4_NODE])
+    said = (
+        "No node with H100-80GB is there yet. Wait for the node autoscaler, add such a node, or name other GPUs in"
+        " `spec.hardware.gpu.products`."
+    )
+    result = told(situation)
+    assert message(result, ConditionType.RECONCILING) == said
+    assert message(result, ConditionType.READY) == f"Waiting for the first of 1 engines. {said}"
+
+
+def test_a_model_without_a_name_of_its_architecture_is_told_without_one() -> None:
+    situation = seen(RAW)
+    found = facts(situation, outcome(situation), [])
+    assert isinstance(found.model, KnownModel)
+    assert isinstance(found.model.facts, ModelFacts)
+    nameless = replace(found.model, facts=replace(found.model.facts, architecture=""))
+    said = model_resolved(replace(found, model=nameless)).message
+    assert said.startswith("A model whose config names no architecture: ")
