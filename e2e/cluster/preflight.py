@@ -2,15 +2,13 @@
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
+from e2e import packages
 from e2e.cache import cache_root
 from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.node import CNI_PLUGINS
-from e2e.cluster.progress import step
 
 GIB = 1 << 30
 DISK_NEEDED = {Level.CONTROL_PLANE: 6 * GIB, Level.NODE: 25 * GIB}
@@ -43,7 +41,7 @@ class Machine:
 def check(level: Level) -> None:
     """Install what can be installed; refuse, with one line for each thing that is missing."""
     machine = _machine(level)
-    if machine.missing_packages and machine.is_root and machine.is_debian:
+    if machine.missing_packages and packages.can_install():
         _install(machine.missing_packages)
         machine = _machine(level)
     problems = complaints(machine, level)
@@ -62,9 +60,9 @@ def complaints(machine: Machine, level: Level) -> list[str]:
             f"{DISK_NEEDED[level] / GIB:.0f}: free some, or set XDG_CACHE_HOME to a folder on a larger disk"
         )
     if machine.missing_packages:
-        packages = " ".join(machine.missing_packages)
-        cure = f"run `sudo apt-get install {packages}`" if machine.is_debian else "install what provides them"
-        found.append(f"packages are missing: {packages}: {cure}")
+        names = " ".join(machine.missing_packages)
+        cure = f"run `sudo apt-get install {names}`" if machine.is_debian else "install what provides them"
+        found.append(f"packages are missing: {names}: {cure}")
     return found
 
 
@@ -77,7 +75,7 @@ def _machine(level: Level) -> Machine:
         folder = folder.parent
     return Machine(
         is_root=os.geteuid() == 0,
-        is_debian=Path("/etc/debian_version").exists() and shutil.which("apt-get") is not None,
+        is_debian=packages.is_debian(),
         free_bytes=shutil.disk_usage(folder).free,
         missing_packages=tuple(sorted(missing)),
     )
@@ -88,12 +86,8 @@ def _is_installed(command: str) -> bool:
     return shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
 
 
-def _install(packages: tuple[str, ...]) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with step(f"Installing Debian packages: {' '.join(packages)}"):
-        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-            answer = subprocess.run(
-                ["apt-get", "--quiet", *arguments], env=environment, capture_output=True, text=True, check=False
-            )
-    if answer.returncode != 0:
-        raise ClusterError(f"apt-get install {' '.join(packages)}: {answer.stderr.strip()}")
+def _install(missing: tuple[str, ...]) -> None:
+    try:
+        packages.install(missing)
+    except packages.PackageError as error:
+        raise ClusterError(str(error)) from error

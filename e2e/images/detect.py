@@ -1,8 +1,9 @@
-"""Which builder works here: Docker where its daemon answers, else buildah."""
+"""Which builder works here: Docker where its daemon answers, else buildah, installed where that is possible."""
 
 import shutil
 import subprocess
 
+from e2e import packages
 from e2e.images.buildah import Buildah
 from e2e.images.builder import Builder
 from e2e.images.docker import Docker
@@ -11,17 +12,29 @@ from e2e.images.errors import ImageError
 _DAEMON_ANSWER_SECONDS = 10
 """`docker info` answers at once, or waits for a daemon that is not there."""
 
+_PACKAGES = ("buildah", "debootstrap", "runc")
+"""buildah, what it starts containers with, and what makes a base image where no registry answers."""
+
 
 def found_builder() -> Builder:
     """The builder to use on this machine."""
     if _docker_answers():
         return Docker()
+    if not shutil.which("buildah") and packages.can_install():
+        _install()
     if shutil.which("buildah"):
         return Buildah()
     raise ImageError(
         "nothing here can build images: no Docker daemon answers and there is no buildah; "
-        "start Docker, or `apt-get install buildah debootstrap` and run as root"
+        f"start Docker, or `apt-get install {' '.join(_PACKAGES)}` and run as root"
     )
+
+
+def _install() -> None:
+    try:
+        packages.install(_PACKAGES)
+    except packages.PackageError as error:
+        raise ImageError(str(error)) from error
 
 
 def _docker_answers() -> bool:

@@ -1,0 +1,35 @@
+"""Packages of Debian that this machine lacks."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2e.cluster.progress import step
+
+
+class PackageError(Exception):
+    """What apt-get said, in one readable message."""
+
+
+def is_debian() -> bool:
+    """Whether apt-get is how this machine is given commands."""
+    return Path("/etc/debian_version").exists() and shutil.which("apt-get") is not None
+
+
+def can_install() -> bool:
+    """Whether this process may install packages."""
+    return os.geteuid() == 0 and is_debian()
+
+
+def install(packages: Sequence[str]) -> None:
+    """Install packages, without what they merely recommend; the package lists are fetched first."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with step(f"Installing Debian packages: {' '.join(packages)}"):
+        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+            answer = subprocess.run(
+                ["apt-get", "--quiet", *arguments], env=environment, capture_output=True, text=True, check=False
+            )
+    if answer.returncode != 0:
+        raise PackageError(f"apt-get install {' '.join(packages)}: {answer.stderr.strip()}")
