@@ -10,6 +10,7 @@ import pytest
 
 from inference_operator.manifest import API_VERSION, CONFIG_MAP, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
 from inference_operator.reconcile.cluster import Cluster, ConflictError, NotFoundError
+from tests.listings import listing
 
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 
@@ -187,21 +188,21 @@ class ClusterContract:
             body = config_map(namespace, name, a="1")
             body["metadata"]["labels"] = labels
             made = await apply(cluster, body)
-        listing = await cluster.list_objects(CONFIG_MAP, namespace=namespace, selector="team=a,tier=x")
-        assert [Ref.of(m) for m in listing.items] == [Ref(CONFIG_MAP, namespace, "two")]
-        of_a = await cluster.list_objects(CONFIG_MAP, namespace=namespace, selector="team=a")
+        found = await listing(cluster, CONFIG_MAP, namespace=namespace, selector="team=a,tier=x")
+        assert [Ref.of(m) for m in found.items] == [Ref(CONFIG_MAP, namespace, "two")]
+        of_a = await listing(cluster, CONFIG_MAP, namespace=namespace, selector="team=a")
         assert {m["metadata"]["name"] for m in of_a.items} == {"one", "two"}
-        everything = await cluster.list_objects(CONFIG_MAP, namespace=namespace)
+        everything = await listing(cluster, CONFIG_MAP, namespace=namespace)
         del made["metadata"]["managedFields"]  # half of an object, and nothing reads it
         assert made in list(everything.items)
         assert everything.namespace == namespace
-        assert made in list((await cluster.list_objects(CONFIG_MAP)).items)
+        assert made in list((await listing(cluster, CONFIG_MAP)).items)
         assert everything.version >= max(version(m) for m in everything.items)
 
     async def test_a_listing_is_of_its_moment(self, cluster: Cluster, namespace: str) -> None:
-        before = await cluster.list_objects(CONFIG_MAP, namespace=namespace)
+        before = await listing(cluster, CONFIG_MAP, namespace=namespace)
         made = await apply(cluster, config_map(namespace, a="1"))
-        after = await cluster.list_objects(CONFIG_MAP, namespace=namespace)
+        after = await listing(cluster, CONFIG_MAP, namespace=namespace)
         assert before.version < version(made) <= after.version
 
     async def test_delete_takes_the_object_of_that_version(self, cluster: Cluster, namespace: str) -> None:

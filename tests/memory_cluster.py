@@ -69,11 +69,13 @@ class MemoryCluster:
 
     # What the operator asks for.
 
-    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
+    async def pages(
+        self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
+    ) -> AsyncIterator[Listing]:
         self.reads.append(Request("list", Ref(kind, namespace or "", "")))
         refs = (r for r in sorted(self._objects) if r.kind == kind and namespace in (None, r.namespace))
         found = [_without(self._manifest(ref), {"managedFields"}) for ref in refs]
-        return Listing([m for m in found if is_labelled(m, selector)], self._version, namespace)
+        yield Listing([m for m in found if is_labelled(m, selector)], self._version, namespace)
 
     async def each(
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None

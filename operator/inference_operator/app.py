@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from math import nan
 from uuid import uuid4
 
 from pydantic import ValidationError
@@ -28,6 +27,7 @@ from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
 from inference_operator.reconcile.keys import KeyQueue
 from inference_operator.reconcile.recipe import Reconciler
+from inference_operator.reconcile.relisting import Relisting
 from inference_operator.reconcile.resync import Resync
 from inference_operator.scrape.scraper import Known, Scraper, Told
 from inference_operator.settings import Settings, complaints
@@ -60,23 +60,11 @@ as many as the clients that `bench/reconcile.py` compares with."""
 LOOKERS = 2
 """Logs and the like that are read at a time: what explains a state must not crowd out what changes it."""
 
-RETRY_SECONDS = 5.0
-"""Between two attempts to reach the API server at the start."""
-
-SETTLE_SECONDS = 5.0
-"""From the start of the watches to a second listing, for what happened between the first one and them."""
-
 STOP_SECONDS = 10.0
 """For what is being worked on to come to its end when the process is told to stop; the kubelet gives it 30 s."""
 
-STALE_RESYNCS = 3
-"""Periods without a listing, good or bad, after which the process counts as stuck."""
-
 LONGEST_ROUND_SECONDS = 300.0
 """A round takes about ten requests, each of which ends within seconds: one that runs for so long is stuck."""
-
-UNREADABLE_SECONDS = 30.0
-"""Between two attempts at a namespace that cannot be read, such as one whose Role is missing."""
 
 _asked_at: ContextVar[float | None] = ContextVar("asked_at", default=None)
 """When the round of this worker was asked for, until its first write."""
@@ -88,7 +76,6 @@ class Operator:
     """The running operator: a cache, a queue, workers, and what feeds them."""
 
     def __init__(self, settings: Settings, cluster: KubeCluster) -> None:
-        self._settings = settings
         self._cluster = cluster
         self._cache = Cache(settings)
         self._queue = KeyQueue(began=_count_begin)
@@ -103,8 +90,7 @@ class Operator:
             settings,
         )
         self._resync = Resync(cluster, self._cache, settings, self._queue.add)
-        self._listed_at: float | None = None
-        self._tried_at: float | None = None
+        self._relisting = Relisting(self._resync, settings)
         self._measure()
 
     def alive(self) -> bool:
@@ -112,26 +98,34 @@ class Operator:
 
         That the API server is away is not for a restart to cure, and before the first listing nothing is due.
         """
-        tried = self._tried_at
-        since = 0.0 if tried is None else asyncio.get_running_loop().time() - tried
-        overdue = since > STALE_RESYNCS * self._settings.resync_seconds
-        return not overdue and not self._resync.deaf() and self._queue.longest_running() < LONGEST_ROUND_SECONDS
+        told = not self._relisting.is_overdue() and not self._resync.deaf()
+        return told and self._queue.longest_running() < LONGEST_ROUND_SECONDS
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Work until told to stop; returns whether all that was begun has come to its end."""
-        await self._prime(stop)
+        await self._relisting.begin(stop)
         if stop.is_set():
             return True
+        for key in self._cache.known():
+            self._queue.add(key)
         # Created before kopf starts, which takes every younger task for its own when it stops.
         workers = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
-        beside = (self._events.work(), self._list_again(stop), self._scraper.run())
+        beside = (self._events.work(), self._relisting.work(stop), self._scraper.run())
         feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
         feeders += [asyncio.create_task(work) for work in beside]
         ender = asyncio.create_task(self._end(stop, feeders))
         await asyncio.sleep(0)  # for the tasks that they create
         try:
             resync = self._resync
-            await watch(resync.watchable, resync.readable, resync.hear, begun=_count_watch, stop=stop)
+            await watch(
+                resync.watchable,
+                resync.readable,
+                resync.hear,
+                versions=resync.versions,
+                begun=_count_watch,
+                missed=self._relisting.miss,
+                stop=stop,
+            )
         finally:
             stop.set()
             _, busy = await asyncio.wait(workers, timeout=STOP_SECONDS)
@@ -156,45 +150,11 @@ class Operator:
         RECONCILES.labels("requeue" if requeue else "success").inc()
         return again
 
-    async def _prime(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            if await self._list():
-                break
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
-        for key in self._cache.known():
-            self._queue.add(key)
-
-    async def _list_again(self, stop: asyncio.Event) -> None:
-        """List everything anew from time to time; where other namespaces can be read than are watched, start anew."""
-        resync, wait = self._resync, min(SETTLE_SECONDS, self._settings.resync_seconds)
-        watched = (resync.readable, resync.watchable)
-        while True:
-            await asyncio.sleep(wait)
-            await self._list()
-            if (resync.readable, resync.watchable) != watched:
-                log.info("Ends, to start anew with what can be read now")
-                stop.set()
-            wait = self._settings.resync_seconds
-            if resync.unreadable:
-                wait = min(wait, UNREADABLE_SECONDS)
-
-    async def _list(self) -> bool:
-        listed = await self._resync.list_all()
-        if listed:
-            self._listed_at = asyncio.get_running_loop().time()
-        self._tried_at = asyncio.get_running_loop().time()
-        return listed
-
-    def _age(self) -> float:
-        """Seconds since the last listing that ended well; NaN before the first one."""
-        return nan if self._listed_at is None else asyncio.get_running_loop().time() - self._listed_at
-
     def _measure(self) -> None:
         RESOURCES.states = self._cache.states
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)
-        CACHE_AGE.set_function(self._age)
+        CACHE_AGE.set_function(self._relisting.age)
         UNREADABLE.set_function(lambda: len(self._resync.unreadable))
 
 

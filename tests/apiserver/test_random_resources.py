@@ -17,6 +17,7 @@ from inference_operator.reconcile.covers import difference
 from inference_operator.resources.child import STAMP_ANNOTATION
 from inference_operator.resources.names import NAME_LABEL
 from tests.apiserver.operator_process import OperatorProcess
+from tests.listings import listing
 from tests.random_specs import Specs
 
 NAMESPACE = "random"
@@ -79,7 +80,7 @@ async def ask_all(cluster: KubeCluster, asked: dict[str, Manifest]) -> dict[str,
 
 
 async def listed(cluster: KubeCluster) -> list[Manifest]:
-    return list((await cluster.list_objects(INFERENCE_DEPLOYMENT, namespace=NAMESPACE)).items)
+    return list((await listing(cluster, INFERENCE_DEPLOYMENT, namespace=NAMESPACE)).items)
 
 
 async def answered(cluster: KubeCluster) -> dict[str, Manifest]:
@@ -97,7 +98,7 @@ async def children(cluster: KubeCluster) -> dict[str, list[Manifest]]:
     """All children by the resource that they belong to."""
     found: dict[str, list[Manifest]] = {}
     for kind in CHILD_KINDS:
-        for child in (await cluster.list_objects(kind, namespace=NAMESPACE, selector=NAME_LABEL)).items:
+        for child in (await listing(cluster, kind, namespace=NAMESPACE, selector=NAME_LABEL)).items:
             found.setdefault(child["metadata"]["labels"][NAME_LABEL], []).append(child)
     return found
 

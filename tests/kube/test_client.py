@@ -21,6 +21,7 @@ from inference_operator.reconcile.cluster import (
     NotLeaderError,
     RejectedError,
 )
+from tests.listings import listing
 
 REF = Ref(CONFIG_MAP, "default", "settings")
 BODY: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
@@ -191,9 +192,9 @@ async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeClust
         return web.json_response({"metadata": meta, "items": [{"metadata": {"name": "a" if first else "b"}}]})
 
     api.answer = page
-    listing = await cluster.list_objects(CONFIG_MAP, selector="team=a")
-    assert listing.version == 7
-    assert [(m["apiVersion"], m["kind"], m["metadata"]["name"]) for m in listing.items] == [
+    found = await listing(cluster, CONFIG_MAP, selector="team=a")
+    assert found.version == 7
+    assert [(m["apiVersion"], m["kind"], m["metadata"]["name"]) for m in found.items] == [
         ("v1", "ConfigMap", "a"),
         ("v1", "ConfigMap", "b"),
     ]
@@ -229,9 +230,9 @@ async def test_what_is_not_kept_is_read_in_small_pages_or_from_the_servers_index
 async def test_a_namespace_is_listed_alone_and_without_what_nothing_reads(api: ApiServer, cluster: KubeCluster) -> None:
     item = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}}
     api.says(200, metadata={"resourceVersion": "7"}, items=[item])
-    listing = await cluster.list_objects(CONFIG_MAP, namespace="team-a")
-    assert (listing.namespace, listing.version) == ("team-a", 7)
-    assert listing.items[0]["metadata"] == {"name": "a"}
+    found = await listing(cluster, CONFIG_MAP, namespace="team-a")
+    assert (found.namespace, found.version) == ("team-a", 7)
+    assert found.items[0]["metadata"] == {"name": "a"}
     assert [path for _, path, _ in api.requests] == ["/api/v1/namespaces/team-a/configmaps?limit=100"]
 
 
@@ -240,7 +241,7 @@ async def test_who_may_not_act_asks_nothing(api: ApiServer, client: ApiClient) -
     with pytest.raises(NotLeaderError):
         await cluster.apply(REF, BODY, force=True)
     with pytest.raises(NotLeaderError):
-        await cluster.list_objects(CONFIG_MAP)
+        await listing(cluster, CONFIG_MAP)
     with pytest.raises(NotLeaderError):
         await cluster.read_log(LOG, lines=1, size=1)
     assert api.requests == []

@@ -4,6 +4,7 @@ from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import Listing
 from inference_operator.resources.names import NAME_LABEL
 from tests.builders import CONFIG, KEY, NOW, SETTINGS, inference_deployment, planned, pod
+from tests.listings import pages
 
 RAW = inference_deployment()
 CHILD = planned(RAW).desired[CONFIG]
@@ -81,33 +82,33 @@ def test_late_news_of_a_deletion_spares_the_successor() -> None:
     assert children(cache) == {str(CONFIG): "8"}
 
 
-def test_a_listing_is_the_truth() -> None:
+async def test_a_listing_is_the_truth() -> None:
     cache = cache_of(at(1, RAW), pod(name="gone", version=2), pod(name="same", version=3), pod(name="old", version=4))
     listed = [pod(name="same", version=3), pod(name="old", version=7), pod(name="new", version=8)]
-    assert cache.replace(POD, Listing(listed, 9)) == {KEY}
+    assert await cache.replace(POD, pages(Listing(listed, 9))) == {KEY}
     assert pods(cache) == ["new", "old", "same"]
-    assert cache.replace(POD, Listing(listed, 10)) == set()
+    assert await cache.replace(POD, pages(Listing(listed, 10))) == set()
 
 
-def test_a_listing_spares_what_is_younger() -> None:
+async def test_a_listing_spares_what_is_younger() -> None:
     cache = cache_of(at(1, RAW), pod(name="young", version=12))
-    assert cache.replace(POD, Listing([], 11)) == set()
+    assert await cache.replace(POD, pages(Listing([], 11))) == set()
     assert pods(cache) == ["young"]
 
 
-def test_a_listing_from_before_a_deletion_does_not_bring_the_object_back() -> None:
+async def test_a_listing_from_before_a_deletion_does_not_bring_the_object_back() -> None:
     cache = cache_of(at(1, RAW), at(2, CHILD))
     cache.forget(at(9, CHILD))
-    assert cache.replace(CONFIG.kind, Listing([at(2, CHILD)], version=5)) == set()
+    assert await cache.replace(CONFIG.kind, pages(Listing([at(2, CHILD)], version=5))) == set()
     assert children(cache) == {}
     assert cache.put(at(10, CHILD)) == KEY
 
 
-def test_a_listing_is_about_its_kind() -> None:
+async def test_a_listing_is_about_its_kind() -> None:
     cache = cache_of(at(1, RAW), at(2, CHILD))
-    assert cache.replace(POD, Listing([], 10)) == set()
+    assert await cache.replace(POD, pages(Listing([], 10))) == set()
     assert children(cache) == {str(CONFIG): "2"}
-    assert cache.replace(INFERENCE_DEPLOYMENT, Listing([], 11)) == {KEY}
+    assert await cache.replace(INFERENCE_DEPLOYMENT, pages(Listing([], 11))) == {KEY}
     assert cache.known() == []
 
 

@@ -16,6 +16,7 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.reconcile.cluster import ClusterError, ConflictError, ForbiddenError, RejectedError
 from inference_operator.resources.child import fingerprint
 from tests.builders import BUDGET_OF_ENGINES, CONFIG, ENGINES, KEY, ROUTERS, SERVICE_OF_ROUTERS
+from tests.listings import listing, pages
 from tests.memory_cluster import Request
 from tests.reconcile.virtual_time import run
 from tests.reconcile.world import RESOURCE, World
@@ -254,11 +255,11 @@ def test_a_listing_from_before_deletes_nothing_and_changes_nothing() -> None:
     async def live() -> None:
         world = World()
         for step in LIFE:
-            old = [await world.cluster.list_objects(ref.kind) for ref in (RESOURCE, CONFIG, ENGINES, BUDGET_OF_ENGINES)]
+            old = [await listing(world.cluster, ref.kind) for ref in (RESOURCE, CONFIG, ENGINES, BUDGET_OF_ENGINES)]
             await step(world)
             before, generations = world.children(), _generations(world)
-            for ref, listing in zip((RESOURCE, CONFIG, ENGINES, BUDGET_OF_ENGINES), old, strict=True):
-                world.cache.replace(ref.kind, listing)
+            for ref, found in zip((RESOURCE, CONFIG, ENGINES, BUDGET_OF_ENGINES), old, strict=True):
+                await world.cache.replace(ref.kind, pages(found))
             await persist(world)
             assert (world.children(), _generations(world)) == (before, generations)
 

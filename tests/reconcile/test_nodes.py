@@ -1,8 +1,9 @@
 """Nodes as they are known, and who is asked when they change."""
 
 from inference_operator.manifest import Key, Manifest
-from inference_operator.reconcile.cluster import ClusterError, ForbiddenError
+from inference_operator.reconcile.cluster import ClusterError, ForbiddenError, Listing
 from inference_operator.reconcile.nodes import NodeStore
+from tests.listings import pages
 from tests.nodes import node
 from tests.reconcile.test_resync import Scene
 
@@ -15,18 +16,18 @@ def names(store: NodeStore) -> list[str] | None:
     return None if store.nodes is None else [one.name for one in store.nodes]
 
 
-def test_only_nodes_with_gpus_are_kept_in_the_order_of_their_names() -> None:
+async def test_only_nodes_with_gpus_are_kept_in_the_order_of_their_names() -> None:
     store = NodeStore()
     assert names(store) is None
-    assert not store.replace([node("cpu")])
+    assert not await store.replace(pages(Listing([node("cpu")], 9)))
     assert names(store) == []
-    assert store.replace([node("b", gpus=1), node("a", gpus=1), node("cpu")])
+    assert await store.replace(pages(Listing([node("b", gpus=1), node("a", gpus=1), node("cpu")], 9)))
     assert names(store) == ["a", "b"]
 
 
-def test_a_heartbeat_changes_nothing_and_a_label_does() -> None:
+async def test_a_heartbeat_changes_nothing_and_a_label_does() -> None:
     store = NodeStore()
-    store.replace([at(1, node("a", gpus=1))])
+    await store.replace(pages(Listing([at(1, node("a", gpus=1))], 9)))
     assert not store.put(at(2, node("a", gpus=1)))
     assert store.put(at(3, node("a", gpus=1, labels={"pool": "x"})))
     assert not store.put(at(2, node("a", gpus=8))), "an event from before"

@@ -1,6 +1,7 @@
 """Listings of several namespaces, some of which cannot be read; and watches that tell nothing."""
 
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -24,11 +25,14 @@ class Guarded(MemoryCluster):
         self.errors: dict[str | None, ClusterError] = {}
         self.nodes_error: ClusterError | None = None
 
-    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
+    async def pages(
+        self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
+    ) -> AsyncIterator[Listing]:
         error = self.nodes_error if kind == NODE else self.errors.get(namespace)
         if error:
             raise error
-        return await super().list_objects(kind, namespace=namespace, selector=selector)
+        async for page in super().pages(kind, namespace=namespace, selector=selector):
+            yield page
 
 
 def asked(key: Key, *, replicas: int = 1) -> Manifest:

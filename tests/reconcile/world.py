@@ -28,7 +28,7 @@ class World:
 
     def _begin(self) -> None:
         self.cache = Cache(self.settings)
-        self.cache.nodes.replace([H100])
+        self.cache.nodes.put(H100)
         self.reconciler = Reconciler(self.cluster, self.cache, lambda: self.now)
 
     # What users and controllers do.
@@ -79,9 +79,9 @@ class World:
         await self.list_all()
 
     async def list_all(self) -> set[Key]:
-        keys = self.cache.replace(INFERENCE_DEPLOYMENT, await self.cluster.list_objects(INFERENCE_DEPLOYMENT))
+        keys = await self.cache.replace(INFERENCE_DEPLOYMENT, self.cluster.pages(INFERENCE_DEPLOYMENT))
         for kind in (*CHILD_KINDS, POD):
-            keys |= self.cache.replace(kind, await self.cluster.list_objects(kind, selector=MANAGED_SELECTOR))
+            keys |= await self.cache.replace(kind, self.cluster.pages(kind, selector=MANAGED_SELECTOR))
         return keys
 
     # What is there.

@@ -154,10 +154,10 @@ async def _cluster_nodes() -> Sequence[NodeView]:
     try:
         client = await connect()
         try:
-            listing = await KubeCluster(Api(client)).list_objects(NODE)
+            views = [node_view(one) async for one in KubeCluster(Api(client)).each(NODE)]
         finally:
             await client.close()  # type: ignore[no-untyped-call]
     except ClusterError as error:
         check = "`kubectl get nodes` must answer with the same kubeconfig."
         raise MistakeError(f"--cluster: {error.cause}. {check}") from error
-    return [view for one in listing.items if has_gpus(view := node_view(one))]
+    return [view for view in views if has_gpus(view)]

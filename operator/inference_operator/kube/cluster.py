@@ -49,18 +49,14 @@ class KubeCluster:
         self._may_act = may_act
         self._applied = applied
 
-    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
-        """All objects of a kind in one namespace, or (None) in all of them."""
-        items: list[Manifest] = []
-        version = 0
+    async def pages(
+        self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
+    ) -> AsyncIterator[Listing]:
+        """All objects of a kind in one namespace, or (None) in all of them; at least one page, all of one moment."""
         query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
-        async for page in self._pages(kind, namespace, query):
-            for item in page["items"]:
-                item["metadata"].pop("managedFields", None)  # half of an object, and nothing reads it
-                # Items of a list carry neither apiVersion nor kind.
-                items.append({**item, "apiVersion": kind.api_version, "kind": kind.name})
-            version = int(page["metadata"]["resourceVersion"])
-        return Listing(items, version, namespace)
+        async for page in self._answers(kind, namespace, query):
+            items = [_completed(item, kind) for item in page["items"]]
+            yield Listing(items, int(page["metadata"]["resourceVersion"]), namespace)
 
     async def get(self, ref: Ref) -> Manifest | None:
         """One object, or None."""
@@ -125,11 +121,11 @@ class KubeCluster:
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         piece = {"resourceVersion": "0"} if fields else {"limit": str(LIST_CHUNK)}
         query = piece | {name: text for name, text in selectors.items() if text}
-        async for page in self._pages(kind, namespace, query):
+        async for page in self._answers(kind, namespace, query):
             for item in page["items"]:
                 yield item
 
-    async def _pages(self, kind: Kind, namespace: str | None, query: Mapping[str, str]) -> AsyncIterator[Manifest]:
+    async def _answers(self, kind: Kind, namespace: str | None, query: Mapping[str, str]) -> AsyncIterator[Manifest]:
         following: str | None = ""
         while following is not None:
             asked = {**query, "continue": following} if following else query
@@ -154,3 +150,9 @@ class KubeCluster:
     def _ask_leave(self, method: str, path: str) -> None:
         if not self._may_act():
             raise NotLeaderError(f"{method} {path}: not asked, since another process may be at work")
+
+
+def _completed(item: Manifest, kind: Kind) -> Manifest:
+    """An item of a list, which carries neither apiVersion nor kind; without what nothing reads, half of an object."""
+    item["metadata"].pop("managedFields", None)
+    return {**item, "apiVersion": kind.api_version, "kind": kind.name}

@@ -5,14 +5,15 @@ Only low-level event handlers are registered, for which kopf itself writes nothi
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import kopf
 from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS, in_cluster
-from inference_operator.kube.cluster import LIST_CHUNK
+from inference_operator.kube.watch_from import WatchFrom
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Kind, Manifest
 from inference_operator.reconcile.cluster import ClusterError
 from inference_operator.resources.names import MANAGED_SELECTOR
@@ -20,8 +21,7 @@ from inference_operator.resources.names import MANAGED_SELECTOR
 CONNECT_TIMEOUT_SECONDS = 5.0
 
 IDLE_SECONDS = 0.1
-"""How long kopf keeps a task, and with it the object, for each object of which it has told. With 5 s, its default, a
-restart with 300 resources holds 68 MiB more at its peak (`bench/reconcile.py --resources 300`)."""
+"""How long kopf keeps a task, and with it the object, for each object of which it has told; 5 s by default."""
 
 KOPF_STOP_SECONDS = 15.0
 """After this time kopf's watches are cut off: it gives them up to 6 s itself, and then waits for them without end."""
@@ -29,7 +29,7 @@ KOPF_STOP_SECONDS = 15.0
 log = logging.getLogger(__name__)
 
 Seen = Callable[[str, Manifest], None]
-"""Is told of every event: its type (ADDED, MODIFIED, DELETED or none for a listed object) and the object."""
+"""Is told of every event: its type (ADDED, MODIFIED or DELETED) and the object."""
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -45,12 +45,21 @@ class _NoDiffBase(kopf.DiffBaseStorage):
         return None
 
 
+class _NoMemories(ResourceMemories):
+    """Remembers no object: what kopf would is for handlers that are not used, and takes 2 KiB for each."""
+
+    async def recall(self, *positional: Any, **named: Any) -> ResourceMemory:  # noqa: ANN401 - kopf's signature
+        return await super().recall(*positional, **{**named, "ephemeral": True})
+
+
 async def watch(
     kinds: Sequence[Kind],
     namespaces: Collection[str],
     seen: Seen,
     *,
+    versions: Mapping[str, int],
     begun: Callable[[str], None],
+    missed: Callable[[], None],
     stop: asyncio.Event,
 ) -> None:
     """Watch InferenceDeployments and all that belongs to them, until told to stop.
@@ -59,7 +68,9 @@ async def watch(
         kinds: what; of all but InferenceDeployments only what the operator manages.
         namespaces: where; none means the whole cluster. One that may not be watched ends them all.
         seen: is told of every event.
+        versions: the resourceVersion of the listing that went before, by the URL path of each collection.
         begun: is told of every watch that begins, by the plural of its kind.
+        missed: is told where a watch begins anew, without what happened in between.
         stop: ends the watches; is set when they end by themselves.
 
     Raises:
@@ -70,7 +81,8 @@ async def watch(
     await asyncio.sleep(0)  # for what it creates: kopf takes every younger task for its own
     try:
         await kopf.operator(
-            registry=_registry(kinds, seen, begun, stop),
+            registry=_registry(kinds, seen, _login(WatchFrom(versions, missed), begun), stop),
+            memories=_NoMemories(),
             settings=_kopf_settings(kinds),
             standalone=True,
             # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
@@ -115,7 +127,7 @@ def tell_of_stray(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
 
 
 def _registry(
-    kinds: Sequence[Kind], seen: Seen, begun: Callable[[str], None], stop: asyncio.Event
+    kinds: Sequence[Kind], seen: Seen, login: Callable[..., Any], stop: asyncio.Event
 ) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
@@ -130,12 +142,12 @@ def _registry(
         stop.set()
 
     kopf.on.cleanup(registry=registry, id="stop")(on_cleanup)
-    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(_login(begun))
+    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
     return registry
 
 
-def _login(begun: Callable[[str], None]) -> Callable[..., Any]:
-    """Log in as kopf would, with a session that counts watches, of which kopf itself tells nothing."""
+def _login(narrow: WatchFrom, begun: Callable[[str], None]) -> Callable[..., Any]:
+    """Log in as kopf would, with a session that lists nothing and counts watches, of which kopf tells nothing."""
     credentials = kopf.login_with_service_account if in_cluster() else kopf.login_via_client
 
     async def on_request(_session: object, _context: object, request: TraceRequestStartParams) -> None:
@@ -153,6 +165,7 @@ def _login(begun: Callable[[str], None]) -> Callable[..., Any]:
             headers=found.as_http_headers(),
             trust_env=found.trust_env,
             trace_configs=[trace],
+            middlewares=[narrow],
         )
         return kopf.AiohttpSession(server=found.server, aiohttp_session=session)
 
@@ -164,7 +177,6 @@ def _kopf_settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     settings.scanning.disabled = True  # neither CRDs nor namespaces are listed, so no right to is needed
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = _NoDiffBase()
-    settings.watching.chunk_size = LIST_CHUNK
     settings.queueing.idle_timeout = IDLE_SECONDS
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS

@@ -1,7 +1,7 @@
 """What was last seen of the cluster: fed by watches and by our own writes, replaced by complete listings."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Container, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
@@ -121,18 +121,27 @@ class Cache:
         self._leave(ref, known.key)
         return known.key
 
-    def replace(self, kind: Kind, listing: Listing) -> set[Key]:
-        """Take a complete listing of a kind for the truth; returns the keys for which that changed something."""
-        listed = {Ref.of(m): m for m in listing.items}
+    async def replace(self, kind: Kind, pages: AsyncIterable[Listing]) -> set[Key]:
+        """Take a complete listing of a kind for the truth; returns the keys for which that changed something.
+
+        Of each page only what `kept` keeps is held, since thousands of objects as they come take most of a process.
+        """
+        listed, concerned = set[Ref](), set[Key | None]()
+        async for page in pages:
+            listed.update(Ref.of(one) for one in page.items)
+            concerned.update(self.put(one) for one in page.items)
+        concerned.update(self._remove_unlisted(kind, page, listed))
+        return {key for key in concerned if key is not None}
+
+    def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[Key | None]:
+        """Forget what a listing would have shown and did not; returns the keys that it concerned."""
 
         def told_of(ref: Ref) -> bool:
-            return ref.kind == kind and (listing.namespace is None or ref.namespace == listing.namespace)
+            return ref.kind == kind and (page.namespace is None or ref.namespace == page.namespace)
 
         gone = [ref for ref in self._objects if ref not in listed and told_of(ref)]
-        concerned = [self.remove(ref, version=listing.version) for ref in gone]
-        concerned.extend(self.put(m) for m in listed.values())
-        self._gone = {ref: at for ref, at in self._gone.items() if not told_of(ref) or at > listing.version}
-        return {key for key in concerned if key is not None}
+        self._gone = {ref: at for ref, at in self._gone.items() if not told_of(ref) or at > page.version}
+        return [self.remove(ref, version=page.version) for ref in gone]
 
     def _family(self, key: Key) -> list[Kept]:
         return [self._objects[ref] for ref in sorted(self._families.get(key, ()))]

@@ -1,6 +1,6 @@
 """What the reconciler asks of a cluster: six verbs. The real API server and the tests' memory both have them."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,7 @@ FIELD_MANAGER = "inference-operator"
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects of a kind at one moment, in one namespace or in all."""
+    """Objects of a kind as they were at one moment, in one namespace or in all: a page of them, or all."""
 
     items: Sequence[Manifest]
     version: int
@@ -63,8 +63,8 @@ class NotLeaderError(Exception):
 class Cluster(Protocol):
     """The verbs. Every one may raise `ClusterError` for a fault, and what its description names."""
 
-    async def list_objects(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> Listing:
-        """All objects of a kind in one namespace, or (None) in all of them."""
+    def pages(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> AsyncIterator[Listing]:
+        """All objects of a kind in one namespace, or (None) in all of them; at least one page, all of one moment."""
 
     async def get(self, ref: Ref) -> Manifest | None:
         """One object, or None."""

@@ -1,10 +1,11 @@
 """The nodes with GPUs, as they were seen last; of all others nothing is kept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Sequence
 
 from inference_operator.manifest import Manifest
 from inference_operator.observed.node import NodeView, node_view
 from inference_operator.planning.gpu_offers import has_gpus
+from inference_operator.reconcile.cluster import Listing
 from inference_operator.reconcile.kept import version_of
 
 
@@ -41,10 +42,10 @@ class NodeStore:
         name = manifest["metadata"]["name"]
         return self._keep({known: one for known, one in (self._known or {}).items() if known != name})
 
-    def replace(self, manifests: Iterable[Manifest]) -> bool:
+    async def replace(self, pages: AsyncIterable[Listing]) -> bool:
         """Take a complete listing for the truth; returns the same."""
-        found = {view.name: (version_of(one), view) for one in manifests if has_gpus(view := node_view(one))}
-        return self._keep(found)
+        found = [(version_of(one), node_view(one)) async for page in pages for one in page.items]
+        return self._keep({view.name: (version, view) for version, view in found})
 
     def _keep(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:
         self._known = {name: one for name, one in nodes.items() if has_gpus(one[1])}

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from inference_operator.manifest import (
     CHILD_KINDS,
@@ -15,7 +15,7 @@ from inference_operator.manifest import (
     Manifest,
 )
 from inference_operator.reconcile.cache import Cache
-from inference_operator.reconcile.cluster import Cluster, ClusterError, ForbiddenError
+from inference_operator.reconcile.cluster import Cluster, ClusterError, ForbiddenError, Listing
 from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
 
@@ -55,6 +55,8 @@ class Resync:
         """Whether nodes could be listed last, so that it is told once if not."""
         self._nodes_missing = False
         """Whether nodes have never been listed, and could be."""
+        self.versions: dict[str, int] = {}
+        """The resourceVersion of the last listing, by the URL path of each collection."""
         self._heard: set[Kind] = set()
         self._unheard: Counter[Kind] = Counter()
 
@@ -114,19 +116,25 @@ class Resync:
         missed = []
         for kind in self.kinds:
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
-            listing = await self._cluster.list_objects(kind, namespace=namespace, selector=selector)
-            if concerned := self._cache.replace(kind, listing):
+            if concerned := await self._cache.replace(kind, self._pages(kind, namespace, selector)):
                 missed.append(kind)
             for key in concerned:
                 self._add(key)
         return missed
+
+    async def _pages(
+        self, kind: Kind, namespace: str | None = None, selector: str | None = None
+    ) -> AsyncIterator[Listing]:
+        async for page in self._cluster.pages(kind, namespace=namespace, selector=selector):
+            yield page
+            self.versions[kind.path(namespace)] = page.version
 
     async def _list_nodes(self) -> Iterable[Kind]:
         """List the nodes, which belong to no namespace; without the right to, sizes come from what is declared."""
         if None not in self._listed:
             return ()
         try:
-            listing = await self._cluster.list_objects(NODE)
+            changed = await self._cache.nodes.replace(self._pages(NODE))
         except ClusterError as error:
             log.log(logging.WARNING if self._nodes_seen else logging.DEBUG, "Cannot list nodes: %s", error)
             self._nodes_seen = False
@@ -134,7 +142,6 @@ class Resync:
             self._nodes_missing = self._cache.nodes.nodes is None and not isinstance(error, ForbiddenError)
             return ()
         self._nodes_seen, self._nodes_missing = True, False
-        changed = self._cache.nodes.replace(listing.items)
         self._ask_unsettled(changed)
         return (NODE,) if changed else ()
 
