@@ -1,6 +1,7 @@
 """One completion over HTTP, plain or streamed, and what can become of it."""
 
 import asyncio
+import errno
 import json
 import time
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ async def _try(
     except TimeoutError as error:
         return Loss.LATE, status, repr(error)
     except aiohttp.ClientConnectorError as error:
-        return Loss.REFUSED, status, repr(error)
+        # Who is slow to look at a new connection can find it ended by then: it had come about.
+        return Loss.RESET if error.errno == errno.ECONNRESET else Loss.REFUSED, status, repr(error)
     except (aiohttp.ClientError, OSError, _BrokenError) as error:
         return Loss.RESET if status is None else Loss.BROKEN, status, repr(error)
     if text != expected:

@@ -42,6 +42,8 @@ class OperatorProcess:
         settings = {f"INFERENCE_OPERATOR_{name}": value for name, value in self._settings.items()}
         environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig), **settings}
         environment["INFERENCE_OPERATOR_HTTP_PORT"] = str(self.port)
+        # Its image has its bytecode compiled (images/operator/Dockerfile); here the first start does that.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with self._log.open("ab") as log:
             script = Path(sys.executable).with_name("inference-operator")
             self._process = subprocess.Popen([script], env=environment, stdout=log, stderr=log)

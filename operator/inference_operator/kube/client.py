@@ -1,6 +1,5 @@
 """Requests to the API server. The only module that imports the Kubernetes client, and of that only its untyped half."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import orjson
 from aiohttp import ClientError
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
@@ -152,7 +152,7 @@ def _broken(error: Exception) -> str:
 def _body(status: int, content: bytes, what: str, *, retry_after: float) -> Manifest:
     """The object in an answer, or the error that it stands for."""
     try:
-        answer: Any = json.loads(content) if content.startswith(b"{") else {}
+        answer: Any = orjson.loads(content) if content.startswith(b"{") else {}
     except ValueError as error:
         raise ClusterError("the answer broke off", request=what) from error
     if status < HTTPStatus.BAD_REQUEST:

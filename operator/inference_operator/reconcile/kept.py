@@ -1,8 +1,9 @@
 """What is kept of an object between rounds: packed, since thousands of objects are looked at one family at a time."""
 
-import json
 import zlib
 from dataclasses import dataclass
+
+import orjson
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
@@ -32,7 +33,7 @@ class Kept:
     @property
     def manifest(self) -> Manifest:
         """The object, without managedFields."""
-        found: Manifest = json.loads(zlib.decompress(self.packed))
+        found: Manifest = orjson.loads(zlib.decompress(self.packed))
         return found
 
 
@@ -63,8 +64,7 @@ def kept(manifest: Manifest) -> Kept:
 def _packed(manifest: Manifest) -> bytes:
     """Without managedFields, which are half of an object and which nothing reads."""
     meta = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
-    text = json.dumps({**manifest, "metadata": meta}, separators=(",", ":"))
-    return zlib.compress(text.encode(), FASTEST)
+    return zlib.compress(orjson.dumps({**manifest, "metadata": meta}), FASTEST)
 
 
 def key_of(manifest: Manifest) -> Key:
