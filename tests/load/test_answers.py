@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import aiohttp
 import pytest
@@ -61,6 +62,25 @@ async def test_nobody_listening_is_refused() -> None:
         free.bind(("127.0.0.1", 0))
         got = await asked(f"127.0.0.1:{free.getsockname()[1]}", streamed=False)
     assert got.loss is Loss.REFUSED
+
+
+async def test_a_connection_that_has_ended_before_its_client_looks_at_it_is_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a busy client finds it, whose connection the kernel of a process that was killed has accepted."""
+    loop = asyncio.get_running_loop()
+    connect = loop.sock_connect
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def connect_and_lose(*arguments: Any) -> None:  # noqa: ANN401 - asyncio's signature
+        connecting = asyncio.ensure_future(connect(*arguments))
+        await asyncio.sleep(0)
+        listener.close()
+        await connecting
+
+    monkeypatch.setattr(loop, "sock_connect", connect_and_lose)
+    got = await asked(f"127.0.0.1:{listener.getsockname()[1]}", streamed=False)
+    assert got.loss is Loss.RESET
 
 
 async def test_a_connection_that_ends_before_the_answer_is_reset() -> None:
