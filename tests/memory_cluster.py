@@ -72,10 +72,9 @@ class MemoryCluster:
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
-        self.reads.append(Request("list", Ref(kind, namespace or "", "")))
-        refs = (r for r in sorted(self._objects) if r.kind == kind and namespace in (None, r.namespace))
-        found = [_without(self._manifest(ref), {"managedFields"}) for ref in refs]
-        yield Listing([m for m in found if is_labelled(m, selector)], self._version, namespace)
+        found = self.each(kind, namespace=namespace, labels=selector)
+        items = [_without(one, {"managedFields"}) async for one in found]
+        yield Listing(items, self._version, namespace)
 
     async def each(
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
