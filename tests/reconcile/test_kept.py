@@ -12,8 +12,10 @@ from tests.builders import planned, pod, ready_pod
 from tests.status.situations import RAW
 
 TEXT = st.text(max_size=4)
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+"""What the API server keeps whole (kubernetes/apimachinery v0.36.3, pkg/util/json: int64)."""
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXT,
+    st.none() | st.booleans() | WHOLE | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=20,
 )
