@@ -234,3 +234,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "See the cause in the message.",
     ),
 }
+
+
+def with_cure(cause: str, cure: str) -> str:
+    """A cause and what helps, as two sentences; the cause as it is where no cure is known.
+
+    Examples:
+        >>> with_cure('secret "b" not found', EXPLANATIONS[Reason.CONTAINER_CONFIG_ERROR].cure), with_cure("late", "")
+        ('secret "b" not found. Create what is missing.', 'late')
+    """
+    return f"{cause.rstrip('.')}. {cure}" if cure else cause

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.models.entry import Entry
 from inference_operator.models.inspected import Cause, Failure, inspection
@@ -90,7 +90,7 @@ def _waiting(problem: PodProblem | None) -> str:
         return ""
     if problem.reason is Reason.UNSCHEDULABLE:
         return f"{spelled_out(problem.cause).rstrip('.')}."
-    return f"{problem.cause.rstrip('.')}. {problem.cure or EXPLANATIONS[problem.reason].cure}"
+    return with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
 
 
 def _failure(over: Attempt, following: PodProblem | None = None) -> Failure:

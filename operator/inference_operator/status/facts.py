@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
@@ -28,7 +29,7 @@ from inference_operator.resources.pinned import Pinned
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.start import Progress, progress
-from inference_operator.status.trouble import Trouble, looks_for, trouble_of, with_cure
+from inference_operator.status.trouble import Trouble, cure_of, looks_for, trouble_of
 from inference_operator.status.volumes import volumes
 
 
@@ -104,7 +105,7 @@ class Facts:
         """Why Kubernetes refuses a pod, in a sentence; empty if it does not."""
         owner = self.engines if self.engines.rejection else self.routers
         said = f"Kubernetes refuses a pod: {owner.rejection}"
-        return with_cure(said, rejection_reason(owner)) if owner.rejection else ""
+        return with_cure(said, cure_of(rejection_reason(owner))) if owner.rejection else ""
 
     @property
     def rolling(self) -> bool:

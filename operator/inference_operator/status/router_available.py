@@ -1,8 +1,9 @@
 """RouterAvailable: whether a router is ready."""
 
+from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.status.facts import Facts, rejection_reason
-from inference_operator.status.trouble import with_cure
+from inference_operator.status.trouble import cure_of
 from inference_operator.status.verdict import Verdict
 
 
@@ -13,7 +14,6 @@ def router_available(facts: Facts) -> Verdict:
         return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
     if facts.routers.rejection:
         reason = rejection_reason(facts.routers)
-        return Verdict(
-            "False", reason, with_cure(f"Kubernetes refuses a router's pod: {facts.routers.rejection}", reason)
-        )
+        said = f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
+        return Verdict("False", reason, with_cure(said, cure_of(reason)))
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")

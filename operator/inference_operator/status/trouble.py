@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.chosen import chosen_engine
 from inference_operator.engines.engine import Diagnosis
@@ -33,7 +33,7 @@ def trouble_of(pod: PodView | None, inputs: Inputs) -> Trouble | None:
     if problem.reason is Reason.UNSCHEDULABLE:
         return Trouble(pod, problem.reason, f"{said}: {spelled_out(problem.cause, closest(pod, inputs))}")
     if problem.ended is None:
-        return Trouble(pod, problem.reason, with_cure(f"{said}: {problem.cause}", problem.reason))
+        return Trouble(pod, problem.reason, with_cure(f"{said}: {problem.cause}", cure_of(problem.reason)))
     if found := _diagnosis(pod, problem.ended, inputs):
         return Trouble(pod, found.reason, f"{said}: {found.cause}.")
     if slow := too_slow(pod, problem.ended, inputs):
@@ -52,14 +52,14 @@ _KUBELETS_AND_QUOTAS = frozenset(
 """Reasons whose words are Kubernetes' own, which name a cause and no cure."""
 
 
-def with_cure(said: str, reason: Reason) -> str:
-    """What Kubernetes says, and what helps.
+def cure_of(reason: Reason) -> str:
+    """What helps where Kubernetes itself says why a pod does not run; empty where its words suffice.
 
     Examples:
-        >>> with_cure('Pod a does not run: secret "b" not found', Reason.CONTAINER_CONFIG_ERROR)
-        'Pod a does not run: secret "b" not found. Create what is missing.'
+        >>> cure_of(Reason.CONTAINER_CONFIG_ERROR), cure_of(Reason.POD_REJECTED)
+        ('Create what is missing.', '')
     """
-    return f"{said.rstrip('.')}. {EXPLANATIONS[reason].cure}" if reason in _KUBELETS_AND_QUOTAS else said
+    return EXPLANATIONS[reason].cure if reason in _KUBELETS_AND_QUOTAS else ""
 
 
 def looks_for(trouble: Trouble | None, inputs: Inputs) -> Sequence[Look]:

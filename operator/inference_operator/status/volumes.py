@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.explanations import with_cure
 from inference_operator.observed.look import EventsOf, Seen, Told
 from inference_operator.observed.pod import PodView
 from inference_operator.observed.waits import volume_wait, why
@@ -40,6 +41,5 @@ def volumes(pods: Iterable[PodView], *, namespace: str, seen: Seen, now: datetim
     problem = why(found) if isinstance(found, Told) else None
     if problem is None:
         return Volumes(look=wait.look)
-    said = f"Pod {pod.name} does not run: {problem.cause}"
-    told = f"{said}. {problem.cure}" if problem.cure else said
+    told = with_cure(f"Pod {pod.name} does not run: {problem.cause}", problem.cure)
     return Volumes(Trouble(pod, problem.reason, told), wait.look)
