@@ -131,7 +131,7 @@ def test_the_arithmetic_is_shown_with_its_origins(capsys: pytest.CaptureFixture[
         ("--config /nowhere", "/nowhere: No such file or directory."),
         ("--config /etc/passwd", "/etc/passwd: is no JSON."),
         ("Qwen/Qwen3-8B --gpu abacus", "--gpu: `abacus` is not known. Known: T4, "),
-        ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` does not end with a number"),
+        ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` is no kind and number of GPUs."),
         ("Qwen/Qwen3-8B --quantization zip", "--quantization: zip is not known."),
         ("Qwen/Qwen3-8B --kv-cache-dtype zip", "--kv-cache-dtype: zip is none of auto,"),
         ("Qwen/Qwen3-8B --tensor 0", "argument --tensor: '0' is no whole number from 1"),

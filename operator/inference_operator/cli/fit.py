@@ -9,13 +9,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from inference_operator.cli.fit_answer import Answer, answer_of_misfit, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.gpus import add_gpus, named_gpus
 from inference_operator.cli.mistake import MISTAKE, MistakeError
-from inference_operator.cli.offline import unknown_kind
 from inference_operator.cli.output import add_output, dumped
 from inference_operator.engines.vllm import memory_flags
 from inference_operator.engines.vllm.arguments import refusal_of_args
 from inference_operator.engines.vllm.memory import vllm_memory
-from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
@@ -53,7 +52,7 @@ def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "vLLM would start exactly as the other options say.",
     )
     fit.add_argument("model", nargs="?", help="a model of the catalogue, such as Qwen/Qwen3-8B")
-    fit.add_argument("--gpu", action="append", default=[], metavar="KIND[:COUNT]", help="GPUs of a node; repeatable")
+    add_gpus(fit)
     fit.add_argument("--context", memory_flags.MAX_MODEL_LEN, type=_whole, help="longest sequence in tokens")
     fit.add_argument("--concurrency", type=_whole, help="typical requests (2,048 tokens) at once")
     fit.add_argument("--config", help="a config.json, or what `infd inspect -o json` says of a model")
@@ -103,10 +102,10 @@ def _answers(options: argparse.Namespace) -> Iterator[Answer]:
         yield answer_of_shape(facts, gpu, _memory(options, gpu.memory_gib, gpu.name), shape)
         return
     wishes = GpuWishes(tensor=options.tensor, context=options.context, concurrency=options.concurrency, shape=shape)
-    named = [[_offer(text)] for text in options.gpu]
-    for offers in named or [[_offer(f"{kind}:{EIGHT_OF_A_NODE}")] for kind in USUAL_KINDS]:
-        found = choose(facts, offers, lambda one: _memory(options, one.memory_gib, one.kind), wishes)
-        yield answer_of_misfit(offers[0], found) if isinstance(found, Misfit) else answer_of_plan(found)
+    for text in options.gpu or [f"{kind}:{EIGHT_OF_A_NODE}" for kind in USUAL_KINDS]:
+        offer = named_gpus(text)
+        found = choose(facts, [offer], lambda one: _memory(options, one.memory_gib, one.kind), wishes)
+        yield answer_of_misfit(offer, found) if isinstance(found, Misfit) else answer_of_plan(found)
 
 
 def _facts(options: argparse.Namespace) -> ModelFacts:
@@ -203,23 +202,10 @@ def _exact_gpu(options: argparse.Namespace) -> Gpu:
     memory = options.gpu_memory_gib
     memory *= BOXED if memory == int(memory) else 1.0
     if options.gpu:
-        offer = _offer(options.gpu[0])
+        offer = named_gpus(options.gpu[0])
         return Gpu(offer.kind, memory, offer.linked)
     low, high = LINKED_SMALL_GIB
     return Gpu("GPU", memory, linked=memory >= LINKED_FROM_GIB or low <= memory <= high)
-
-
-def _offer(text: str) -> GpuOffer:
-    name, _, count = text.rpartition(":") if ":" in text else (text, "", "1")
-    if not count.isascii() or not count.isdigit() or not 1 <= int(count[:4]) <= MOST_OF_A_NODE:
-        raise MistakeError(f"--gpu: `{text}` does not end with a number of GPUs from 1 to {MOST_OF_A_NODE}.")
-    offer = offer_named(name, per_node=int(count))
-    if offer is None:
-        raise MistakeError(f"--gpu: {unknown_kind(name)}")
-    return offer
-
-
-MOST_OF_A_NODE = 16
 
 
 def _memory(options: argparse.Namespace, memory_gib: float, product: str) -> EngineMemory:

@@ -12,6 +12,7 @@ from inference_operator.api.crd import crd
 from inference_operator.api.policy import policy
 from inference_operator.cli.files import documents
 from inference_operator.cli.fit import add_fit
+from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.inspect import add_inspect
 from inference_operator.cli.mistake import MISTAKE, MistakeError
 from inference_operator.cli.offline import (
@@ -22,7 +23,6 @@ from inference_operator.cli.offline import (
     name_of,
     offline_inputs,
     refusal_text,
-    settings_with,
 )
 from inference_operator.cli.parser import STATUSES, Parser
 from inference_operator.cli.plan import add_plan

@@ -9,18 +9,17 @@ from pathlib import Path
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.gpus import add_gpus
 from inference_operator.cli.mistake import MistakeError
 from inference_operator.cli.stored import quoted_number, stored
 from inference_operator.engines.chosen import chosen_engine
-from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.entry import Entry
 from inference_operator.models.inspected import LIMIT, Failure, inspection
 from inference_operator.observed.node import NodeView
 from inference_operator.pipeline import Inputs
-from inference_operator.planning.gpu_offers import unknown_offers
 from inference_operator.resources.model_config_map import model_config_map, model_config_ref
-from inference_operator.settings import DECLARED_GPUS, Settings
+from inference_operator.settings import Settings
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid that the API server gives out on creation."""
@@ -49,34 +48,10 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="file or folder with InferenceDeployments; - reads standard input; repeatable",
     )
-    parser.add_argument(
-        "--gpu",
-        action="append",
-        default=[],
-        metavar="KIND[:COUNT]",
-        help="GPUs of a node that there is or could be, such as L4:4; repeatable",
-    )
+    add_gpus(parser)
     parser.add_argument(
         "--model", metavar="FILE", help="what `infd inspect -o json` says of models that are not in the catalogue"
     )
-
-
-def settings_with(gpus: Sequence[str]) -> Settings:
-    """The operator's settings, with GPUs named on the command line; raises `MistakeError` for those nobody knows."""
-    if not gpus:
-        return Settings()
-    offers = tuple(text if ":" in text else f"{text}:1" for text in gpus)
-    for text, asked in zip(offers, gpus, strict=True):
-        if not DECLARED_GPUS.fullmatch(text):
-            raise MistakeError(f"--gpu: `{asked}` is no kind and number of GPUs. Write for example `--gpu L4:4`.")
-        if unknown_offers(Settings(gpu_offers=(text,))):
-            raise MistakeError(f"--gpu: {unknown_kind(asked)}")
-    return Settings(gpu_offers=offers)
-
-
-def unknown_kind(name: str) -> str:
-    """That no such kind of GPU is known, and which are."""
-    return f"`{name}` is not known. Known: {', '.join(one.name for one in GPU_KINDS)}."
 
 
 def model_of(path: str | None) -> Entry | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import PlanStatus
 from inference_operator.cli.files import documents
+from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.mistake import MistakeError
 from inference_operator.cli.offline import (
     NOT_INSPECTED,
@@ -19,7 +20,6 @@ from inference_operator.cli.offline import (
     name_of,
     offline_inputs,
     refusal_text,
-    settings_with,
 )
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.manifest import NODE, Manifest
