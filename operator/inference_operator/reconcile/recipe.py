@@ -42,7 +42,8 @@ class Reconciler:
         for change in changes(inputs.children, result.desired, result.removals, inputs.resource.owner):
             answers.append(await execute(self._cluster, change))
             self._cache.note(answers[-1])
-        told = report(self._cache.inputs(key, now=inputs.now) or inputs, result, answers)
+        known = self._cache.inputs(key, now=inputs.now) if answers else inputs  # nothing done, nothing new
+        told = report(known or inputs, result, answers)
         await self._publish(inputs, told.status)
         return told.again
 
