@@ -96,6 +96,17 @@ def test_an_edit_of_anything_else_does_not(asked: Manifest) -> None:
     assert template(found) == MADE[ENGINES]["spec"]["template"]
 
 
+def test_a_template_that_is_packed_otherwise_is_not_packed_again() -> None:
+    engines = MADE[ENGINES]
+    answered, mark, packed = engines["metadata"]["annotations"][STANDING_ANNOTATION].split(".")
+    otherwise = base64.b64encode(zlib.compress(zlib.decompress(base64.b64decode(packed)), level=1)).decode()
+    assert otherwise != packed
+    annotations = {**engines["metadata"]["annotations"], STANDING_ANNOTATION: f"{answered}.{mark}.{otherwise}"}
+    found = later(RAW, SERVES, engines={**engines, "metadata": {**engines["metadata"], "annotations": annotations}})
+    assert template(found) == engines["spec"]["template"]
+    assert found.desired[ENGINES]["metadata"]["annotations"][STANDING_ANNOTATION] == annotations[STANDING_ANNOTATION]
+
+
 DEEP = base64.b64encode(zlib.compress(b"[" * 500_000)).decode()
 
 

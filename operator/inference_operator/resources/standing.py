@@ -8,7 +8,7 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
@@ -34,10 +34,14 @@ class Standing:
 
     answers: str
     template: Manifest
+    read: str = field(default="", compare=False)
+    """The annotation that it was read from; empty if it is made now."""
 
     @property
     def text(self) -> str:
-        """As stored in the annotation."""
+        """As stored in the annotation: what was read as it stands, which costs nothing and is no change."""
+        if self.read:
+            return self.read
         plain = json.dumps(self.template, sort_keys=True, separators=(",", ":")).encode()
         packed = base64.b64encode(zlib.compress(plain, _SMALLEST)).decode()
         return f"{self.answers}.{fingerprint(self.template)}.{packed}"
@@ -60,7 +64,7 @@ def standing(text: str | None) -> Standing | None:
         return None
     if not isinstance(template, dict) or fingerprint(template) != mark:
         return None
-    return Standing(answers, template)
+    return Standing(answers, template, read=text or "")
 
 
 def made_for(spec: Spec, pinned: Pinned) -> str:
