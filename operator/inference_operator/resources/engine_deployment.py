@@ -18,6 +18,7 @@ from inference_operator.resources.pinned import PLAN_ANNOTATION, Pinned
 from inference_operator.resources.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
+    fatal,
     http_probe,
     restricted_pod,
 )
@@ -37,10 +38,6 @@ READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
 ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6
 """Three minutes without an answer: a saturated engine answers late, and a restart costs a whole load."""
 READY_TIMEOUT_SECONDS, ALIVE_TIMEOUT_SECONDS = 5, 10
-UNANSWERED_GRACE_SECONDS = 10
-"""What an engine gets to end in that its kubelet gives up, instead of all of the pod's grace: one that has answered
-nothing for three minutes finishes no request, and one that never started has none. Its preStop takes it all where its
-API hangs; the kubelet then gives SIGTERM two seconds more (Kubernetes 1.36, kuberuntime_container.go)."""
 
 
 _ROOM: Mapping[RolloutStrategy, Manifest] = {
@@ -139,7 +136,7 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "env": environment(process.env),
         "ports": [{"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"}],
         "resources": requirements(spec.engine.resources, pinned.plan),
-        "startupProbe": _fatal(
+        "startupProbe": fatal(
             http_probe(
                 path,
                 period=STARTUP_PERIOD_SECONDS,
@@ -150,7 +147,7 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "readinessProbe": http_probe(
             path, period=READY_PERIOD_SECONDS, timeout=READY_TIMEOUT_SECONDS, failures=READY_FAILURES
         ),
-        "livenessProbe": _fatal(
+        "livenessProbe": fatal(
             http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ALIVE_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
         ),
         "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
@@ -158,8 +155,3 @@ def _container(spec: Spec, pinned: Pinned, source: ModelSource, process: EngineP
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*engine_mounts(source, process.writable), *mounts(spec.pod_template.volume_mounts)],
     }
-
-
-def _fatal(probe: Manifest) -> Manifest:
-    """A probe at whose failure the kubelet ends the container."""
-    return {**probe, "terminationGracePeriodSeconds": UNANSWERED_GRACE_SECONDS}

@@ -7,6 +7,7 @@ from inference_operator.resources.names import ROUTER, labels, router_name, sele
 from inference_operator.resources.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
+    fatal,
     http_probe,
     restricted_pod,
 )
@@ -89,7 +90,7 @@ def _container(number: int, metrics_port: int, settings: Settings) -> Manifest:
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
         "resources": {"requests": REQUESTS, "limits": LIMITS},
         "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
-        "livenessProbe": http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6),
+        "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
