@@ -16,18 +16,16 @@ from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.inspect import add_inspect
 from inference_operator.cli.mistake import MISTAKE, MistakeError
 from inference_operator.cli.offline import (
-    NOT_INSPECTED,
-    PAUSED,
     add_source,
     model_of,
     name_of,
     offline_inputs,
-    refusal_text,
+    why_nothing,
 )
 from inference_operator.cli.parser import STATUSES, Parser
 from inference_operator.cli.plan import add_plan
 from inference_operator.manifest import Manifest
-from inference_operator.pipeline import NeedsInspection, Paused, Refused, outcome
+from inference_operator.pipeline import outcome
 from inference_operator.settings import complaints
 
 SCHEMA_WIDTH = 140
@@ -87,12 +85,8 @@ def _render(options: argparse.Namespace) -> int:
     settings, model, failures = settings_with(options.gpu), model_of(options.model), 0
     for document in documents(options.filename):
         result = outcome(offline_inputs(document, settings, model=model))
-        if isinstance(result, Paused):
-            failures += _complain(f"{name_of(document)}: {PAUSED}")
-        elif isinstance(result, NeedsInspection):
-            failures += _complain(f"{name_of(document)}: {NOT_INSPECTED}")
-        elif isinstance(result, Refused):
-            failures += _complain(f"{name_of(document)}: {refusal_text(result.refusal)}")
+        if why := why_nothing(result):
+            failures += _complain(f"{name_of(document)}: {why}")
         else:
             print(dump(list(result.desired.values())), end="")
     return min(failures, 1)

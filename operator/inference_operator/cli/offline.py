@@ -17,7 +17,7 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.entry import Entry
 from inference_operator.models.inspected import LIMIT, Failure, inspection
 from inference_operator.observed.node import NodeView
-from inference_operator.pipeline import Inputs
+from inference_operator.pipeline import Inputs, NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.resources.model_config_map import model_config_map, model_config_ref
 from inference_operator.settings import Settings
 
@@ -33,10 +33,18 @@ NOT_INSPECTED = (
 PAUSED = "spec.paused: is true, so nothing would be made. Set it to false, or leave it out."
 
 
-def refusal_text(refusal: Refusal) -> str:
-    """Why it is refused, with what helps here and not in a cluster."""
-    hint = " Here say which there are: `--gpu L4:4`." if refusal.reason is Reason.NO_SUITABLE_GPU else ""
-    return refusal.message + hint
+def why_nothing(result: Outcome) -> str:
+    """Why nothing would be made, with what helps here and not in a cluster; empty if something would."""
+    match result:
+        case Paused():
+            return PAUSED
+        case NeedsInspection():
+            return NOT_INSPECTED
+        case Refused(refusal):
+            hint = " Here say which there are: `--gpu L4:4`." if refusal.reason is Reason.NO_SUITABLE_GPU else ""
+            return refusal.message + hint
+        case Planned():
+            return ""
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:

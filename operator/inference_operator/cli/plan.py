@@ -13,18 +13,16 @@ from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.mistake import MistakeError
 from inference_operator.cli.offline import (
-    NOT_INSPECTED,
-    PAUSED,
     add_source,
     model_of,
     name_of,
     offline_inputs,
-    refusal_text,
+    why_nothing,
 )
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.manifest import NODE, Manifest
 from inference_operator.observed.node import NodeView, node_view
-from inference_operator.pipeline import Inputs, NeedsInspection, Paused, Refused, outcome
+from inference_operator.pipeline import Inputs, outcome
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.status.report import report
 
@@ -84,14 +82,10 @@ def run_plan(options: argparse.Namespace) -> int:
 
 def _planning(name: str, inputs: Inputs) -> Planning:
     result = outcome(inputs)
+    if why := why_nothing(result):
+        return Planning(name, refused=True, message=why, plan=None)
     status = report(inputs, result, []).status
     sized = status.condition(ConditionType.SIZED)
-    if isinstance(result, NeedsInspection):
-        return Planning(name, refused=True, message=NOT_INSPECTED, plan=None)
-    if isinstance(result, Refused):
-        return Planning(name, refused=True, message=refusal_text(result.refusal), plan=None)
-    if isinstance(result, Paused):
-        return Planning(name, refused=True, message=PAUSED, plan=None)
     return Planning(name, refused=False, message=sized.message if sized else "", plan=status.plan)
 
 
