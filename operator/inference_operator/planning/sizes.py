@@ -20,6 +20,7 @@ from inference_operator.sizing.choice import choose, may_be_used
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.gpu_plan import GpuWishes, Misfit
 from inference_operator.sizing.plan import Plan, Wishes, checked_plan, cpu_plan, plan
+from inference_operator.sizing.shape import Shape
 from inference_operator.sizing.unusual import unusual
 
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
@@ -61,14 +62,19 @@ def engine_plan(asked: Question, engine: Engine) -> Plan | Refusal:
 
 def wishes(spec: Spec, engine: Engine) -> GpuWishes:
     """What the user asked of the size."""
-    gpu, shape = spec.hardware.gpu, with_draft(engine.shape(spec.engine))
+    gpu, shape = spec.hardware.gpu, _shape(spec, engine)
     return GpuWishes(
         tensor=spec.parallelism.tensor,
         context=shape.context,
         kinds=gpu.products,
         least_memory_gib=float(gpu.memory.removesuffix("Gi")) if gpu.memory else 0.0,
-        shape=replace(shape, pipeline=spec.parallelism.pipeline),
+        shape=shape,
     )
+
+
+def _shape(spec: Spec, engine: Engine) -> Shape:
+    """What the user asked of one engine, but for its tensor size; a draft model that is known with its facts."""
+    return replace(with_draft(engine.shape(spec.engine)), pipeline=spec.parallelism.pipeline)
 
 
 def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
@@ -108,7 +114,7 @@ def _as_asked(asked: Question, engine: Engine) -> Wishes:
     spec = asked.spec
     return Wishes(
         tensor_parallel_size=spec.parallelism.tensor or 1,
-        shape=replace(with_draft(engine.shape(spec.engine)), pipeline=spec.parallelism.pipeline),
+        shape=_shape(spec, engine),
         resource=spec.hardware.gpu.resource_name or GPU_RESOURCE,
     )
 
