@@ -21,6 +21,7 @@ from inference_operator.observed.deployment import deployment_view
 from inference_operator.observed.look import Look, Seen
 from inference_operator.observed.node import NodeView
 from inference_operator.observed.pod import PodView, template_of
+from inference_operator.observed.raw import annotations
 from inference_operator.observed.rollout import Rollout
 from inference_operator.observed.samples import Samples
 from inference_operator.planning.capacity import capped, fixed_replicas
@@ -94,9 +95,8 @@ class Inputs:
     def previous(self) -> Previous:
         """What was decided before. Status goes first: an annotation that a hand has edited is drift, no decision."""
         key = self.resource.key
-        annotations = (self.engines or {}).get("metadata", {}).get("annotations") or {}
         config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
-        told = (mirrored(self.resource.status), pinned(annotations.get(PLAN_ANNOTATION)))
+        told = (mirrored(self.resource.status), pinned(annotations(self.engines).get(PLAN_ANNOTATION)))
         decisions = sorted((one for one in told if one is not None), key=lambda one: -one.plan.decision)
         return Previous(decisions, live_slots(config))
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import PodProblem, PodView, sentence
-from inference_operator.observed.raw import timestamp
+from inference_operator.observed.raw import annotations, timestamp
 from inference_operator.observed.waits import Wait, creation_wait, volume_wait
 
 ASKED_ANNOTATION = "inference-operator.dev/asked"
@@ -38,16 +38,15 @@ class Attempt:
 
 def attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
     """Read a Job and its pods, of which the kubelet may have ended one before the Job's controller knows."""
-    meta = job["metadata"]
-    annotations = meta.get("annotations") or {}
-    number = str(annotations.get(ATTEMPT_ANNOTATION, ""))
+    meta, noted = job["metadata"], annotations(job)
+    number = str(noted.get(ATTEMPT_ANNOTATION, ""))
     own = [pod for pod in pods if pod.name.startswith(f"{meta['name']}-")]
     over = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
     failed = over is not None and over.get("type") == "Failed"
     said = sentence(over.get("message")) or sentence(over.get("reason")) if over else ""
     return Attempt(
         job=meta["name"],
-        asked=str(annotations.get(ASKED_ANNOTATION, "")),
+        asked=str(noted.get(ASKED_ANNOTATION, "")),
         number=int(number) if number.isdigit() and len(number) <= MOST_DIGITS else 1,
         words=next((pod.last_words for pod in own if pod.last_words), ""),
         problem=next((pod.problem for pod in own if pod.problem and not pod.failed), None),

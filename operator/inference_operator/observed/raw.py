@@ -17,6 +17,16 @@ def mapping(parent: Manifest, name: str) -> Manifest:
     return part if isinstance(part, dict) else {}
 
 
+def annotations(manifest: Manifest | None) -> Manifest:
+    """The annotations of an object; none where it is not there.
+
+    Examples:
+        >>> annotations({"metadata": {"annotations": {"a": "b"}}}), annotations(None)
+        ({'a': 'b'}, {})
+    """
+    return mapping(mapping(manifest or {}, "metadata"), "annotations")
+
+
 def objects(parent: Manifest, name: str) -> Iterable[Manifest]:
     """The objects of a part that is a list.
 

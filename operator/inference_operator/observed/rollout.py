@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
+from inference_operator.observed.raw import annotations
 
 ROLLOUT_ANNOTATION = "inference-operator.dev/rollout"
 
@@ -48,7 +49,7 @@ _ADAPTER = TypeAdapter(Rollout)
 
 def rollout_of(deployment: Manifest | None) -> Rollout | None:
     """The decision that a Deployment carries; None where there is none or a hand has broken it."""
-    text = ((deployment or {}).get("metadata", {}).get("annotations") or {}).get(ROLLOUT_ANNOTATION)
+    text = annotations(deployment).get(ROLLOUT_ANNOTATION)
     if text is None:
         return None
     try:

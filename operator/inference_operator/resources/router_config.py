@@ -3,6 +3,7 @@
 import re
 
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner
+from inference_operator.observed.raw import annotations
 from inference_operator.resources.child import child
 from inference_operator.resources.names import ROUTER, router_name
 
@@ -28,6 +29,5 @@ def router_config(text: str, *, slots: int, owner: Owner) -> Manifest:
 
 def live_slots(config: Manifest | None) -> int:
     """Server slots of the configuration that is live; 0 where there is none or a hand has broken it."""
-    annotations = (config or {}).get("metadata", {}).get("annotations") or {}
-    text = annotations.get(SLOTS_ANNOTATION, "")
+    text = annotations(config).get(SLOTS_ANNOTATION, "")
     return int(text) if _COUNT.fullmatch(text) else 0

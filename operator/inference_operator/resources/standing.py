@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import PodView, template_of
+from inference_operator.observed.raw import annotations
 from inference_operator.resources.child import fingerprint
 from inference_operator.resources.pinned import Pinned
 from inference_operator.sizing.unusual import unusual
@@ -86,8 +87,7 @@ def standing_template(made: Standing, live: Manifest | None, pods: Sequence[PodV
         live: the engines' Deployment.
         pods: the engines' pods.
     """
-    annotations = (live or {}).get("metadata", {}).get("annotations") or {}
-    kept = standing(annotations.get(STANDING_ANNOTATION))
+    kept = standing(annotations(live).get(STANDING_ANNOTATION))
     if kept is None or kept.answers != made.answers:
         return made
     stamp = template_of(kept.template.get("metadata") or {})
