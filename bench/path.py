@@ -21,16 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.figures import Figure, json_of, parser_of
+from bench.figures import Figure, parser_of, shown
 from e2e import stack
 from e2e.audit import TELLING, AuditLog
-from e2e.cluster import local
 from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes, started
 from e2e.served import Served
 
-CLUSTER = "e2e"
-"""The tests' cluster: its node has the images already. One that runs is used, and left as it is."""
 ACCOUNT = f"system:serviceaccount:{stack.SYSTEM}:{stack.RELEASE}"
 RUNS = 3
 QUIET_SECONDS = 10
@@ -76,26 +73,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = parser_of("python -m bench.path", "What the operator adds.")
     parser.add_argument("--runs", type=int, default=RUNS, help="new resources; the median counts")
     asked = parser.parse_args(arguments)
-    figures = measured(asked.runs)
-    if asked.output == "json":
-        print(json_of(figures))
-    else:
-        for figure in figures:
-            aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"
-            print(f"{figure.name:48} {figure.value:8.2f} {figure.unit:8} {aim}".rstrip())
+    print(shown(measured(asked.runs), asked.output))
     return 0
 
 
 def measured(runs: int) -> list[Figure]:
-    """All figures, on the tests' cluster."""
-    ours = not local.is_running(CLUSTER)
-    try:
-        cluster = stack.bring_up(CLUSTER, owned=True)
-        stack.install_operator(cluster)
+    """All figures, on the tests' cluster, whose node has the images already."""
+    with stack.tests_cluster() as cluster:
         return _figures(Served(cluster, stack.SAMPLE_NAME), runs)
-    finally:
-        if ours:
-            local.down(CLUSTER)
 
 
 def _figures(served: Served, runs: int) -> list[Figure]:

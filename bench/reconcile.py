@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.figures import Figure, json_of, parser_of
+from bench.figures import Figure, parser_of, shown
 from bench.measured_operator import MeasuredOperator, running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
@@ -60,13 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(asked.resources, asked.idle, Path(folder))
-    if asked.output == "json":
-        print(json_of(figures))
-    else:
-        for figure in figures:
-            bound = "at least" if figure.name.endswith(AT_LEAST) else "at most"
-            aim = "" if figure.aim is None else f"(aim: {bound} {figure.aim:g})"
-            print(f"{figure.name:56} {figure.value:10.3f} {figure.unit:9} {aim}".rstrip())
+    print(shown(figures, asked.output, at_least=AT_LEAST))
     return 0
 
 

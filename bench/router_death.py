@@ -10,10 +10,8 @@ ends, and goes on until it has been started again.
 import sys
 from collections.abc import Sequence
 
-from bench.figures import Figure, json_of, parser_of
-from bench.path import CLUSTER
+from bench.figures import Figure, parser_of, shown
 from e2e import stack
-from e2e.cluster import local
 from e2e.faults import kill_container
 from e2e.load import Load, Loss, Result
 from e2e.served import Served
@@ -31,30 +29,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=RUNS, help="kills")
     asked = parser.parse_args(arguments)
     results = measured(asked.runs)
-    if asked.output == "json":
-        print(json_of(figures(results)))
-        return 0
-    print(*results, sep="\n")
-    for figure in figures(results):
-        print(f"{figure.name:40} {figure.value:8.0f} {figure.unit}")
+    if asked.output == "text":
+        print(*results, sep="\n")
+    print(shown(figures(results), asked.output))
     return 0
 
 
 def measured(runs: int) -> list[Result]:
-    """One result for each kill, on the tests' cluster; one that runs is used, and left as it is."""
-    ours = not local.is_running(CLUSTER)
-    try:
-        cluster = stack.bring_up(CLUSTER, owned=True)
-        stack.install_operator(cluster)
+    """One result for each kill, on the tests' cluster."""
+    with stack.tests_cluster() as cluster:
         cluster.kubectl("apply", "--filename", str(stack.SAMPLE))
         served = Served(cluster, stack.SAMPLE_NAME)
         stack.wait_ready(cluster, served.name)
         load = Load(served.address, served.name)
         load.learn()
         return [_killed(served, load, number) for number in range(1, runs + 1)]
-    finally:
-        if ours:
-            local.down(CLUSTER)
 
 
 def figures(results: Sequence[Result]) -> list[Figure]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.figures import Figure, json_of, parser_of
+from bench.figures import Figure, parser_of, shown
 from bench.measured_operator import running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
@@ -57,12 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(asked.pods, asked.gpu_nodes, Path(folder))
-    if asked.output == "json":
-        print(json_of(figures))
-    else:
-        for figure in figures:
-            aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"
-            print(f"{figure.name:64} {figure.value:8.2f} {figure.unit:8} {aim}".rstrip())
+    print(shown(figures, asked.output))
     return 0
 
 

@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 CHART = ROOT / "charts" / "inference-operator"
 SAMPLE = ROOT / "manifests" / "samples" / "cpu-oci.yaml"
 SAMPLE_NAME = "tiny"
+TESTS = "e2e"
 RELEASE, SYSTEM = "inference-operator", "inference-operator-system"
 READY_SECONDS = 600
 """How long a first engine may take on two busy cores; it takes about one minute on two idle ones."""
@@ -36,6 +38,19 @@ def bring_up(name: str, *, owned: bool = False) -> LocalCluster:
     for image in images.IMAGES:
         _load(cluster, image)
     return cluster
+
+
+@contextmanager
+def tests_cluster() -> Iterator[LocalCluster]:
+    """The tests' cluster, with the operator on it; one that runs already is used, and left as it is."""
+    ours = not local.is_running(TESTS)
+    try:
+        cluster = bring_up(TESTS, owned=True)
+        install_operator(cluster)
+        yield cluster
+    finally:
+        if ours:
+            local.down(TESTS)
 
 
 def install_operator(
