@@ -3,14 +3,13 @@
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
 from inference_operator.cli.fit_answer import Answer, answer_of_misfit, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.gpus import add_gpus, named_gpus
-from inference_operator.cli.mistake import MISTAKE, MistakeError
+from inference_operator.cli.mistake import MistakeError
 from inference_operator.cli.output import add_output, dumped
 from inference_operator.engines.vllm import memory_flags
 from inference_operator.engines.vllm.arguments import refusal_of_args
@@ -23,6 +22,7 @@ from inference_operator.models.model import ELEMENT_BYTES, model_facts
 from inference_operator.models.not_understood import NotUnderstood
 from inference_operator.models.quantization import named_quantization
 from inference_operator.models.source import HubModel
+from inference_operator.planning.gpu_offers import HINTED_PER_NODE
 from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.choice import choose
@@ -35,8 +35,6 @@ LARGEST_CONFIG = 4 * 2**20
 """Bytes of a `config.json` that are read; none on the hub comes near."""
 BOXED = 0.98
 """A whole number of GiB is what a card is called after; CUDA reports this part of it (RTX 4090: 23.5 of 24)."""
-EIGHT_OF_A_NODE = 8
-"""GPUs of a node where nobody says how many."""
 USUAL_KINDS = ("T4", "L4", "A10G", "L40S", "RTX-4090", "A100-40GB", "A100-80GB", "H100-80GB", "H200", "B200")
 """What is tried where no GPU is named."""
 LINKED_FROM_GIB, LINKED_SMALL_GIB = 70, (38, 41)
@@ -82,12 +80,8 @@ def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def run_fit(options: argparse.Namespace) -> int:
-    """Answer, and say so; 2 for what cannot be used."""
-    try:
-        answers = list(_answers(options))
-    except MistakeError as mistake:
-        print(mistake, file=sys.stderr)
-        return MISTAKE
+    """Answer, and say so."""
+    answers = list(_answers(options))
     if options.output == "table":
         print("\n".join(report(answers, verbose=options.verbose)))
     else:
@@ -102,7 +96,7 @@ def _answers(options: argparse.Namespace) -> Iterator[Answer]:
         yield answer_of_shape(facts, gpu, _memory(options, gpu.memory_gib, gpu.name), shape)
         return
     wishes = GpuWishes(tensor=options.tensor, context=options.context, concurrency=options.concurrency, shape=shape)
-    for text in options.gpu or [f"{kind}:{EIGHT_OF_A_NODE}" for kind in USUAL_KINDS]:
+    for text in options.gpu or [f"{kind}:{HINTED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
         found = choose(facts, [offer], lambda one: _memory(options, one.memory_gib, one.kind), wishes)
         yield answer_of_misfit(offer, found) if isinstance(found, Misfit) else answer_of_plan(found)

@@ -22,7 +22,7 @@ MIG_USABLE = 0.975
 """A slice's usable part of the memory in its name: 9.75 of 10 GB, 39.25 of 40 GB (NVIDIA MIG user guide, profiles)."""
 PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 MAJOR, MINOR = "nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"
-REPLICAS, STRATEGY = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
+REPLICAS = "nvidia.com/gpu.replicas"
 MEMORY_SLACK = 0.08
 """Drivers differ this much in the memory they report for one kind; what differs more is another variant of it."""
 GKE = "cloud.google.com/gke-accelerator"

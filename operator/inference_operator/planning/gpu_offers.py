@@ -21,7 +21,7 @@ from inference_operator.settings import PREFIX, Capacity, Settings
 from inference_operator.sizing.plan import Plan
 
 HINTED_PER_NODE = 8
-"""GPUs of a node that a resource names and nobody has seen: as most servers with NVLink have."""
+"""GPUs of a node that somebody names and nobody has seen: as most servers with NVLink have."""
 
 
 @dataclass(frozen=True, slots=True)
