@@ -30,8 +30,6 @@ class RankWeights:
     """Weights of the GPU that holds most of them, and of the one that ends the pipeline."""
 
     bytes: float
-    unsharded_bytes: float
-    """What every GPU of a tensor group keeps whole: norms, a vision tower, replicated projections."""
     origin: str
 
 
@@ -62,19 +60,16 @@ def layer_bytes(facts: ModelFacts, shape: Shape) -> float:
 
 def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...]) -> RankWeights:
     stored = _stored(facts, shape)
-    first = Part.EMBEDDING in ends
-    whole = stored.tower if first and facts.tower_whole else 0.0
-    total = whole or (stored.tower / shape.tensor if first else 0.0)
+    tower = stored.tower / (1 if facts.tower_whole else shape.tensor)
+    total = tower if Part.EMBEDDING in ends else 0.0
     total += _absorbed(facts, stored.element) * part
     total += _rotary_bytes(facts, stored.element)
     for matrix in facts.matrices:
         share = float(matrix.part in ends) if matrix.part in ENDS else part
         elements = _rows(matrix, facts, shape.tensor) * _columns(matrix, shape.tensor) * matrix.stacked
         padded = elements * _padding(matrix, facts, stored.kernel, shape.tensor)
-        held = _held(padded * stored.size(matrix)) * matrix.layers * share
-        total += held
-        whole += held if matrix.split is Split.WHOLE else 0.0
-    return RankWeights(total, whole, facts.weights_from)
+        total += _held(padded * stored.size(matrix)) * matrix.layers * share
+    return RankWeights(total, facts.weights_from)
 
 
 ENDS = (Part.EMBEDDING, Part.HEAD)
