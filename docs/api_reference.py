@@ -13,7 +13,7 @@ INTRODUCTION = f"""\
 # {KIND} ({API_VERSION})
 Every field of the resource. Only `spec.model.source` is required. What a change does is one of:
 - **in place**: nothing restarts.
-- **rolling restart**: engines are replaced one by one, and answer meanwhile.
+- **rolling restart**: engines are replaced one by one; [update.md](../how-to/update.md) says what answers meanwhile.
 
 `kubectl explain infd.spec --recursive` tells the same; [the CRD](../../crds/inferencedeployments.yaml) has all bounds.
 Who may set what: [install.md](../how-to/install.md#who-may-do-what).

@@ -10,7 +10,7 @@ INTRODUCTION = f"""\
 # `infd`, the command line
 The operator's own decisions, before anything runs: nothing here writes to a cluster, and `infd plan --cluster` alone
 reads from one (its nodes). In a clone of the repository `uv run infd` runs it, and `uv tool install .` puts `infd` and
-`kubectl infd` on the PATH; it takes Python 3.11.
+`kubectl infd` on the PATH; it takes Python 3.11 or newer.
 
 {STATUSES} `infd fit` answers a question, so it ends with 0 also where nothing fits, and says so in `fits`.
 

@@ -167,7 +167,7 @@ class EngineSpec(Part):
 class HardwareSpec(Part):
     """What engines run on."""
 
-    device: Device = Field(Device.GPU, description="`GPU` or `CPU`. Default: `GPU`. Change: rolling restart.")
+    device: Device = Field(Device.GPU, description=f"`GPU` or `CPU`. Default: `GPU`. {_ANEW}")
     gpu: GpuSpec = Field(GpuSpec(), description="Which GPUs may be used.")
 
 
@@ -247,7 +247,7 @@ class Spec(Part):
         None,
         description=(
             "How long an engine may take from its start until it answers before it is started again, for example"
-            " `45m`. Default: `30m`. Change: rolling restart."
+            " `45m`. Default: by the size of the checkpoint, at least `30m`. Change: rolling restart."
         ),
     )
     drain_timeout: Annotated[timedelta, Within("1s", "1h", "5m")] = Field(

@@ -66,8 +66,7 @@ def parser() -> argparse.ArgumentParser:
         ("crd", "the CustomResourceDefinition", _crd),
         ("policy", "the ValidatingAdmissionPolicy and its binding", _policy),
     ):
-        text = f"print {what}"
-        commands.add_parser(name, help=text, description=f"{text.capitalize()}, as YAML.").set_defaults(run=run)
+        commands.add_parser(name, help=f"print {what}", description=f"Print {what}, as YAML.").set_defaults(run=run)
     return found
 
 
