@@ -70,26 +70,13 @@ def install_operator(
     given = [f"--set-string={key}={value}" for key, value in values.items()]
     given += [f"--set={key}={value}" for key, value in (numbers or {}).items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
-    helm(cluster, "upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
+    cluster.helm("upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
 
 
 def leader(cluster: Cluster) -> str:
     """The operator's pod that works, while the others stand by."""
     holder = ("--namespace", SYSTEM, "get", "lease", RELEASE, "--output=jsonpath={.spec.holderIdentity}")
     return cluster.kubectl(*holder).partition("_")[0]
-
-
-def helm(cluster: Cluster, *arguments: str) -> str:
-    """What Helm prints for these arguments; its complaint becomes the error."""
-    answer = subprocess.run(
-        [cluster.binary("helm"), f"--kubeconfig={cluster.kubeconfig}", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if answer.returncode != 0:
-        raise ClusterError(f"helm {' '.join(arguments)}: {answer.stderr.strip()}")
-    return answer.stdout
 
 
 def conditions(cluster: Cluster, name: str, namespace: str = "default") -> dict[str, dict[str, Any]]:

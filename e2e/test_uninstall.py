@@ -25,7 +25,7 @@ def test_deleting_the_resource_leaves_nothing(tiny: Served) -> None:
 def test_uninstalling_leaves_the_crd_and_installing_again_works(cluster: LocalCluster) -> None:
     resources = cluster.kubectl("get", "infd", "--all-namespaces", "--output=name")
     assert resources == "", "other tests clean up behind them"
-    stack.helm(cluster, "uninstall", stack.RELEASE, f"--namespace={stack.SYSTEM}", "--wait", "--timeout=60s")
+    cluster.helm("uninstall", stack.RELEASE, f"--namespace={stack.SYSTEM}", "--wait", "--timeout=60s")
     assert _ours(cluster) == KEPT
     stack.install_operator(cluster)
     served = Served(cluster, "again")

@@ -1,6 +1,7 @@
 """What a user of a running cluster holds."""
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -25,15 +26,22 @@ class Cluster:
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 (subprocess's own name)
         """What kubectl prints for these arguments; its complaint becomes the error."""
+        return self._printed("kubectl", arguments, input)
+
+    def helm(self, *arguments: str) -> str:
+        """What Helm prints for these arguments; its complaint becomes the error."""
+        return self._printed("helm", arguments)
+
+    def _printed(self, name: str, arguments: Sequence[str], given: str | None = None) -> str:
         answer = subprocess.run(
-            [self.binary("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments],
-            input=input,
+            [self.binary(name), f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=given,
             capture_output=True,
             text=True,
             check=False,
         )
         if answer.returncode != 0:
-            raise ClusterError(f"kubectl {' '.join(arguments)}: {answer.stderr.strip()}")
+            raise ClusterError(f"{name} {' '.join(arguments)}: {answer.stderr.strip()}")
         return answer.stdout
 
 
