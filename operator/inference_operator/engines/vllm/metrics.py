@@ -1,5 +1,6 @@
 """What vLLM calls its metrics (vllm-project/vllm v0.32.0, vllm/v1/metrics/loggers.py), and what they mean."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,8 +31,8 @@ on showing it."""
 CACHE_INFO = "vllm:cache_config_info"
 """The configuration of the KV cache, as labels; it is there once the cache has been made."""
 
-CACHE_TOKENS = "kv_cache_size_tokens"
-"""Its label for what vLLM logs as "GPU KV cache size", on every device."""
+CACHE_TOKENS = re.compile(r'[{,]kv_cache_size_tokens="(\d{1,15})"')
+"""Its label for what vLLM logs as "GPU KV cache size", on every device; more digits are no number of tokens."""
 
 
 def engine_sample(text: str) -> EngineSample | None:
@@ -52,17 +53,17 @@ def engine_sample(text: str) -> EngineSample | None:
         running=int(sums[REQUESTS_RUNNING]),
         waiting=int(sums[REQUESTS_WAITING]),
         progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
-        kv_cache_tokens=_cache_tokens(samples),
+        kv_cache_tokens=_cache_tokens(text),
     )
 
 
 def _wanted(text: str) -> str:
     """The lines that are read. To parse all of it takes fifty times as long: most of it are buckets of histograms."""
-    names = dict.fromkeys((*_PROGRESS, CACHE_INFO))
-    return "".join(line for name in names for line in _lines(text, f"\n{name}{{"))
+    return "".join(line for name in _PROGRESS for line in _lines(text, name))
 
 
-def _lines(text: str, beginning: str) -> Iterator[str]:
+def _lines(text: str, name: str) -> Iterator[str]:
+    beginning = f"\n{name}{{"
     at = text.find(beginning)
     while at >= 0:
         end = text.find("\n", at + 1)
@@ -77,11 +78,10 @@ def _samples(text: str) -> Sequence[Sample]:
         return []
 
 
-MOST_DIGITS = 15
-"""Of a number of tokens; more are none."""
+def _cache_tokens(text: str) -> int | None:
+    """Of the first core: all cores of an engine are alike. None where its version does not tell.
 
-
-def _cache_tokens(samples: Sequence[Sample]) -> int | None:
-    """Of the first core: all cores of an engine are alike. None where its version does not tell."""
-    told = next((sample.labels.get(CACHE_TOKENS, "") for sample in samples if sample.name == CACHE_INFO), "")
-    return int(told) if told.isdecimal() and len(told) <= MOST_DIGITS else None
+    The line has forty labels, of which one is read: to parse them all takes as long as everything else.
+    """
+    told = CACHE_TOKENS.search(next(_lines(text, CACHE_INFO), ""))
+    return int(told[1]) if told else None
