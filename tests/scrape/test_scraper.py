@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,7 +13,7 @@ from inference_operator.observed.pod import PodView
 from inference_operator.observed.samples import Asked, RouterSample, Samples
 from inference_operator.reconcile.samples import SampleStore
 from inference_operator.rollout.watchdog import has_stalled
-from inference_operator.scrape.fetch import MOST_BYTES, Fetch, fetching
+from inference_operator.scrape.fetch import MOST_BYTES
 from inference_operator.scrape.scraper import WORKERS, Known, Scraper, Told
 from inference_operator.settings import Settings
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, router
@@ -27,7 +27,6 @@ STALL = SETTINGS.stall_seconds
 class Hands:
     """The test's hands on a scraper."""
 
-    fetch: Fetch
     pods: Sequence[PodView] = ()
     now: float = 0.0
     store: SampleStore = field(default_factory=SampleStore)
@@ -47,7 +46,7 @@ class Hands:
 
     async def look(self, *, at: float = 0.0) -> Samples:
         self.now = at
-        await self.scraper.look(self.fetch, KEY)
+        await self.scraper.look(KEY)
         await asyncio.sleep(0.01)  # lets a question get through to its server, on this very loop
         return self.store.of(self.pods)
 
@@ -59,9 +58,8 @@ class Hands:
 
 
 @pytest.fixture
-async def hands() -> AsyncIterator[Hands]:
-    async with fetching() as fetch:
-        yield Hands(fetch)
+def hands() -> Hands:
+    return Hands()
 
 
 async def test_engines_and_routers_are_read(hands: Hands) -> None:
@@ -95,7 +93,10 @@ async def test_all_processes_of_a_router_count_and_none_may_be_missing(hands: Ha
         assert (await hands.look()).routers["uid-router"].sessions == {"127.0.0.1": 7}
         other.text = "out of order"
         assert (await hands.look()).routers == {}
-    assert hands.looks == [("router", True), ("router", False)]
+        one.text = "out of order"
+        assert (await hands.look()).routers == {}
+    assert hands.looks == [("router", True), ("router", False), ("router", False)]
+    assert (one.looks, other.looks) == (3, 2), "what one does not tell the others cannot"
 
 
 async def test_a_router_without_a_port_for_it_is_missing_not_idle(hands: Hands) -> None:

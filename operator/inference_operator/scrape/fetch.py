@@ -1,10 +1,16 @@
-"""Bounded requests to pods, which may be anybody's code."""
+"""Bounded requests to pods, which may be anybody's code.
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+On a bare socket, since nearly all of what an idle operator computes are these requests: a client for everything takes
+twice as long for each. Connections are not kept, as there would be one for each pod.
+"""
+
+import asyncio
+import json
+import socket
+from dataclasses import dataclass
 from http import HTTPStatus
-
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+from http.client import HTTPException, HTTPResponse
+from io import BytesIO
 
 from inference_operator.manifest import Manifest
 
@@ -14,47 +20,76 @@ CONNECT_SECONDS, ANSWER_SECONDS = 1.0, 3.0
 MOST_BYTES = 1 << 20
 """Of an answer: vLLM's metrics take 60 kB."""
 
+_CHUNK_BYTES = 1 << 16
 
-class Fetch:
-    """GET and POST, without redirects, proxies or compression. What cannot be had is None."""
-
-    def __init__(self, session: ClientSession) -> None:
-        self._session = session
-
-    async def text(self, url: str) -> str | None:
-        """The body of an answer 200 to GET."""
-        try:
-            async with self._session.get(url, allow_redirects=False) as answer:
-                if answer.status != HTTPStatus.OK:
-                    return None
-                body = bytearray()
-                async for chunk in answer.content.iter_any():
-                    body += chunk
-                    if len(body) > MOST_BYTES:
-                        return None
-        except (ClientError, OSError, TimeoutError):
-            return None
-        return body.decode(errors="replace")
-
-    async def status(self, url: str, body: Manifest, *, seconds: float) -> int | None:
-        """The status of an answer to POST; raises `TimeoutError` where there is none in time, None if refused."""
-        limits = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
-        try:
-            async with self._session.post(url, json=body, timeout=limits, allow_redirects=False) as answer:
-                return answer.status
-        except TimeoutError:
-            raise
-        except (ClientError, OSError):
-            return None
+_NO_ANSWER = (OSError, HTTPException, ValueError, OverflowError)
+"""Nobody listens, or what came is no answer or a broken one; that none came in time is an `OSError` too."""
 
 
-@asynccontextmanager
-async def fetching() -> AsyncIterator[Fetch]:
-    """A client for as long as the context is open; connections are not kept, since there would be one for each pod."""
-    connector = TCPConnector(limit=0, force_close=True)
-    limits = ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
-    headers = {"Accept-Encoding": "identity", "User-Agent": "inference-operator"}
-    async with ClientSession(
-        connector=connector, timeout=limits, headers=headers, auto_decompress=False, trust_env=False
-    ) as session:
-        yield Fetch(session)
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a pod listens.
+
+    Examples:
+        >>> Address("10.0.0.1", 8000).host, Address("fd00::1", 8000).host
+        ('10.0.0.1:8000', '[fd00::1]:8000')
+    """
+
+    ip: str
+    port: int
+
+    @property
+    def host(self) -> str:
+        """As requests name it."""
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+async def get(address: Address, path: str) -> str | None:
+    """The body of an answer 200 to GET; redirects are not followed. What cannot be had is None."""
+    try:
+        status, body = await _exchange(address, "GET", path, b"", seconds=ANSWER_SECONDS)
+    except _NO_ANSWER:
+        return None
+    return body.decode(errors="replace") if status == HTTPStatus.OK else None
+
+
+async def post(address: Address, path: str, body: Manifest, *, seconds: float) -> int | None:
+    """The status of an answer to POST; raises `TimeoutError` where there is none in time, None if refused."""
+    try:
+        status, _ = await _exchange(address, "POST", path, json.dumps(body).encode(), seconds=seconds)
+    except TimeoutError:
+        raise
+    except _NO_ANSWER:
+        return None
+    return status
+
+
+async def _exchange(address: Address, method: str, path: str, body: bytes, *, seconds: float) -> tuple[int, bytes]:
+    """The status and body of the answer, which ends with the connection."""
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: {address.host}\r\nConnection: close\r\nUser-Agent: inference-operator\r\n"
+        f"Accept-Encoding: identity\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
+    received = bytearray()
+    with socket.socket(family) as connection:
+        connection.setblocking(False)  # noqa: FBT003 - its only argument
+        async with asyncio.timeout(seconds):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await loop.sock_connect(connection, (address.ip, address.port))
+            await loop.sock_sendall(connection, head.encode() + body)
+            while chunk := await loop.sock_recv(connection, _CHUNK_BYTES):
+                received += chunk
+                if len(received) > MOST_BYTES:
+                    raise ValueError("the answer has no end")
+    answer = HTTPResponse(_Received(received))  # type: ignore[arg-type]  # of a socket it takes `makefile` only
+    answer.begin()
+    return answer.status, answer.read()
+
+
+class _Received(BytesIO):
+    """An answer that is there already, for who reads from sockets."""
+
+    def makefile(self, _mode: str) -> BytesIO:
+        return self

@@ -18,7 +18,7 @@ from inference_operator.resources.names import ENGINE, ROUTER
 from inference_operator.rollout.watchdog import has_stalled, is_suspect
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.scrape.agenda import CALM_ROUNDS, Agenda
-from inference_operator.scrape.fetch import Fetch, fetching
+from inference_operator.scrape.fetch import Address, get, post
 from inference_operator.settings import Settings
 
 WORKERS = 32
@@ -101,40 +101,39 @@ class Scraper:
 
     async def run(self) -> None:
         """Look until cancelled. All tasks are created at once, but for the one of each question."""
-        async with fetching() as fetch:
-            workers = [asyncio.create_task(self._work(fetch)) for _ in range(WORKERS)]
-            try:
-                for tick in itertools.count():
-                    if tick % (TICKS * CALM_ROUNDS) == 0:
-                        self._forget()
-                    for key in self._agenda.due(self._known.all(), now=self._now()):
-                        self._queue.put_nowait(key)
-                    await asyncio.sleep(self._settings.scrape_seconds / TICKS)
-            finally:
-                for task in (*workers, *self._questions):
-                    task.cancel()
-                await asyncio.gather(*workers, *self._questions, return_exceptions=True)
+        workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
+        try:
+            for tick in itertools.count():
+                if tick % (TICKS * CALM_ROUNDS) == 0:
+                    self._forget()
+                for key in self._agenda.due(self._known.all(), now=self._now()):
+                    self._queue.put_nowait(key)
+                await asyncio.sleep(self._settings.scrape_seconds / TICKS)
+        finally:
+            for task in (*workers, *self._questions):
+                task.cancel()
+            await asyncio.gather(*workers, *self._questions, return_exceptions=True)
 
     def _forget(self) -> None:
         self._store.forget_all_but(pod.uid for key in self._known.all() for pod in self._known.pods(key))
 
-    async def _work(self, fetch: Fetch) -> None:
+    async def _work(self) -> None:
         while True:
             key = await self._queue.get()
             urgent, failed = False, True
             try:
-                urgent, failed = await self.look(fetch, key)
+                urgent, failed = await self.look(key)
             except Exception:
                 log.exception("Cannot look at the metrics of %s", key)
             self._agenda.done(key, now=self._now(), urgent=urgent, failed=failed)
 
-    async def look(self, fetch: Fetch, key: Key) -> tuple[bool, bool]:
+    async def look(self, key: Key) -> tuple[bool, bool]:
         """Look at all pods of a key; returns whether one seems to stand still, and whether nothing has answered."""
         pods = [pod for pod in self._known.pods(key) if pod.ready and not pod.terminating and pod.address]
-        routers = [await self._look_at_router(fetch, pod) for pod in pods if pod.component == ROUTER]
+        routers = [await self._look_at_router(pod) for pod in pods if pod.component == ROUTER]
         seen = together(router for router in routers if router is not None)
         engines = [
-            await self._look_at_engine(fetch, key, pod, seen.sessions.get(pod.address, 0))
+            await self._look_at_engine(key, pod, seen.sessions.get(pod.address, 0))
             for pod in pods
             if pod.component == ENGINE
         ]
@@ -142,14 +141,16 @@ class Scraper:
         urgent = any(engine is not None and engine.still_seconds > 0 for engine in engines)
         return urgent, bool(pods) and not answers
 
-    async def _look_at_router(self, fetch: Fetch, pod: PodView) -> RouterSample | None:
-        """Look at every process of a router: one that does not answer makes all of it unknown."""
+    async def _look_at_router(self, pod: PodView) -> RouterSample | None:
+        """Look at every process of a router, up to one that does not answer: that makes all of it unknown."""
         ports = [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
-        known = []
+        known: list[RouterSample] = []
         for port in ports:
-            text = await fetch.text(_url(pod, port, SAMPLE_PATH))
-            if text is not None and (sample := router_sample(text)) is not None:
-                known.append(sample)
+            text = await get(Address(pod.address, port), SAMPLE_PATH)
+            sample = router_sample(text) if text is not None else None
+            if sample is None:
+                break
+            known.append(sample)
         complete = bool(ports) and len(known) == len(ports)
         self._told.look(ROUTER, answered=complete)
         if not complete:
@@ -159,8 +160,8 @@ class Scraper:
         self._store.see_router(pod.uid, seen)
         return seen
 
-    async def _look_at_engine(self, fetch: Fetch, key: Key, pod: PodView, sessions: int) -> Watched | None:
-        text = await fetch.text(_url(pod, pod.ports.get(API_PORT, 0), METRICS_PATH))
+    async def _look_at_engine(self, key: Key, pod: PodView, sessions: int) -> Watched | None:
+        text = await get(_api(pod), METRICS_PATH)
         sample = self._engine.sample(text) if text is not None else None
         self._told.look(ENGINE, answered=sample is not None)
         if sample is None:
@@ -171,7 +172,7 @@ class Scraper:
         seen = watched(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
         if is_suspect(seen, stall_seconds=settings.stall_seconds):
             seen = seen.asked_now()
-            task = asyncio.create_task(self._ask(fetch, pod, seen))
+            task = asyncio.create_task(self._ask(pod, seen))
             self._questions.add(task)
             task.add_done_callback(self._questions.discard)
         self._store.see_engine(pod.uid, seen)
@@ -184,12 +185,11 @@ class Scraper:
             self._told.stalled(key)
         return seen
 
-    async def _ask(self, fetch: Fetch, pod: PodView, about: Watched) -> None:
+    async def _ask(self, pod: PodView, about: Watched) -> None:
         """Ask an engine for the least that it can compute, and remember what comes of it."""
         question = self._engine.question(about.sample.model)
-        url = _url(pod, pod.ports.get(API_PORT, 0), question.path)
         try:
-            status = await fetch.status(url, question.body, seconds=self._settings.stall_seconds)
+            status = await post(_api(pod), question.path, question.body, seconds=self._settings.stall_seconds)
         except TimeoutError:
             return  # it has not answered, which is what is remembered
         now = self._store.engine(pod.uid)
@@ -202,6 +202,5 @@ class Scraper:
         self._store.correct(pod.uid, now)
 
 
-def _url(pod: PodView, port: int, path: str) -> str:
-    host = f"[{pod.address}]" if ":" in pod.address else pod.address
-    return f"http://{host}:{port}{path}"
+def _api(pod: PodView) -> Address:
+    return Address(pod.address, pod.ports.get(API_PORT, 0))
