@@ -1,10 +1,12 @@
 """What reaches the API server of kopf's listings and watches."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientConnectionError, ClientRequest, ClientResponse, ClientSession, web
 from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from inference_operator.kube.watch_from import WatchFrom
 
@@ -16,13 +18,14 @@ class Scene:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.status = 200
         self.narrow = WatchFrom({PODS: 41, NODES: 42}, lambda: self.seen.append("missed"))
         self.server = TestServer(web.Application())
         self.server.app.router.add_get("/{path:.*}", self._answer)
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.seen.append(request.path_qs)
-        return web.Response()
+        return web.Response(status=self.status)
 
     async def ask(self, *paths: str) -> list[str]:
         self.seen.clear()
@@ -56,6 +59,26 @@ async def test_a_watch_begins_where_the_operators_listing_ended(scene: Scene) ->
 async def test_a_watch_that_is_taken_up_again_goes_on_where_it_was(scene: Scene) -> None:
     await scene.ask(LIST, WATCH)
     assert await scene.ask(WATCH) == [WATCH]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_watch_that_was_not_answered_has_not_begun(scene: Scene, status: int) -> None:
+    scene.status = status
+    begun = [f"{PODS}?watch=true&resourceVersion=41"]
+    assert await scene.ask(WATCH) == begun
+    scene.status = 200
+    assert await scene.ask(LIST, WATCH) == [NARROWED, *begun]
+    assert await scene.ask(WATCH) == [WATCH]
+
+
+async def test_a_watch_whose_connection_broke_has_not_begun(scene: Scene) -> None:
+    async def broken(_: ClientRequest) -> ClientResponse:
+        raise ClientConnectionError
+
+    request = ClientRequest("GET", URL(f"http://127.0.0.1{WATCH}"), loop=asyncio.get_running_loop())
+    with pytest.raises(ClientConnectionError):
+        await scene.narrow(request, broken)
+    assert await scene.ask(WATCH) == [f"{PODS}?watch=true&resourceVersion=41"]
 
 
 async def test_a_listing_that_failed_before_the_first_watch_has_missed_nothing(scene: Scene) -> None:

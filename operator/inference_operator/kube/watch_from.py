@@ -32,11 +32,18 @@ class WatchFrom:
         if path not in self._paths:
             return await handler(request)
         if "watch" in request.url.query:
-            if version := self._ahead.pop(path, None):
-                request.url = request.url.update_query(resourceVersion=str(version))
-            return await handler(request)
+            return await self._watch(request, handler)
         request.url = request.url.update_query(_NOTHING)
         response = await handler(request)
         if path not in self._ahead:
             self._missed()  # after the answer, so that the listing is younger than what is watched from now on
+        return response
+
+    async def _watch(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+        path = request.url.path
+        if path in self._ahead:
+            request.url = request.url.update_query(resourceVersion=str(self._ahead[path]))
+        response = await handler(request)
+        if response.ok:  # one that was not answered has not begun, and the next one begins there too
+            self._ahead.pop(path, None)
         return response
