@@ -1,14 +1,13 @@
 """A model in a volume that no catalogue knows: a Job of the operator's own image reads what its files say."""
 
 import json
-import shutil
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from e2e import images, stack
-from e2e.claim import claim_of
+from e2e.claim import claim_of_model
 from e2e.cluster.handle import LocalCluster
 from e2e.model.tiny_llama import model_folder
 from e2e.offered_gpus import gpus_of_kind
@@ -24,9 +23,7 @@ INSPECTED_SECONDS = 180
 @pytest.fixture(scope="module")
 def claim(cluster: LocalCluster) -> Iterator[str]:
     """A claim of a local disk that holds the tiny model's files."""
-    disk = cluster.volumes / "inspected"
-    shutil.copytree(model_folder(), disk / FOLDER, dirs_exist_ok=True)
-    with claim_of(cluster, "inspected", disk) as name:
+    with claim_of_model(cluster, "inspected", FOLDER) as name:
         yield name
 
 

@@ -1,6 +1,5 @@
 """A model in a folder of a volume that somebody else made; and one in a volume that cannot be mounted."""
 
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,11 +8,10 @@ import pytest
 import yaml
 
 from e2e import stack
-from e2e.claim import claim_of
+from e2e.claim import claim_of, claim_of_model
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.faults import paused
-from e2e.model.tiny_llama import model_folder
 from e2e.served import Served
 from e2e.waiting import eventually
 from inference_operator.engines.engine import Phase
@@ -31,9 +29,7 @@ TOLD_SECONDS = 60
 @pytest.fixture
 def claim(cluster: LocalCluster) -> Iterator[str]:
     """A claim of a local disk that holds the tiny model's files."""
-    disk = cluster.volumes / "models"
-    shutil.copytree(model_folder(), disk / FOLDER, dirs_exist_ok=True)
-    with claim_of(cluster, "models", disk) as name:
+    with claim_of_model(cluster, "models", FOLDER) as name:
         yield name
 
 
