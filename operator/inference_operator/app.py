@@ -6,7 +6,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -76,12 +76,12 @@ log = logging.getLogger("inference_operator")
 class Operator:
     """The running operator: a cache, a queue, workers, and what feeds them."""
 
-    def __init__(self, settings: Settings, cluster: KubeCluster) -> None:
+    def __init__(self, settings: Settings, cluster: KubeCluster, now: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._cache = Cache(settings)
         self._queue = KeyQueue(began=_count_begin)
-        self._events = Events(cluster, _instance(), lambda: datetime.now(UTC))
-        self._reconciler = Reconciler(cluster, self._cache, lambda: datetime.now(UTC), self._events.tell)
+        self._events = Events(cluster, _instance(), now)
+        self._reconciler = Reconciler(cluster, self._cache, now, self._events.tell)
         self._looks = Looks(cluster, self._cache.see, self._queue.add)
         self._scraper = Scraper(
             Known(self._cache.known, self._cache.pods),
@@ -211,7 +211,8 @@ async def run(settings: Settings) -> None:
     try:
         api = Api(client, write_timeout=settings.write_timeout_seconds, tell=_count_request)
         lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
-        operator = Operator(settings, KubeCluster(api, may_act=lease.valid, applied=_count_apply))
+        cluster = KubeCluster(api, may_act=lease.valid, applied=_count_apply)
+        operator = Operator(settings, cluster, api.clock.now)
         async with serve_health(settings.http_port, alive=operator.alive, ready=lease.reachable):
             where = ", ".join(settings.namespaces) or "the whole cluster"
             log.info("Inference operator %s serves %s", __version__, where)

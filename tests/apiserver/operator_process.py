@@ -7,19 +7,24 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from e2e.waiting import eventually
 
 READY_SECONDS, STOP_SECONDS = 120, 60
 """Bounds of waits, long enough on a machine that does much else."""
+ROOT = Path(__file__).parents[2]
+COMMAND = (str(Path(sys.executable).with_name("inference-operator")),)
 
 
 class OperatorProcess:
     """One process of the operator; start and stop it as often as a test likes."""
 
-    def __init__(self, kubeconfig: Path, log: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, kubeconfig: Path, log: Path, settings: Mapping[str, str], command: Sequence[str] = COMMAND
+    ) -> None:
+        self._command = command
         self._kubeconfig = kubeconfig
         self._log = log
         self._settings = settings
@@ -45,8 +50,7 @@ class OperatorProcess:
         # Its image has its bytecode compiled (images/operator/Dockerfile); here the first start does that.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with self._log.open("ab") as log:
-            script = Path(sys.executable).with_name("inference-operator")
-            self._process = subprocess.Popen([script], env=environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command, cwd=ROOT, env=environment, stdout=log, stderr=log)
 
     def stop(self) -> int:
         """Stop it as the kubelet does; returns its exit status."""
@@ -80,6 +84,10 @@ class OperatorProcess:
     def go_on(self) -> None:
         """Let it run again."""
         self._signal(signal.SIGCONT)
+
+    def set_clock(self) -> None:
+        """Set its clock, where `wrong_clock` runs it."""
+        self._signal(signal.SIGUSR1)
 
     def exit_status(self) -> int | None:
         """Its exit status, once it has ended by itself."""

@@ -1,8 +1,11 @@
 """Rollouts where there is little room or none: they end, and how they go is decided once and switched at most once."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,8 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from tests.apiserver.conftest import SETTINGS
+from tests.apiserver.operator_process import OperatorProcess
 from tests.apiserver.workspace import QWEN, Workspace
 
 NAMES = ("one", "two")
@@ -17,6 +22,9 @@ POOL = "rollout"
 TAINT = {"key": POOL, "value": "test", "effect": "NoSchedule"}
 ROLL_SECONDS = 90
 """A switch comes after 30 s; the rest is pods that come and go without running."""
+SWITCH_SECONDS = 28
+"""Of the limit of 30; pods name the second in which they were made."""
+HOUR_SECONDS = 3600
 EDIT = {"engine": {"args": ["--seed=8"]}}
 
 
@@ -123,7 +131,7 @@ def test_two_that_surge_where_nothing_is_free_are_switched_once_and_end(
     serve(workspace, spec(pool, cpu="1500m", hardware={"device": "CPU"}))
     began = time.monotonic()
     written = roll(workspace, audit)
-    assert time.monotonic() - began > 28  # of the limit of 30; pods name the second in which they were made
+    assert time.monotonic() - began > SWITCH_SECONDS
     # Whoever is switched first makes room, which the other may take before its own time has come.
     switched = [name for name in NAMES if written[name] == 2]
     assert switched
@@ -132,6 +140,37 @@ def test_two_that_surge_where_nothing_is_free_are_switched_once_and_end(
         decided = how(workspace, name)
         assert (decided["why"], decided["maxSurge"], decided["maxUnavailable"]) == ("Unschedulable", 0, 1)
         workspace.settled(name, "Reconciling", "False", "Settled")
+
+
+@pytest.fixture
+def an_hour_behind(operator: OperatorProcess, account: Path, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator whose machine has the wrong time, in the place of the other one."""
+    command = (sys.executable, "-m", "tests.apiserver.wrong_clock", str(-HOUR_SECONDS))
+    process = OperatorProcess(account, tmp_path / "log", SETTINGS, command)
+    operator.stop()
+    try:
+        process.start()
+        yield process
+        assert "Traceback" not in process.log(), process.log()
+    finally:
+        process.stop()
+        operator.start()
+
+
+def test_a_clock_that_is_an_hour_behind_and_then_an_hour_ahead_decides_nothing(
+    workspace: Workspace, pool: str, an_hour_behind: OperatorProcess
+) -> None:
+    serve(workspace, spec(pool, cpu="1500m", hardware={"device": "CPU"}))
+    assert "s behind the API server's" in an_hour_behind.log()
+    began = time.monotonic()
+    workspace.patch("one", EDIT)
+    workspace.settled("one", "Reconciling", "True", "Unschedulable")
+    an_hour_behind.set_clock()  # the limit passes for who believes it, as it never would have before
+    await_rolled(workspace, "one")
+    assert time.monotonic() - began > SWITCH_SECONDS
+    assert how(workspace, "one")["why"] == "Unschedulable"
+    changed = datetime.fromisoformat(workspace.condition("one", "Ready")["lastTransitionTime"])
+    assert abs(datetime.now(UTC) - changed) < timedelta(seconds=HOUR_SECONDS / 10)
 
 
 def test_what_asks_for_a_node_that_does_not_exist_costs_no_engine(workspace: Workspace, pool: str) -> None:

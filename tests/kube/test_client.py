@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
@@ -112,6 +113,16 @@ async def test_how_long_to_wait_is_handed_on(api: ApiServer, cluster: KubeCluste
         await cluster.apply(REF, BODY, force=False)
     assert raised.value.retry_after == seconds
     assert raised.value.cause == "HTTP 429: too many"
+
+
+async def test_every_answer_tells_the_api_servers_time(api: ApiServer, client: ApiClient) -> None:
+    async def later(_: web.Request) -> web.StreamResponse:
+        return web.json_response({}, headers={"Date": "Fri, 22 Nov 2999 12:00:00 GMT"})
+
+    api.answer = later
+    asked = Api(client)
+    await asked.request("GET", REF.path, REF.kind)
+    assert (asked.clock.now() - datetime(2999, 11, 22, 12, tzinfo=UTC)).total_seconds() < 1
 
 
 @pytest.mark.parametrize(

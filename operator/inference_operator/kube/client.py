@@ -14,6 +14,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from yaml import YAMLError
 
+from inference_operator.kube.clock import Clock
 from inference_operator.manifest import Kind, Manifest
 from inference_operator.reconcile.cluster import (
     ClusterError,
@@ -79,6 +80,8 @@ class Api:
         self._client = client
         self._write_timeout = write_timeout
         self._tell = tell
+        self.clock = Clock()
+        """The API server's."""
 
     async def request(
         self,
@@ -128,6 +131,7 @@ class Api:
             self._tell(method, kind.name, "error")
             raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
         self._tell(method, kind.name, str(response.status))
+        self.clock.hear(response.headers.get("Date", ""))
         return response.status, content, _retry_after(response.headers.get("Retry-After", ""))
 
 
