@@ -1,7 +1,7 @@
-"""Builds the cluster's commands once, from one pinned Go module, into the user's cache folder.
+"""Builds the cluster's commands once, from a pinned Go module, into the user's cache folder.
 
 The folder's name is a digest of everything that decides the result: the module's files (`go.mod`, `go.sum` and
-the two small programs beside them) and the build's flags. Same key, same commands: nothing is built twice.
+the small programs beside them) and the build's flags. Same key, same commands: nothing is built twice.
 """
 
 import fcntl
@@ -22,6 +22,8 @@ from e2e.cluster.progress import step
 from e2e.cluster.toolchain import GO_ENVIRONMENT, go_command, go_environment
 
 MODULE = Path(__file__).parent / "binaries"
+PREVIOUS_MODULE = Path(__file__).parent / "previous"
+"""Of the Kubernetes before, for what an upgrade of the cluster is like."""
 KEY_DIGITS = 16
 """Length of a key: 64 bits of the digest, far more than the few builds of one machine need."""
 STAGES = Path("kwok-stages")
@@ -44,13 +46,15 @@ class Command:
     package: str
 
 
+API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
+KWOK = Command("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONTROL_PLANE = (
     Command("etcd", "go.etcd.io/etcd/server/v3"),
-    Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    API_SERVER,
     Command("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     Command("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
     Command("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-    Command("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    KWOK,
     Command("helm", "helm.sh/helm/v4/cmd/helm"),
 )
 NODE = (
@@ -67,20 +71,29 @@ COMMANDS = {Level.CONTROL_PLANE: CONTROL_PLANE, Level.NODE: CONTROL_PLANE + NODE
 
 def ensure_binaries(level: Level) -> Path:
     """The folder that holds the commands of this level; builds the missing ones and says so."""
-    flags = _flags()
-    directory = cache_root() / "bin" / build_key(MODULE, flags)
+    return _ensure(COMMANDS[level], MODULE)
+
+
+def ensure_previous_api_server() -> Path:
+    """The API server of the minor version before, built if it is missing."""
+    return _ensure((API_SERVER,), PREVIOUS_MODULE) / API_SERVER.name
+
+
+def _ensure(commands: Sequence[Command], module: Path) -> Path:
+    flags = _flags(module)
+    directory = cache_root() / "bin" / build_key(module, flags)
     directory.mkdir(parents=True, exist_ok=True)
-    commands = COMMANDS[level]
     if not _missing(commands, directory):
         return directory
     with _exclusive(directory / ".lock"):
         missing = _missing(commands, directory)  # another process may have built them meanwhile
         if missing:
-            go = go_command(MODULE / "go.mod")
-            _copy_stages(go, directory)
+            go = go_command(module / "go.mod")
+            if KWOK in commands:
+                _copy_stages(go, directory)
             for number, command in enumerate(missing, start=1):
                 with step(f"[{number}/{len(missing)}] {command.name}"):
-                    _build(go, flags, command, directory)
+                    _build(go, flags, command, module, directory)
     return directory
 
 
@@ -111,13 +124,13 @@ def module_version(go_mod: str, module: str) -> str:
     """
     found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", go_mod, re.MULTILINE)
     if found is None:
-        raise ClusterError(f"go.mod does not require {module}; run `go mod tidy` in {MODULE}")
+        raise ClusterError(f"go.mod does not require {module}; run `go mod tidy` in its folder")
     return found[1]
 
 
-def _flags() -> tuple[str, ...]:
+def _flags(module: Path) -> tuple[str, ...]:
     """The build's flags; versions are set because clients refuse a server that calls itself v0.0.0."""
-    go_mod = (MODULE / "go.mod").read_text()
+    go_mod = (module / "go.mod").read_text()
     kubernetes = module_version(go_mod, "k8s.io/kubernetes")
     major, minor, _ = kubernetes.removeprefix("v").split(".")
     variables = {
@@ -125,8 +138,9 @@ def _flags() -> tuple[str, ...]:
         "k8s.io/component-base/version.gitMajor": major,
         "k8s.io/component-base/version.gitMinor": minor,
         "k8s.io/component-base/version.gitTreeState": "clean",
-        "helm.sh/helm/v4/internal/version.version": module_version(go_mod, "helm.sh/helm/v4"),
     }
+    if module == MODULE:
+        variables["helm.sh/helm/v4/internal/version.version"] = module_version(go_mod, "helm.sh/helm/v4")
     return ("-trimpath", "-ldflags", " ".join(["-s -w", *(f"-X {name}={value}" for name, value in variables.items())]))
 
 
@@ -134,11 +148,11 @@ def _missing(commands: Sequence[Command], directory: Path) -> list[Command]:
     return [command for command in commands if not (directory / command.name).is_file()]
 
 
-def _build(go: Path, flags: Sequence[str], command: Command, directory: Path) -> None:
+def _build(go: Path, flags: Sequence[str], command: Command, module: Path, directory: Path) -> None:
     partial = directory / f".{command.name}.partial"
     answer = subprocess.run(
         [go, "build", *flags, "-o", partial, command.package],
-        cwd=MODULE,
+        cwd=module,
         env=go_environment(go),
         capture_output=True,
         text=True,

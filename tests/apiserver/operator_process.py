@@ -43,7 +43,7 @@ class OperatorProcess:
 
     def launch(self) -> None:
         """Start it, and wait for nothing."""
-        self.port = _free_port()
+        self.port = free_port()
         settings = {f"INFERENCE_OPERATOR_{name}": value for name, value in self._settings.items()}
         environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig), **settings}
         environment["INFERENCE_OPERATOR_HTTP_PORT"] = str(self.port)
@@ -132,7 +132,8 @@ class OperatorProcess:
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
