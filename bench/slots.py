@@ -27,7 +27,7 @@ from e2e.waiting import eventually
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.gpus import free_gpus
-from inference_operator.manifest import NODE, POD, Kind, Manifest, Ref
+from inference_operator.manifest import NODE, POD, Manifest, Ref, kind_of
 from tests.apiserver.workspace import QWEN, Workspace
 
 PODS, GPU_NODES = 10_000, 10
@@ -125,7 +125,7 @@ async def _fill(cluster: LocalCluster, pods: int, gpu_nodes: int) -> None:
         async def put(manifest: Manifest) -> None:
             async with turns:
                 meta = manifest["metadata"]
-                kind = Kind(manifest["apiVersion"], manifest["kind"])
+                kind = kind_of(manifest)
                 ref = Ref(kind, meta.get("namespace", ""), meta["name"])
                 await kube.apply(ref, manifest, force=True)
 

@@ -1,6 +1,7 @@
 """The words every room shares: a raw Kubernetes object, its address, and who owns it."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 Manifest: TypeAlias = dict[str, Any]
@@ -54,6 +55,16 @@ class Kind:
         return f"{root}/{self.api_version}{within}/{self.plural}"
 
 
+@lru_cache(maxsize=100)
+def _kind(api_version: str, name: str) -> Kind:
+    return Kind(api_version, name)
+
+
+def kind_of(manifest: Manifest) -> Kind:
+    """The kind of an object that carries its apiVersion and kind: one for all, since thousands of addresses hold it."""
+    return _kind(manifest["apiVersion"], manifest["kind"])
+
+
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
@@ -86,7 +97,7 @@ class Ref:
     def of(cls, manifest: Manifest) -> "Ref":
         """The address of an object that carries its apiVersion, kind, namespace and name."""
         meta = manifest["metadata"]
-        return cls(Kind(manifest["apiVersion"], manifest["kind"]), meta["namespace"], meta["name"])
+        return cls(kind_of(manifest), meta["namespace"], meta["name"])
 
     @property
     def path(self) -> str:

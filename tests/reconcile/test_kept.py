@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inference_operator.manifest import Manifest
 from inference_operator.observed.pod import pod_view
-from inference_operator.reconcile.kept import kept
+from inference_operator.reconcile.kept import Keeper
 from tests.builders import planned, pod, ready_pod
 from tests.status.situations import RAW
 
@@ -21,20 +21,28 @@ JSON = st.recursive(
 )
 
 
-def test_children_are_kept_whole_in_half_of_their_size() -> None:
-    children = list(planned(RAW).desired.values())
-    assert [kept(child).manifest for child in children] == children
-    assert sum(len(kept(child).packed) for child in children) < len(json.dumps(children)) / 2
+def children(name: str) -> list[Manifest]:
+    return list(planned({**RAW, "metadata": {**RAW["metadata"], "name": name}}).desired.values())
+
+
+def test_children_are_kept_whole_and_those_of_the_next_resource_in_a_fifth_of_their_size() -> None:
+    keeper = Keeper()
+    for name in ("one", "two"):
+        asked = children(name)
+        kept = [keeper.keep(child) for child in asked]
+        assert [one.manifest for one in kept] == asked
+    assert sum(len(one.packed) for one in kept) < len(json.dumps(asked)) / 5
 
 
 @given(JSON)
 def test_whatever_an_object_holds_is_kept(part: object) -> None:
     manifest: Manifest = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": part}
-    assert kept(manifest).manifest == manifest
+    keeper = Keeper()
+    assert [keeper.keep(manifest).manifest for _ in range(2)] == [manifest, manifest]
 
 
 def test_of_a_pod_only_what_is_read_is_kept() -> None:
     manifest = pod(status=ready_pod())
-    one = kept(manifest)
+    one = Keeper().keep(manifest)
     assert one.pod == pod_view(manifest, component="engine")
     assert one.packed == b""

@@ -12,7 +12,7 @@ from inference_operator.observed.look import Found, Look
 from inference_operator.observed.pod import PodView
 from inference_operator.pipeline import Inputs
 from inference_operator.reconcile.cluster import Listing
-from inference_operator.reconcile.kept import Kept, kept, version_of
+from inference_operator.reconcile.kept import Keeper, Kept, version_of
 from inference_operator.reconcile.nodes import NodeStore
 from inference_operator.reconcile.samples import SampleStore
 from inference_operator.settings import Settings
@@ -30,7 +30,10 @@ class Cache:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._keeper = Keeper()
         self._objects: dict[Ref, Kept] = {}
+        self._asked: dict[Key, Kept] = {}
+        """The InferenceDeployments among them: one in ten, and asked for all the time."""
         self._families: dict[Key, set[Ref]] = defaultdict(set)
         self._gone: dict[Ref, int] = {}
         """Versions at which objects were deleted, so that a listing from before does not bring them back."""
@@ -42,25 +45,25 @@ class Cache:
 
     def known(self) -> list[Key]:
         """All InferenceDeployments that are known."""
-        return [one.key for ref, one in self._objects.items() if ref.kind == INFERENCE_DEPLOYMENT]
+        return list(self._asked)
 
     def unsettled(self) -> list[Key]:
         """The InferenceDeployments that nodes could make a difference to: all that do not serve as they are asked."""
-        asked = (one for ref, one in self._objects.items() if ref.kind == INFERENCE_DEPLOYMENT)
-        return [one.key for one in asked if not one.settled]
+        return [key for key, one in self._asked.items() if not one.settled]
 
     def states(self) -> Mapping[str, int]:
         """How many InferenceDeployments are in which state, as kstatus reads their conditions."""
-        counted = Counter(one.state for ref, one in self._objects.items() if ref.kind == INFERENCE_DEPLOYMENT)
+        counted = Counter(one.state for one in self._asked.values())
         return {state: counted[state] for state in STATES}
 
     def pods(self, key: Key) -> list[PodView]:
         """The pods of an InferenceDeployment."""
-        return [one.pod for one in self._family(key) if one.pod]
+        found = {ref: pod for ref in self._families.get(key, ()) if (pod := self._objects[ref].pod)}
+        return [found[ref] for ref in sorted(found)]
 
     def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
         """Everything that a decision about a key needs; None where there is nothing to decide."""
-        raw = self._objects.get(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
+        raw = self._asked.get(key)
         if raw is None:
             return None
         asked = resource(raw.manifest)
@@ -101,8 +104,10 @@ class Cache:
             return None
         if known is not None:
             self._leave(ref, known.key)
-        one = self._objects[ref] = kept(manifest)
-        if ref.kind != INFERENCE_DEPLOYMENT:
+        one = self._objects[ref] = self._keeper.keep(manifest)
+        if ref.kind == INFERENCE_DEPLOYMENT:
+            self._asked[one.key] = one
+        else:
             self._families[one.key].add(ref)
         return one.key
 
@@ -118,6 +123,8 @@ class Cache:
         if known is None or (version is not None and known.version > version):
             return None
         del self._objects[ref]
+        if ref.kind == INFERENCE_DEPLOYMENT:
+            del self._asked[known.key]
         self._leave(ref, known.key)
         return known.key
 

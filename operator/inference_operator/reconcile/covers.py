@@ -4,7 +4,7 @@ Everything that is wanted must be there; what others added or the API server fil
 the API server's canonical form, which a test against a real one proves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _MERGE_KEYS = ("mountPath", "name", "port", "topologyKey", "key", "uid")
 """What identifies an item of a list, the most telling first (Kubernetes' list-map keys of the kinds we write)."""
@@ -30,43 +30,50 @@ def covers(live: object, desired: object) -> bool:
     return difference(live, desired) is None
 
 
-def difference(live: object, desired: object, path: str = "") -> str | None:
+def difference(live: object, desired: object) -> str | None:
     """Where the live value falls short of the desired one, or None.
 
     Examples:
         >>> difference({"spec": {"replicas": 3}}, {"spec": {"replicas": 1}})
         '.spec.replicas'
     """
+    gap = _gap(live, desired)
+    return None if gap is None else gap or "."
+
+
+def _gap(live: object, desired: object) -> str | None:
+    """The path to what falls short, empty for the value itself; put together only where there is one."""
     if isinstance(desired, dict):
-        if not isinstance(live, dict):
-            return path or "."
-        gaps = (_field_difference(name, live.get(name), value, f"{path}.{name}") for name, value in desired.items())
-        return next((gap for gap in gaps if gap), None)
+        return _dict_gap(live, desired)
     if isinstance(desired, list):
-        return _list_difference(live, desired, path)
-    return None if type(live) is type(desired) and live == desired else path or "."
+        return _list_gap(live, desired)
+    return None if type(live) is type(desired) and live == desired else ""
 
 
-def _field_difference(name: str, live: object, desired: object, path: str) -> str | None:
-    if name in _WHOLE:
-        return None if live == desired else path
-    return difference(live, desired, path)
+def _dict_gap(live: object, desired: Mapping[str, object]) -> str | None:
+    if not isinstance(live, dict):
+        return ""
+    for name, value in desired.items():
+        there = live.get(name)
+        gap = (None if there == value else "") if name in _WHOLE else _gap(there, value)
+        if gap is not None:
+            return f".{name}{gap}"
+    return None
 
 
-def _list_difference(live: object, desired: Sequence[object], path: str) -> str | None:
+def _list_gap(live: object, desired: Sequence[object]) -> str | None:
     if not isinstance(live, list):
-        return path
+        return ""
     key = _merge_key(desired)
     if key is None:
         if len(live) != len(desired):
-            return path
-        gaps = (difference(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(live, desired, strict=True)))
+            return ""
+        pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(live, desired, strict=True))]
     else:
         found = {item.get(key): item for item in live if isinstance(item, dict)}
-        gaps = (
-            difference(found.get(item[key]), item, f"{path}[{item[key]}]") for item in desired if isinstance(item, dict)
-        )
-    return next((gap for gap in gaps if gap), None)
+        pairs = [(item[key], found.get(item[key]), item) for item in desired if isinstance(item, dict)]
+    gaps = ((where, _gap(there, item)) for where, there, item in pairs)
+    return next((f"[{where}]{gap}" for where, gap in gaps if gap is not None), None)
 
 
 def _merge_key(items: Sequence[object]) -> str | None:

@@ -13,6 +13,7 @@ from inference_operator.manifest import (
     Key,
     Kind,
     Manifest,
+    kind_of,
 )
 from inference_operator.reconcile.cache import Cache
 from inference_operator.reconcile.cluster import Cluster, ClusterError, ForbiddenError, Listing
@@ -77,7 +78,7 @@ class Resync:
 
     def hear(self, event: str, manifest: Manifest) -> None:
         """Take what a watch has told."""
-        kind = Kind(manifest["apiVersion"], manifest["kind"])
+        kind = kind_of(manifest)
         self._heard.add(kind)
         if kind == NODE:
             nodes = self._cache.nodes
