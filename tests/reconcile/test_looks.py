@@ -102,7 +102,7 @@ async def test_a_start_is_told_step_by_step_with_one_write_for_each(settled: Wor
     told = list(dict.fromkeys(words))
     assert told == [
         "",
-        f"Pod {NAME} waits for its network and its volumes.",
+        f"Pod {NAME} waits for its network, its volumes or its images.",
         f"Pod {NAME} waits for its images, which are pulled.",
         f"Pod {NAME} starts its engine.",
         f"Pod {NAME} sets up its engine.",

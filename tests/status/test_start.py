@@ -12,7 +12,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import Status
 from inference_operator.engines.engine import Phase
 from inference_operator.manifest import Manifest
-from inference_operator.observed.look import Found, Log, LogTail, Unseen
+from inference_operator.observed.look import EventsOf, Found, Log, LogTail, Told, ToldEvent, Unseen
 from inference_operator.observed.pod import PodView
 from inference_operator.observed.start import Stage
 from inference_operator.pipeline import Inputs
@@ -101,6 +101,23 @@ def test_what_was_told_stays_where_the_log_no_longer_shows_it() -> None:
     assert later.status == before
     answered = told(start(ANSWERED, before=before))
     assert answered.status == before
+
+
+def pulling(*reasons: str) -> Inputs:
+    """On a node before Kubernetes 1.36, whose kubelet says nothing of images in the pod's status; the latest first."""
+    situation = start(SANDBOX)
+    (pod,) = situation.pods
+    events = Told(tuple(ToldEvent(reason, "Pulling image") for reason in reasons))
+    return replace(situation, seen={EventsOf("default", pod.name, pod.uid): events})
+
+
+def test_events_tell_that_an_image_is_pulled_where_the_pods_status_does_not() -> None:
+    assert ready_message(pulling("Pulling", "Scheduled")).endswith(f" {WORDS[Stage.IMAGES]}.")
+
+
+@pytest.mark.parametrize("reasons", [(), ("Scheduled",), ("Pulled", "Pulling"), ("FailedMount",)])
+def test_events_of_anything_else_do_not(reasons: Sequence[str]) -> None:
+    assert ready_message(pulling(*reasons)).endswith(f" {WORDS[Stage.SANDBOX]}.")
 
 
 def test_an_engine_that_has_served_and_does_not_answer_is_not_starting() -> None:

@@ -18,7 +18,7 @@ class Stage(Enum):
     """A node to be on."""
     SANDBOX = auto()
     """Its network and its volumes (the condition PodReadyToStartContainers: Kubernetes documentation, "Pod Lifecycle",
-    pod network readiness)."""
+    pod network readiness); on a node before Kubernetes 1.36 its images too (kubernetes/kubernetes#134660)."""
     IMAGES = auto()
     """Its images, of the container and of a model in an image."""
     PROCESS = auto()

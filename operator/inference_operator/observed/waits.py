@@ -46,6 +46,24 @@ def creation_wait(job: Manifest) -> Wait | None:
     return Wait(EventsOf(namespace, name, uid), made + CREATION_PATIENCE) if made else None
 
 
+_PULLING = "Pulling"
+_OF_IMAGES = frozenset({_PULLING, "Pulled", "Failed", "BackOff"})
+"""Reasons of Events about images (Kubernetes 1.36, pkg/kubelet/events/event.go)."""
+
+
+def is_pulling(found: Told) -> bool:
+    """Whether a pod's last Event about images is that one is pulled.
+
+    On a node before Kubernetes 1.36 nothing else tells: the pod's status stays as before its network was there.
+
+    Examples:
+        >>> from inference_operator.observed.look import ToldEvent
+        >>> is_pulling(Told((ToldEvent("Pulling", 'Pulling image "vllm"'), ToldEvent("Scheduled", "..."))))
+        True
+    """
+    return next((event.reason for event in found.events if event.reason in _OF_IMAGES), "") == _PULLING
+
+
 def why(found: Told) -> PodProblem | None:
     """Why a pod is not made or waits for its volumes; None where nothing tells of either."""
     return _unmade(found) or _unmounted(found)

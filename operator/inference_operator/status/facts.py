@@ -204,6 +204,7 @@ def _start(inputs: Inputs, engines: DeploymentView) -> Progress:
         _staying(inputs, engines),
         inputs.resource.status,
         inputs.seen,
+        namespace=inputs.resource.key.namespace,
         read_logs=inputs.settings.read_logs,
         now=inputs.now,
     )

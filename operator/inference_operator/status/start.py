@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from inference_operator.api.status import Status
 from inference_operator.engines.chosen import chosen_engine
 from inference_operator.engines.engine import Phase
-from inference_operator.observed.look import Log, LogTail, Seen
+from inference_operator.observed.look import Log, LogTail, Seen, Told
 from inference_operator.observed.pod import PodView
 from inference_operator.observed.start import Stage
+from inference_operator.observed.waits import is_pulling, volume_wait
 
 WORDS: Mapping[Stage | Phase, str] = {
     Stage.QUEUE: "waits to be admitted by its queue",
     Stage.NODE: "waits for a node",
-    Stage.SANDBOX: "waits for its network and its volumes",
+    Stage.SANDBOX: "waits for its network, its volumes or its images",
     Stage.IMAGES: "waits for its images, which are pulled",
     Stage.PROCESS: "starts its engine",
     Phase.SETTING_UP: "sets up its engine",
@@ -55,7 +56,9 @@ def sentence(pod: PodView, step: Stage | Phase) -> str:
     return f"Pod {pod.name} {WORDS[step]}."
 
 
-def progress(pods: Sequence[PodView], before: Status, seen: Seen, *, read_logs: bool, now: datetime) -> Progress:
+def progress(
+    pods: Sequence[PodView], before: Status, seen: Seen, *, namespace: str, read_logs: bool, now: datetime
+) -> Progress:
     """How far the start is.
 
     What was told before is read from the status. A log that has grown too long to show an earlier word, or another pod
@@ -64,12 +67,13 @@ def progress(pods: Sequence[PodView], before: Status, seen: Seen, *, read_logs: 
     Args:
         pods: the engines that may come to serve.
         before: what was told last.
-        seen: what was found of logs.
+        seen: what was found of logs and Events.
+        namespace: where the pods are.
         read_logs: whether logs may be read.
         now: the time.
     """
     starting = [(pod, pod.created + TELL_AFTER) for pod in pods if pod.start and pod.created]
-    steps = {pod.name: _step(pod, before, seen) for pod, ripe in starting if ripe <= now}
+    steps = {pod.name: _step(pod, before, seen, namespace) for pod, ripe in starting if ripe <= now}
     told = [(pod, step) for pod, _ in starting if (step := steps.get(pod.name)) is not None]
     if not told:
         return Progress(due=min((ripe for _, ripe in starting if ripe > now), default=None))
@@ -77,14 +81,17 @@ def progress(pods: Sequence[PodView], before: Status, seen: Seen, *, read_logs: 
     return Progress(sentence(pod, step), pod.start.log if pod.start and read_logs else None)
 
 
-def _step(pod: PodView, before: Status, seen: Seen) -> Stage | Phase | None:
+def _step(pod: PodView, before: Status, seen: Seen, namespace: str) -> Stage | Phase | None:
     """How far a pod is; None for one that has served, and therefore does not start."""
     start, told = pod.start, _told(pod, before)
     if start is None or start.answered:
         return told
     found = seen.get(start.log) if start.log else None
     phase = chosen_engine().phase(found.text) if isinstance(found, Log) else None
-    return max((step for step in (start.stage, phase, told) if step), key=STEPS.index)
+    wait = volume_wait(pod, namespace=namespace)
+    events = seen.get(wait.look) if wait else None
+    pulls = Stage.IMAGES if isinstance(events, Told) and is_pulling(events) else None
+    return max((step for step in (start.stage, pulls, phase, told) if step), key=STEPS.index)
 
 
 def _told(pod: PodView, before: Status) -> Stage | Phase | None:
