@@ -122,7 +122,7 @@ class Sidecar(Part):
     env: Environment = Field(
         (), max_length=32, description="Its environment. Default: none.", json_schema_extra=BY_NAME
     )
-    resources: ResourcesSpec = Field(ResourcesSpec(), description="Its CPU and memory. Default: none.")
+    resources: ResourcesSpec = Field(default_factory=ResourcesSpec, description="Its CPU and memory. Default: none.")
     volume_mounts: Mounts = Field(
         (), max_length=16, description="Volumes that it sees. Default: none.", json_schema_extra=BY_PATH
     )

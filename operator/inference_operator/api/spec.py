@@ -158,7 +158,7 @@ class EngineSpec(Part):
         f" condition Sized says how slow that is. Default: 0. {_ANEW}",
     )
     resources: ResourcesSpec = Field(
-        ResourcesSpec(),
+        default_factory=ResourcesSpec,
         description="CPU, memory and ephemeral storage of one engine, key by key."
         " Default: computed; status.plan shows them. Change: rolling restart.",
     )
@@ -168,7 +168,7 @@ class HardwareSpec(Part):
     """What engines run on."""
 
     device: Device = Field(Device.GPU, description=f"`GPU` or `CPU`. Default: `GPU`. {_ANEW}")
-    gpu: GpuSpec = Field(GpuSpec(), description="Which GPUs may be used.")
+    gpu: GpuSpec = Field(default_factory=GpuSpec, description="Which GPUs may be used.")
 
 
 class ParallelismSpec(Part):
@@ -230,9 +230,11 @@ class Spec(Part):
     """What an InferenceDeployment asks for."""
 
     model: ModelSpec = Field(description="Which model is served.")
-    engine: EngineSpec = Field(EngineSpec(), description="The engine that computes answers.")
-    hardware: HardwareSpec = Field(HardwareSpec(), description="What engines run on.")
-    parallelism: ParallelismSpec = Field(ParallelismSpec(), description="How one engine spreads over GPUs.")
+    engine: EngineSpec = Field(default_factory=EngineSpec, description="The engine that computes answers.")
+    hardware: HardwareSpec = Field(default_factory=HardwareSpec, description="What engines run on.")
+    parallelism: ParallelismSpec = Field(
+        default_factory=ParallelismSpec, description="How one engine spreads over GPUs."
+    )
     replicas: int = Field(
         1,
         ge=0,
@@ -241,8 +243,8 @@ class Spec(Part):
         " Change: in place.",
         json_schema_extra={"default": 1},
     )
-    router: RouterSpec = Field(RouterSpec(), description="The load balancer in front of the engines.")
-    rollout: RolloutSpec = Field(RolloutSpec(), description="How a change of the engines is carried out.")
+    router: RouterSpec = Field(default_factory=RouterSpec, description="The load balancer in front of the engines.")
+    rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="How a change of the engines is carried out.")
     startup_timeout: Annotated[timedelta, Within("1m", "24h", "45m")] | None = Field(
         None,
         description=(
@@ -266,8 +268,9 @@ class Spec(Part):
         ),
     )
     scheduling: SchedulingSpec = Field(
-        SchedulingSpec(), description="Where engines run and how the scheduler treats them; not the routers."
+        default_factory=SchedulingSpec,
+        description="Where engines run and how the scheduler treats them; not the routers.",
     )
     pod_template: PodTemplateSpec = Field(
-        PodTemplateSpec(), description="What the engines' pods get beside what the operator gives them."
+        default_factory=PodTemplateSpec, description="What the engines' pods get beside what the operator gives them."
     )
