@@ -7,9 +7,10 @@ being sent until the operator has made the last child, *Ready* until it counts a
 fast the same children, without owners, are applied by the operator's own client in another namespace afterwards, while
 no operator runs: nothing is looked up, decided or told. Writes are counted by the operator's own metrics, without its
 Lease; CPU and memory are those of its process, as the kernel counts them. *Restart* lasts from the start of a process
-until it has listed everything and had a round for every resource. *Edit* is from the moment that the operator is told
-of a Service somebody deleted until it has made it anew, one at a time, by the operator's own histogram; a percentile is
-interpolated within its bucket.
+until it has listed everything and had a round for every resource; the bare client's listing of the same objects is its
+limit, without starting and deciding anything. *Edit* is from the moment that the operator is told of a Service somebody
+deleted until it has made it anew, one at a time, by the operator's own histogram; a percentile is interpolated within
+its bucket.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, SERVICE, Manifest, Ref
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.reconcile.cluster import NotFoundError
+from inference_operator.reconcile.resync import watched_kinds
+from inference_operator.resources.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
 
 RESOURCES, IDLE_SECONDS = 1000, 60
@@ -77,6 +80,7 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
         with running(cluster, folder) as operator:
             figures = [*_many(cluster, operator, count), *_edits(cluster, operator, count), *_idle(operator, idle)]
             figures += _restart(operator, count)
+        figures.append(Figure("limit: the same listed by the bare client", asyncio.run(_listing_seconds(cluster)), "s"))
         return [*figures[:2], *_limit(cluster, count, figures[0].value), *figures[2:]]
     finally:
         local.down(name, purge=True)
@@ -155,6 +159,18 @@ def _limit(cluster: LocalCluster, count: int, rate: float) -> list[Figure]:
         Figure("limit: the same children by the bare client", limit, "1/s"),
         Figure("applied: of the limit", rate / limit, "", OF_LIMIT),
     ]
+
+
+async def _listing_seconds(cluster: LocalCluster) -> float:
+    """How long it takes to list what the operator lists at a start, and to keep nothing of it."""
+    client = await connect(cluster.kubeconfig)
+    kube, begun = KubeCluster(Api(client)), time.monotonic()
+    for kind in watched_kinds(Settings()):
+        async for _ in kube.pages(kind, selector=None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR):
+            pass
+    took = time.monotonic() - begun
+    await client.close()  # type: ignore[no-untyped-call]  # the client's own
+    return took
 
 
 async def _send(cluster: LocalCluster, manifests: Sequence[Manifest]) -> None:
