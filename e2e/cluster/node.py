@@ -48,6 +48,7 @@ def write_files(plane: ControlPlane, subnets: Subnets) -> None:
         where.images,
         where.kubelet,
         where.volumes,
+        where.registries,
         where.directory / "pod-logs",
         where.configuration / "cni",
     ):
@@ -68,6 +69,7 @@ def write_files(plane: ControlPlane, subnets: Subnets) -> None:
         where,
         "containerd.toml",
         root=str(where.images),
+        registries=str(where.registries),
         socket=str(where.containerd_socket),
         pause=NODE_IMAGES["pause"].reference(plane.binaries),
         cni_plugins=str(next(folder for folder in CNI_PLUGINS if (folder / "ptp").exists())),

@@ -60,6 +60,11 @@ class Layout:
         return self.directory / "volumes"
 
     @property
+    def registries(self) -> Path:
+        """How the node reaches registries, a folder for each (containerd's `hosts.toml`)."""
+        return self.directory / "registries"
+
+    @property
     def images(self) -> Path:
         """The node's image store: the one thing that outlives `down`, since filling it takes minutes."""
         return self.directory / "images"
