@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
@@ -118,8 +120,15 @@ def _last_words(status: Manifest, component: str) -> str:
 
 def _ports(spec: Manifest) -> Mapping[str, int]:
     """The first of a name counts: sidecars come after what the operator makes."""
-    named = [port for container in objects(spec, "containers") for port in objects(container, "ports")]
-    return {str(port.get("name", "")): port["containerPort"] for port in reversed(named) if "containerPort" in port}
+    ports = [port for container in objects(spec, "containers") for port in objects(container, "ports")]
+    named = ((str(port.get("name", "")), port.get("containerPort")) for port in reversed(ports))
+    return _shared(tuple((name, number) for name, number in named if isinstance(number, int)))
+
+
+@lru_cache(maxsize=100)
+def _shared(ports: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+    """One for all pods that have the same, which nearly all do: it is half of what is kept of a pod."""
+    return MappingProxyType(dict(ports))
 
 
 def template_of(metadata: Manifest) -> str | None:
