@@ -25,5 +25,6 @@ of it with that process: through the parent-death signal, and at the node level 
 belongs to a cluster is found by a mark in each process's environment (processes.py), never by a name. Only the node's
 image store outlives `down`, so that the next `up` of the same name finds its images; `--purge` removes it too.
 
-Everything is built once from the module in binaries/ into the user's cache folder. Nothing here imports the operator.
+Everything is built once from the module in binaries/ into the user's cache folder (and an API server of the version
+before from previous/, where a test asks for it). Nothing here imports the operator.
 """
