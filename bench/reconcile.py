@@ -32,7 +32,7 @@ from e2e.waiting import eventually
 from inference_operator.api.resource import resource
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, SERVICE, Manifest, Ref
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, NODE, SERVICE, Manifest, Ref
 from inference_operator.pipeline import Inputs, outcome
 from inference_operator.reconcile.cluster import NotFoundError
 from inference_operator.reconcile.resync import watched_kinds
@@ -165,8 +165,8 @@ async def _listing_seconds(cluster: LocalCluster) -> float:
     """How long it takes to list what the operator lists at a start, and to keep nothing of it."""
     client = await connect(cluster.kubeconfig)
     kube, begun = KubeCluster(Api(client)), time.monotonic()
-    for kind in watched_kinds(Settings()):
-        async for _ in kube.pages(kind, selector=None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR):
+    for kind in (*watched_kinds(Settings()), NODE):
+        async for _ in kube.pages(kind, selector=None if kind in (INFERENCE_DEPLOYMENT, NODE) else MANAGED_SELECTOR):
             pass
     took = time.monotonic() - begun
     await client.close()  # type: ignore[no-untyped-call]  # the client's own

@@ -41,7 +41,11 @@ def sources(cluster: LocalCluster) -> Iterator[Sources]:
 
 
 def test_what_is_long_in_coming_is_told_until_it_has_come(cluster: LocalCluster, sources: Sources) -> None:
-    """Both at once: a pull and a download cost the machine nothing while they are held back."""
+    """Both at once: a pull and a download cost the machine nothing while they are held back.
+
+    On a node of Kubernetes 1.36, whose pods' status tells of a pull; before that only Events do
+    (tests/status/test_start.py).
+    """
     pulls, loads = Served(cluster, "long-pull"), Served(cluster, "long-download")
     image = f"oci://{sources.authority}/tiny-llama:1"
     hub = {"name": "HF_ENDPOINT", "value": f"http://{sources.authority}"}
@@ -65,7 +69,9 @@ def until_told(told: list[str], words: str, ready: Future[None]) -> None:
         seconds=TOLD_SECONDS,
         what=lambda: f"`{words}` is told: {told}",
     )
-    assert not ready.done(), told
+    if ready.done():
+        ready.result()  # says why it failed
+        raise AssertionError(f"`{words}` was never told: {told}")
 
 
 @contextmanager

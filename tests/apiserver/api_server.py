@@ -61,7 +61,7 @@ class ApiServer:
         eventually(component.is_ready, seconds=READY_SECONDS, what=lambda: f"it is ready:\n{last_lines(self._log)}")
 
     def end(self) -> None:
-        """End it as a machine ends that loses power."""
+        """End it in the middle of whatever it does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

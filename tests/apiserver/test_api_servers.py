@@ -20,10 +20,11 @@ WAIT_SECONDS = 60
 PATIENT = {
     **SETTINGS,
     "RESYNC_SECONDS": "600",
-    "LEASE_DURATION_SECONDS": "150",
-    "LEASE_RENEW_DEADLINE_SECONDS": "140",
+    "LEASE_DURATION_SECONDS": "100",
+    "LEASE_RENEW_DEADLINE_SECONDS": "90",
 }
-"""Longer than a busy machine needs to start an API server; and no listing but those that something asks for."""
+"""Longer than a busy machine needs to start an API server, shorter than the next operator waits for its turn; and no
+listing but those that something asks for."""
 LISTINGS = re.compile(r'^infd_api_requests_total\{code="200",kind="Service",verb="GET"\} (\d+)', re.MULTILINE)
 WATCHES = 'infd_watch_requests_total{resource="services"}'
 

@@ -56,6 +56,19 @@ async def test_the_latest_comes_first_whoever_told_it() -> None:
     assert cluster.reads == [Request("list", Ref(EVENT, "default", "involvedObject.uid=u"))]
 
 
+async def test_of_one_second_the_one_with_the_later_name_is_the_later() -> None:
+    """As a kubelet of 1.35 tells of a model in an image that is there, and of the engine's that is not."""
+    second = {"lastTimestamp": "2026-01-02T03:06:05Z"}
+    cluster = cluster_of(
+        event("engine-a.18a1", "Scheduled", "placed", **second),
+        event("engine-a.18a2", "Pulled", "the model", **second),
+        event("engine-a.18a3", "Pulling", "the engine", **second),
+    )
+    found = await look_up(cluster, LOOK)
+    assert isinstance(found, Told)
+    assert [one.reason for one in found.events] == ["Pulling", "Pulled", "Scheduled"]
+
+
 async def test_what_is_told_again_is_nothing_new() -> None:
     once = [event("a", "FailedMount", "no", count=1, lastTimestamp="2026-01-02T03:06:05Z")]
     again = [

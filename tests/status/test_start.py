@@ -115,6 +115,16 @@ def test_events_tell_that_an_image_is_pulled_where_the_pods_status_does_not() ->
     assert ready_message(pulling("Pulling", "Scheduled")).endswith(f" {WORDS[Stage.IMAGES]}.")
 
 
+def test_a_volume_that_was_late_is_over_once_an_image_is_pulled() -> None:
+    late = pulling("Pulling", "FailedMount", "Scheduled")
+    assert ready_message(replace(late, now=NOW + timedelta(minutes=5))).endswith(f" {WORDS[Stage.IMAGES]}.")
+
+
+def test_a_volume_that_fails_after_an_image_was_pulled_is_told() -> None:
+    again = pulling("FailedMount", "Pulling", "Scheduled")
+    assert "a volume cannot be mounted" in ready_message(replace(again, now=NOW + timedelta(minutes=5)))
+
+
 @pytest.mark.parametrize("reasons", [(), ("Scheduled",), ("Pulled", "Pulling"), ("FailedMount",)])
 def test_events_of_anything_else_do_not(reasons: Sequence[str]) -> None:
     assert ready_message(pulling(*reasons)).endswith(f" {WORDS[Stage.SANDBOX]}.")

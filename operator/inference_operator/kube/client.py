@@ -1,6 +1,7 @@
 """Requests to the API server. The only module that imports the Kubernetes client, and of that only its untyped half."""
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -121,6 +122,7 @@ class Api:
         headers = {"Accept": "application/json"}
         if method == "PATCH":
             headers["Content-Type"] = "application/apply-patch+yaml"
+        begun = time.monotonic()
         try:
             call = await self._client.param_serialize(
                 method, target, header_params=headers, body=body, auth_settings=["BearerToken"]
@@ -131,7 +133,7 @@ class Api:
             self._tell(method, kind.name, "error")
             raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
         self._tell(method, kind.name, str(response.status))
-        self.clock.hear(response.headers.get("Date", ""))
+        self.clock.hear(response.headers.get("Date", ""), took=time.monotonic() - begun)
         return response.status, content, _retry_after(response.headers.get("Retry-After", ""))
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-LATE = timedelta(seconds=10)
-"""How late the date of an answer may be read: it names a whole second, and a busy process reads it seconds later. What
-differs by more is another clock's time."""
+WHOLE_SECOND = timedelta(seconds=1)
+"""What the date of an answer leaves out (RFC 9110, 5.6.7)."""
 
 WRONG = timedelta(seconds=30)
 """Of this machine's clock, above which it is told: nothing is decided by it, but logs carry it."""
@@ -35,10 +34,10 @@ class Clock:
 
     Examples:
         >>> clock = Clock(lambda: 0.0, lambda: datetime(2026, 11, 22, 7, 0, tzinfo=UTC))
-        >>> clock.hear("Sun, 22 Nov 2026 06:59:58 GMT")
+        >>> clock.hear("Sun, 22 Nov 2026 06:59:58 GMT", took=1.5)
         >>> clock.now().isoformat()
         '2026-11-22T07:00:00+00:00'
-        >>> clock.hear("Sun, 22 Nov 2026 08:00:00 GMT")
+        >>> clock.hear("Sun, 22 Nov 2026 08:00:00 GMT", took=1.5)
         >>> clock.now().isoformat()
         '2026-11-22T08:00:00+00:00'
     """
@@ -57,8 +56,13 @@ class Clock:
         """The time."""
         return self._began + timedelta(seconds=self._elapsed())
 
-    def hear(self, date: str) -> None:
-        """Take note of an answer's date (RFC 9110, 6.6.1). It may be read late and never early: the latest counts."""
+    def hear(self, date: str, *, took: float) -> None:
+        """Take note of an answer's date (RFC 9110, 6.6.1), which may be read late and never early.
+
+        Args:
+            date: when the API server began to answer.
+            took: seconds from the request to the end of the answer; it was given within them.
+        """
         if date == self._heard:
             return
         self._heard = date
@@ -66,8 +70,11 @@ class Clock:
             off = parsedate_to_datetime(date) - self.now()
         except (ValueError, TypeError):
             return  # none, or what a proxy has made of it: the time is known without
-        if off > timedelta() or off < -LATE:
+        late = WHOLE_SECOND + timedelta(seconds=took)
+        if off > timedelta():
             self._began += off
+        elif off < -late:
+            self._began += off + late
         self._tell()
 
     def _tell(self) -> None:

@@ -15,9 +15,14 @@ MOST_EVENTS = 20
 async def told_of(reader: Reader, look: EventsOf) -> Told:
     """The latest Events of an object, each once."""
     listed = reader.each(EVENT, namespace=look.namespace, fields=f"involvedObject.uid={look.uid}")
-    events = sorted([event async for event in listed], key=_moment, reverse=True)
+    events = sorted([event async for event in listed], key=_order, reverse=True)
     told = dict.fromkeys(ToldEvent(str(e.get("reason") or ""), sentence(e.get("message"))) for e in events)
     return Told(tuple(told)[:MOST_EVENTS])
+
+
+def _order(event: Manifest) -> tuple[str, str]:
+    """Most moments are whole seconds; the name ends with nanoseconds, which grow (client-go, tools/record/util)."""
+    return _moment(event), event["metadata"]["name"]
 
 
 def _moment(event: Manifest) -> str:

@@ -1,9 +1,13 @@
-"""What waits without saying why: a pod for its volumes, a Job for its pod. Only Events tell, which cost a request."""
+"""What waits without saying why: a pod for its volumes (before Kubernetes 1.36 for its images too), a Job for its pod.
+
+Only Events tell, which cost a request.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
@@ -32,7 +36,7 @@ class Wait:
 
 
 def volume_wait(pod: PodView, *, namespace: str) -> Wait | None:
-    """That a pod waits for its volumes; None if it does not."""
+    """That a pod waits for its volumes, or for what its node does not tell from them; None if it does not."""
     if pod.start is None or pod.start.stage is not Stage.SANDBOX or pod.start.placed is None:
         return None
     return Wait(EventsOf(namespace, pod.name, pod.uid), pod.start.placed + VOLUME_PATIENCE)
@@ -111,8 +115,12 @@ _GENERAL = "Unable to attach or mount volumes"
 
 
 def _unmounted(found: Told) -> PodProblem | None:
-    """The most telling of the Events about volumes."""
-    messages = [event.message for reason in _UNAVAILABLE for event in found.events if event.reason == reason]
+    """The most telling of the Events about volumes since the last about images.
+
+    A kubelet asks for no image before all volumes are mounted (Kubernetes 1.36, pkg/kubelet/kubelet.go, SyncPod).
+    """
+    since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, found.events))
+    messages = [event.message for reason in _UNAVAILABLE for event in since if event.reason == reason]
     telling = _most_telling(messages)
     if elsewhere := _ATTACHED_ELSEWHERE.search(telling):
         users = f" by {elsewhere['users']}" if elsewhere["users"] else ""

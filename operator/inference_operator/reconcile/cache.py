@@ -131,7 +131,7 @@ class Cache:
     async def replace(self, kind: Kind, pages: AsyncIterable[Listing]) -> set[Key]:
         """Take a complete listing of a kind for the truth; returns the keys for which that changed something.
 
-        Of each page only what `kept` keeps is held, since thousands of objects as they come take most of a process.
+        Of each page only what is `Kept` is held, since thousands of objects as they come take most of a process.
         """
         listed, concerned = set[Ref](), set[Key | None]()
         async for page in pages:
