@@ -28,6 +28,7 @@ from bench.measured_operator import MeasuredOperator, running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
+from e2e.cluster.progress import step
 from e2e.waiting import eventually
 from inference_operator.api.resource import resource
 from inference_operator.kube.client import Api, connect
@@ -139,7 +140,7 @@ def _restart(operator: MeasuredOperator, count: int) -> list[Figure]:
     begun = time.monotonic()
     operator.launch()
     eventually(operator.is_ready, seconds=LONGEST_SECONDS, what="the operator is ready")
-    _until(lambda: operator.read().total("infd_reconcile_total") >= count, "a round for every resource")
+    _until(lambda: operator.read().total("infd_reconcile_total") >= count, "every resource has had a round")
     took = time.monotonic() - begun
     _until(lambda: _rests(operator), "nothing is left to do")
     time.sleep(QUIET_SECONDS)
@@ -231,11 +232,13 @@ def _rests(operator: MeasuredOperator) -> bool:
 
 
 def _until(done: Callable[[], bool], what: str) -> None:
+    """Wait, and say for what and how long: of many resources that takes most of an hour."""
     deadline = time.monotonic() + LONGEST_SECONDS
-    while not done():
-        if time.monotonic() > deadline:
-            raise TimeoutError(what)
-        time.sleep(POLL_SECONDS)
+    with step(f"waiting until {what}"):
+        while not done():
+            if time.monotonic() > deadline:
+                raise TimeoutError(what)
+            time.sleep(POLL_SECONDS)
 
 
 if __name__ == "__main__":
