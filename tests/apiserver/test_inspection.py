@@ -1,6 +1,8 @@
 """A model that no catalogue knows, on a real API server: its Job, what it finds, and what is left."""
 
 import json
+from collections import Counter
+from http import HTTPStatus
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
@@ -25,8 +27,10 @@ def test_a_model_is_inspected_kept_and_sized(workspace: Workspace, audit: AuditL
     eventually(lambda: not job_pods(workspace), seconds=40, what="no pod of a Job that is gone")
     (kept,) = names(workspace, "configmaps")
     assert json.loads(workspace.get("configmap", kept.partition("/")[2])["data"]["model.json"]) == MODEL
-    writes = [(w.verb, w.resource) for w in audit.writes(mark, namespace=workspace.namespace)]
-    assert [writes.count(one) for one in (("patch", "jobs"), ("delete", "jobs"), ("delete", "configmaps"))] == [1, 1, 0]
+    # The Job's controller may write it at the same moment: the deletion of what it was is refused then, and repeated.
+    writes = [w for w in audit.writes(mark, namespace=workspace.namespace) if w.code != HTTPStatus.CONFLICT]
+    made = Counter((w.verb, w.resource) for w in writes)
+    assert (made["patch", "jobs"], made["delete", "jobs"], made["delete", "configmaps"]) == (1, 1, 0), writes
 
     workspace.patch("mine", QWEN)
     eventually(lambda: not names(workspace, "configmaps"), seconds=20, what="nothing kept of a model that is not asked")
