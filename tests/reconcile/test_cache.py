@@ -52,6 +52,14 @@ def test_what_is_known_or_older_concerns_nobody() -> None:
     assert cache.put(at(11, CHILD)) == KEY
 
 
+def test_what_we_have_deleted_does_not_come_back_by_an_event_from_before() -> None:
+    cache = cache_of(at(1, RAW), at(10, CHILD))
+    cache.note(Deleted(CONFIG))
+    assert cache.put(at(10, CHILD)) is None
+    assert children(cache) == {}
+    assert cache.put(at(11, CHILD, deletionTimestamp="2026-01-02T03:04:05Z")) == KEY
+
+
 def test_versions_are_numbers() -> None:
     cache = cache_of(at(1, RAW), at(9, CHILD))
     assert cache.put(at(10, CHILD)) == KEY

@@ -94,6 +94,8 @@ class Cache:
             case Applied(manifest):
                 self.put(manifest)
             case Deleted(ref):
+                if ref in self._objects:  # what a watch still has to tell of it brings it back no more
+                    self._gone[ref] = max(self._objects[ref].version, self._gone.get(ref, -1))
                 self.remove(ref)
 
     def put(self, manifest: Manifest) -> Key | None:
