@@ -36,7 +36,7 @@ class Cache:
         """The InferenceDeployments among them: one in ten, and asked for all the time."""
         self._families: dict[Key, set[Ref]] = defaultdict(set)
         self._gone: dict[Ref, int] = {}
-        """Versions at which objects were deleted, so that a listing from before does not bring them back."""
+        """Versions at which objects were deleted, so that no listing or event from before brings them back."""
         self._seen: dict[Look, Found] = {}
         self.nodes = NodeStore()
         """The nodes with GPUs."""
@@ -94,8 +94,8 @@ class Cache:
             case Applied(manifest):
                 self.put(manifest)
             case Deleted(ref):
-                if ref in self._objects:  # what a watch still has to tell of it brings it back no more
-                    self._gone[ref] = max(self._objects[ref].version, self._gone.get(ref, -1))
+                if known := self._objects.get(ref):
+                    self._bury(ref, known.version)
                 self.remove(ref)
 
     def put(self, manifest: Manifest) -> Key | None:
@@ -116,7 +116,7 @@ class Cache:
     def forget(self, manifest: Manifest) -> Key | None:
         """Forget an object that was deleted in this state, unless another of its name is known by now."""
         ref, version = Ref.of(manifest), version_of(manifest)
-        self._gone[ref] = max(version, self._gone.get(ref, -1))
+        self._bury(ref, version)
         return self.remove(ref, version=version)
 
     def remove(self, ref: Ref, *, version: int | None = None) -> Key | None:
@@ -154,6 +154,10 @@ class Cache:
 
     def _family(self, key: Key) -> list[Kept]:
         return [self._objects[ref] for ref in sorted(self._families.get(key, ()))]
+
+    def _bury(self, ref: Ref, version: int) -> None:
+        """Let nothing that is told of an object from up to this version bring it back."""
+        self._gone[ref] = max(version, self._gone.get(ref, -1))
 
     def _leave(self, ref: Ref, key: Key) -> None:
         family = self._families.get(key)
