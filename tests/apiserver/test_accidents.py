@@ -27,11 +27,6 @@ SLOW_SECONDS, BETWEEN_SECONDS = 1.0, 0.2
 CRD = "inferencedeployments.inference-operator.dev"
 
 
-def replicas(workspace: Workspace) -> int:
-    found: int = workspace.get("deployment", "qwen-engine")["spec"]["replicas"]
-    return found
-
-
 def test_an_api_server_that_is_away_for_a_moment_costs_nothing_but_the_moment(
     qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path, audit: AuditLog
 ) -> None:
@@ -47,7 +42,7 @@ def test_an_api_server_that_is_away_for_a_moment_costs_nothing_but_the_moment(
                 qwen.patch("qwen", {"replicas": number})
                 time.sleep(AWAY_SECONDS)
                 proxy.mend()
-                eventually(lambda n=number: replicas(qwen) == n, seconds=WAIT_SECONDS, what=f"{number} replicas")  # type: ignore[misc]
+                eventually(lambda n=number: qwen.replicas("qwen") == n, seconds=WAIT_SECONDS, what=f"{number} replicas")  # type: ignore[misc]
             assert process.is_running()
             assert process.log().count("holds Lease") == 1
             applied = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource == "deployments"]
@@ -86,7 +81,7 @@ def test_a_slow_etcd_costs_time_and_no_write_twice(
     with slow_etcd(kubernetes):
         for number in (2, 3, 2):
             qwen.patch("qwen", {"replicas": number})
-            eventually(lambda n=number: replicas(qwen) == n, seconds=WAIT_SECONDS, what=f"{number} replicas")  # type: ignore[misc]
+            eventually(lambda n=number: qwen.replicas("qwen") == n, seconds=WAIT_SECONDS, what=f"{number} replicas")  # type: ignore[misc]
     qwen.settled("qwen", "Reconciling", "False")
     assert operator.is_leading()
     applied = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource == "deployments"]

@@ -86,12 +86,12 @@ def test_an_upgrade_of_the_api_servers_one_after_the_other_changes_nothing_but_t
     older = minor(server)
     work_of(process)
     qwen.patch("qwen", {"replicas": 2})
-    eventually(lambda: replicas(qwen) == 2, seconds=WAIT_SECONDS, what="the older server is worked with")
+    eventually(lambda: qwen.replicas("qwen") == 2, seconds=WAIT_SECONDS, what="the older server is worked with")
     server.end()
     qwen.patch("qwen", {"replicas": 1})
     server.start()
     assert minor(server) == older + 1
-    eventually(lambda: replicas(qwen) == 1, seconds=WAIT_SECONDS, what="the newer server is worked with")
+    eventually(lambda: qwen.replicas("qwen") == 1, seconds=WAIT_SECONDS, what="the newer server is worked with")
     qwen.settled("qwen", "Reconciling", "False")
     assert process.is_leading()
     assert [w.name for w in audit.writes(mark, namespace=qwen.namespace) if w.resource == "deployments"] == [
@@ -105,8 +105,3 @@ def test_an_upgrade_of_the_api_servers_one_after_the_other_changes_nothing_but_t
 def minor(server: ApiServer) -> int:
     asked = Cluster("one", "", server.kubeconfig)
     return int(json.loads(asked.kubectl("get", "--raw=/version"))["minor"])
-
-
-def replicas(workspace: Workspace) -> int:
-    found: int = workspace.get("deployment", "qwen-engine")["spec"]["replicas"]
-    return found

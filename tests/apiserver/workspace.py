@@ -59,6 +59,11 @@ class Workspace:
         selector = f"inference-operator.dev/name={name}"
         return set(self.kubectl("get", CHILDREN, f"--selector={selector}", "--output=name").split())
 
+    def replicas(self, name: str) -> int:
+        """How many engines its Deployment asks for."""
+        found: int = self.get("deployment", f"{name}-engine")["spec"]["replicas"]
+        return found
+
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         """One condition, empty while it has not been written."""
         conditions = self.get("infd", name).get("status", {}).get("conditions", [])
