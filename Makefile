@@ -30,25 +30,36 @@ demo-env: $(UV) ## Print what a shell needs to look into the demo's cluster
 demo-down: $(UV) ## End the demo's cluster
 	@$(RUN) python -m e2e.demo down
 
+# Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
+BUILT := apiserver chart cluster wheel
+# Ten slowest tests, whatever the command.
+PYTEST := $(RUN) pytest -q --durations=10 --durations-min=0.5
+
+.PHONY: unit
+unit: $(UV) ## Tests that need nothing but Python, in a minute
+	@$(PYTEST) -m "not full" -n 3 --dist worksteal $(BUILT:%=--ignore=tests/%)
+
 .PHONY: test
-test: check ## Everything that needs no root: linters, pure tests, a real API server
-	@$(RUN) pytest -q -m "not full"
+test: check unit ## Everything that needs no root: linters, pure tests, a real API server
+	@$(PYTEST) -m "not full" -n 5 --dist worksteal $(BUILT:%=tests/%)
 
 .PHONY: e2e
 e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
-	@$(RUN) pytest -q -m "not full" --durations=0 --durations-min=5 e2e
+	@$(PYTEST) -m "not full" e2e
 
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
-	@$(RUN) pytest -q --durations=0 --durations-min=5 e2e
-	@$(RUN) pytest -q -m full -s tests
+	@$(PYTEST) e2e
+	@$(PYTEST) -m full -s tests
+	@$(PYTEST) -m hypothesis --hypothesis-profile=many tests
 
 .PHONY: check
-check: $(UV) ## Linters, types, layers
+check: $(UV) ## Linters, types, layers, rules of layout
 	@$(RUN) ruff check --quiet
 	@$(RUN) ruff format --quiet --check
 	@$(RUN) mypy --no-error-summary
 	@$(RUN) lint-imports --no-logo > /dev/null || $(RUN) lint-imports --no-logo
+	@$(RUN) python -m tests.layout
 
 .PHONY: crd
 crd: $(UV) ## Generate the CRD, the admission policy and the reference pages from the code

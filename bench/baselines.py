@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from bench.startups import Case
 from inference_operator.models.facts import Attention
+from inference_operator.units import GIB
 
-GIB = 2**30
 KAITO_WEIGHTS, KAITO_UTILIZATION, KAITO_RESERVE_GIB, KAITO_SHARE = 1.02, 0.84, 2.3, 1.05
 KAITO_CONTEXT = 2048
 """The context that counts where nobody asks for one."""
@@ -31,7 +31,7 @@ class Estimate:
 
 def kaito(case: Case) -> Estimate:
     """KAITO's closed formula, for the number of GPUs that were used; the whole-GiB memory is its own."""
-    gpus = case.shape.tensor * case.shape.pipeline
+    gpus = case.shape.parallel.tensor * case.shape.parallel.pipeline
     memory = float(round(case.gpu.memory_gib))
     weights = case.facts.weight_bytes / GIB * KAITO_WEIGHTS
     context = case.shape.context or KAITO_CONTEXT
@@ -45,7 +45,7 @@ def kaito(case: Case) -> Estimate:
 
 def thumb(case: Case) -> Estimate:
     """1.2 times the weights, and the rest is KV cache."""
-    gpus = case.shape.tensor * case.shape.pipeline
+    gpus = case.shape.parallel.tensor * case.shape.parallel.pipeline
     weights = case.facts.weight_bytes / GIB / gpus
     used = case.gpu.memory_gib * (case.shape.utilization or case.engine.utilization)
     left = used - weights * THUMB

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import Weights
+from inference_operator.models.config import NotUnderstood
 from inference_operator.models.model import model_facts
-from inference_operator.models.not_understood import NotUnderstood
+from inference_operator.units import GIB
 
 FIELDS = (
     "architectures",
@@ -84,7 +85,6 @@ SEES = ("google/gemma-3-4b", "google/gemma-3-12b", "google/gemma-3-27b", "google
 LATENT = {"nvidia/NVIDIA-Nemotron-3-Super": {"moe_latent_size": 1024, "moe_shared_expert_intermediate_size": 5376}}
 """Widths that the collected configs leave out (NVIDIA-NeMo/Megatron-Bridge, tests of `nemotronh`, Super); with them the
 matrices have the parameters of its name, 120 G, and without them 457 G."""
-GIB = 2**30
 
 
 SHAPE = ("architectures", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")

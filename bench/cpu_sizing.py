@@ -9,11 +9,10 @@ tokens are to be equal; the memory of all processes is to stay below the request
 import sys
 from collections.abc import Sequence
 
-from bench.figures import Figure, json_of, parser_of
+from bench.figures import Figure, at_most, exactly, json_of, parser_of
 from e2e.model.kinds import KINDS
 from e2e.sizes import Size, sizes
-
-_MIB = 2**20
+from inference_operator.units import MIB
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,8 +36,8 @@ def line(size: Size) -> str:
     if not size.told_blocks:
         return f"{size.name:36} this build cannot run it: {size.error}"
     blocks, tokens = (size.computed.blocks, size.computed.tokens) if size.computed else (0, 0)
-    weights, file = size.computed_weights / _MIB, size.file_bytes / _MIB
-    memory, asked = size.memory_bytes / _MIB, size.requested_bytes / _MIB
+    weights, file = size.computed_weights / MIB, size.file_bytes / MIB
+    memory, asked = size.memory_bytes / MIB, size.requested_bytes / MIB
     return (
         f"{size.name:36} {blocks:>7} {size.told_blocks:>7} {tokens:>8} {size.told_tokens:>8}"
         f" {weights:>6.1f} {file:>6.1f} {memory:>6.0f} {asked:>6.0f}"
@@ -47,15 +46,16 @@ def line(size: Size) -> str:
 
 
 def figures(size: Size) -> list[Figure]:
-    """One model, for programs; the aim of what was computed is what vLLM told."""
+    """The figures of one model; computed blocks and tokens must be equal to those that vLLM reports."""
     if not size.told_blocks:
         return [Figure(f"{size.name}: cannot be run ({size.error})", 1, "model")]
     blocks, tokens = (size.computed.blocks, size.computed.tokens) if size.computed else (0, 0)
     return [
-        Figure(f"{size.name}: blocks", blocks, "blocks", size.told_blocks),
-        Figure(f"{size.name}: tokens", tokens, "tokens", size.told_tokens),
-        Figure(f"{size.name}: weights", size.computed_weights, "bytes", size.file_bytes),
-        Figure(f"{size.name}: memory", size.memory_bytes / _MIB, "MiB", size.requested_bytes / _MIB),
+        Figure(f"{size.name}: blocks", blocks, "blocks", exactly(size.told_blocks)),
+        Figure(f"{size.name}: tokens", tokens, "tokens", exactly(size.told_tokens)),
+        Figure(f"{size.name}: weights", size.computed_weights, "bytes"),
+        Figure(f"{size.name}: weights in its files", size.file_bytes, "bytes"),
+        Figure(f"{size.name}: memory", size.memory_bytes / MIB, "MiB", at_most(size.requested_bytes / MIB)),
     ]
 
 

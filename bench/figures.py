@@ -1,47 +1,111 @@
-"""What every bench prints: figures, each with its aim."""
+"""The figures that every bench prints: name, value, unit and aim."""
 
 import json
+import operator
 from argparse import ArgumentParser
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """A bound that a figure must keep.
+
+    Examples:
+        >>> str(at_most(3)), str(at_least(0.8)), at_most(3).met_by(4)
+        ('<= 3', '>= 0.8', False)
+    """
+
+    bound: float
+    relation: str = "<="
+    """`<=`, `>=` or `==`."""
+
+    def __str__(self) -> str:
+        return f"{self.relation} {self.bound:.12g}"
+
+    def met_by(self, value: float) -> bool:
+        """Whether a figure of this value keeps the bound."""
+        return _RELATIONS[self.relation](value, self.bound)
+
+
+_RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
+
+
+def at_most(bound: float) -> Aim:
+    """The aim of a figure that must not exceed a bound."""
+    return Aim(bound)
+
+
+def at_least(bound: float) -> Aim:
+    """The aim of a figure that must reach a bound."""
+    return Aim(bound, ">=")
+
+
+def exactly(bound: float) -> Aim:
+    """The aim of a figure that must be equal to another one."""
+    return Aim(bound, "==")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure and its aim: what it should not exceed, or reach, as its bench says."""
+    """One figure."""
 
     name: str
     value: float
     unit: str
-    aim: float | None = None
+    aim: Aim | float | None = None
+    """A plain number is an upper bound."""
+
+    @property
+    def bound(self) -> Aim | None:
+        """The aim with its direction; None where the figure has none."""
+        return Aim(self.aim) if isinstance(self.aim, float | int) else self.aim
 
 
 def parser_of(program: str, description: str) -> ArgumentParser:
-    """A bench's command line, which asks for text or JSON; the bench adds what else it takes."""
+    """A bench's command line with the format of the output; the bench adds its own arguments."""
     parser = ArgumentParser(prog=program, description=description)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     return parser
 
 
 def shown(figures: Sequence[Figure], output: str, *, at_least: tuple[str, ...] = ()) -> str:
-    """The figures as a bench was asked to print them.
+    """The figures in the requested format.
 
     Args:
         figures: what was measured.
         output: `text` or `json`.
-        at_least: ends of the names of those that should reach their aim; all others should not exceed it.
+        at_least: ends of the names of the figures whose aim is a lower bound.
     """
+    directed = [_lower_bound(one) if one.name.endswith(at_least) else one for one in figures]
     if output == "json":
-        return json_of(figures)
-    width = max(len(one.name) for one in figures)
-    return "\n".join(_line(one, width, "at least" if one.name.endswith(at_least) else "at most") for one in figures)
+        return json_of(directed)
+    width = max(len(one.name) for one in directed)
+    return "\n".join(_line(one, width) for one in directed)
 
 
 def json_of(figures: Sequence[Figure]) -> str:
-    """The figures for programs."""
-    return json.dumps([asdict(figure) for figure in figures], indent=2)
+    """A JSON list of `{name, value, unit, aim}`; an aim is text such as `<= 3`, or null.
+
+    Examples:
+        >>> print(json_of([Figure("writes", 2, "requests", at_most(3))]))
+        [
+          {
+            "name": "writes",
+            "value": 2,
+            "unit": "requests",
+            "aim": "<= 3"
+          }
+        ]
+    """
+    fields = [{**asdict(one), "aim": str(one.bound) if one.bound else None} for one in figures]
+    return json.dumps(fields, indent=2)
 
 
-def _line(figure: Figure, width: int, bound: str) -> str:
-    aim = "" if figure.aim is None else f"(aim: {bound} {figure.aim:g})"
+def _lower_bound(figure: Figure) -> Figure:
+    return replace(figure, aim=Aim(figure.bound.bound, ">=")) if figure.bound else figure
+
+
+def _line(figure: Figure, width: int) -> str:
+    aim = f"(aim: {figure.bound})" if figure.bound else ""
     return f"{figure.name:{width}} {figure.value:10.3f} {figure.unit:12} {aim}".rstrip()

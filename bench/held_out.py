@@ -1,8 +1,8 @@
-"""Constants fitted without the rows that they are tested on: by family of models, and by kind of GPU.
+"""Cross-validation of sizing: constants are fitted without the model family, or GPU kind, that they are tested on.
 
-Three constants are medians over measured terms: bytes per logit, and memory outside PyTorch of one GPU and of a pair or
-larger group. All else in the arithmetic is counted or read in source. What is fitted here is compared with the same
-rows under the constants that the operator ships, which were chosen with all rows in sight.
+Three constants are medians over measured terms: bytes for each logit, and memory outside PyTorch of one GPU and of a
+pair or larger group. Everything else is counted, or read in vLLM's source. The errors are compared with those of the
+operator's own constants, which were chosen with all rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ from bench.startups import Case
 from inference_operator.engines.vllm.memory import LARGER_CONTEXT, LEAN_SAMPLER, version_of
 from inference_operator.sizing.activation import activation_gib, sequences
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.units import GIB
 
-GIB = 2**30
 RANKS = (1, 2, 3)
 """One GPU, a pair, a larger group."""
 ROUGHLY = 1.0
-"""Bytes by which the slope of the sampler is looked for."""
+"""Bytes for each logit with which a case is tested for whether the sampler decides its peak."""
 
 
 def without(cases: Sequence[Case], same: Callable[[Case], str]) -> list[Case]:
-    """The cases, each with an engine that was fitted on the cases of other groups only."""
+    """The cases, each with constants that were fitted on the cases of other groups."""
     found: list[Case] = []
     for group in {same(one) for one in cases}:
         engine = _fit([one for one in cases if same(one) != group])
@@ -79,8 +79,8 @@ def _peak(one: Case, slope: float) -> float:
 
 
 def _measured(one: Case, ranks: int) -> bool:
-    size, linked = min(one.shape.tensor, RANKS[-1]), one.gpu.linked
-    return size == ranks and linked and one.shape.pipeline == 1 and one.row.number("non_torch_gib") is not None
+    size, linked = min(one.shape.parallel.tensor, RANKS[-1]), one.gpu.linked
+    return size == ranks and linked and one.shape.parallel.pipeline == 1 and one.row.number("non_torch_gib") is not None
 
 
 def _outside(one: Case) -> float:

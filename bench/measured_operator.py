@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.metrics import Metrics
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.operator_process import OperatorProcess
+from tests.testing.operator_process import OperatorProcess
 
 KIB_PER_MIB = 1024
 TICKS = os.sysconf("SC_CLK_TCK")

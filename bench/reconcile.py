@@ -31,13 +31,14 @@ from e2e.cluster.handle import LocalCluster
 from e2e.cluster.progress import step
 from e2e.waiting import eventually
 from inference_operator.api.resource import resource
+from inference_operator.controller.cluster import NotFoundError
+from inference_operator.controller.lister import watched_kinds
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, NODE, SERVICE, Manifest, Ref
-from inference_operator.pipeline import Inputs, outcome
-from inference_operator.reconcile.cluster import NotFoundError
-from inference_operator.reconcile.resync import watched_kinds
-from inference_operator.resources.names import MANAGED_SELECTOR
+from inference_operator.objects.names import MANAGED_SELECTOR
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
 from inference_operator.settings import Settings
 
 RESOURCES, IDLE_SECONDS = 1000, 60

@@ -1,11 +1,12 @@
-"""What it costs to look at the metrics of everything that is served.
+"""Cost of scraping the metrics of everything that is served.
 
-    python -m bench.scrape [--resources N] [--seconds N] [--output text|json]
+    python -m bench.scrape [--resources N] [--seconds N] [--routers-every SECONDS] [--output text|json]
 
-The scraper as the operator runs it, with the settings that it ships with, in a process of its own; each
-InferenceDeployment has two engines and two routers of two processes. All pods are one HTTP server on this machine, in
-another process: its engines show the recorded metrics of a vLLM 0.32.0, its routers the recorded statistics of an
-HAProxy 3.0, in which everything has work and gets on. CPU is of one core.
+The scraper as the operator runs it, with the settings that it ships with, in a process of its own. Each
+InferenceDeployment has two engines and two routers of two processes. One HTTP server on this machine, in another
+process, stands for all pods: as engines it shows the recorded metrics of a vLLM 0.32.0, as routers the recorded
+statistics of an HAProxy 3.0. All engines have work and make progress. Each pod has its own address in 127.0.0.0/8, so
+connections are kept as in a cluster. CPU is of one core.
 """
 
 import asyncio
@@ -20,49 +21,52 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench.figures import Figure, json_of, parser_of
+from inference_operator.controller.sample_store import SampleStore
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
-from inference_operator.observed.pod import PodView
-from inference_operator.reconcile.samples import SampleStore
-from inference_operator.resources.names import ENGINE, ROUTER
-from inference_operator.scrape.agenda import CALM_ROUNDS
-from inference_operator.scrape.scraper import Known, Scraper, Told
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.scrape.schedule import Intervals
+from inference_operator.scrape.scraper import Callbacks, Scraper, Targets, default_intervals
 from inference_operator.settings import Settings
+from inference_operator.views.pod import PodView
 
 TESTS = Path(__file__).parents[1] / "tests"
 METRICS = (TESTS / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
 STATISTICS = (TESTS / "router" / "haproxy-3.0-stats.csv").read_bytes()
 RESOURCES, SECONDS = 1000, 120
-"""So long that everything is looked at once more."""
+"""Long enough to scrape everything once more."""
 CPU_AIM, MEMORY_AIM = 5.0, 40.0
-"""Percent of one core, and MiB beside what the operator has without it."""
+"""Percent of one core, and MiB that the scraper adds to the operator."""
 _MIB_IN_KIB = 1024
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print."""
-    parser = parser_of("python -m bench.scrape", "What it costs to look at metrics.")
+    parser = parser_of("python -m bench.scrape", "Cost of scraping metrics.")
     parser.add_argument("--resources", type=int, default=RESOURCES, help="InferenceDeployments")
-    parser.add_argument("--seconds", type=int, default=SECONDS, help="how long to measure, after one whole round")
+    parser.add_argument(
+        "--seconds", type=int, default=SECONDS, help="how long to measure, after everything was scraped once"
+    )
+    parser.add_argument("--routers-every", type=float, help="scrape interval of routers in seconds")
     asked = parser.parse_args(arguments)
-    figures = _measured(asked.resources, asked.seconds)
+    figures = _measured(asked.resources, asked.seconds, asked.routers_every)
     if asked.output == "json":
         print(json_of(figures))
     else:
         for figure in figures:
-            aim = "" if figure.aim is None else f"(aim: at most {figure.aim:g})"
+            aim = "" if figure.bound is None else f"(aim: {figure.bound})"
             print(f"{figure.name:40} {figure.value:8.2f} {figure.unit:12} {aim}".rstrip())
     return 0
 
 
-def _measured(resources: int, seconds: int) -> list[Figure]:
-    """Figures of a scraper in a new process, so that nothing of another one is in its memory."""
+def _measured(resources: int, seconds: int, routers_every: float | None) -> list[Figure]:
+    """Figures of a scraper in a new process, whose memory holds nothing else."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     pods = context.Process(target=_serve, args=(theirs,), daemon=True)
     pods.start()
-    port: int = ours.recv()
-    scraper = context.Process(target=_scrape, args=(theirs, port, resources, seconds), daemon=True)
+    ports: tuple[int, int] = tuple(ours.recv())
+    scraper = context.Process(target=_scrape, args=(theirs, ports, resources, seconds, routers_every), daemon=True)
     scraper.start()
     figures: list[Figure] = ours.recv()
     scraper.join()
@@ -79,52 +83,65 @@ async def _serving(pipe: Connection) -> None:
     steps = itertools.count()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = b""
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            request = await reader.readuntil(b"\r\n\r\n")
-            body = STATISTICS
-            if request.startswith(b"GET /metrics "):
-                body = METRICS.replace(b" 1452.0", b" %d.0" % next(steps))  # the number of its steps
-            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            await writer.drain()
+            while b"Connection: close" not in request:
+                request = await reader.readuntil(b"\r\n\r\n")
+                body = STATISTICS
+                if request.startswith(b"GET /metrics "):
+                    body = METRICS.replace(b" 1452.0", b" %d.0" % next(steps))  # the number of its steps
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
-    pipe.send(server.sockets[0].getsockname()[1])
-    await server.serve_forever()
+    everywhere = "0.0.0.0"  # noqa: S104 - all of 127.0.0.0/8
+    one, other = [await asyncio.start_server(answer, everywhere, 0, backlog=1024) for _ in range(2)]
+    pipe.send([server.sockets[0].getsockname()[1] for server in (one, other)])
+    await asyncio.gather(one.serve_forever(), other.serve_forever())
 
 
-def _scrape(pipe: Connection, port: int, resources: int, seconds: int) -> None:
-    pipe.send(asyncio.run(_scraping(port, resources, seconds)))
+def _scrape(
+    pipe: Connection, ports: tuple[int, int], resources: int, seconds: int, routers_every: float | None
+) -> None:
+    pipe.send(asyncio.run(_scraping(ports, resources, seconds, routers_every)))
 
 
-async def _scraping(port: int, resources: int, seconds: int) -> list[Figure]:
+async def _scraping(ports: tuple[int, int], resources: int, seconds: int, routers_every: float | None) -> list[Figure]:
     settings = Settings()
-    pods = {Key("default", f"r{number}"): _pods(number, port) for number in range(resources)}
-    looks: Counter[bool] = Counter()
+    default = default_intervals(settings)
+    routers = Intervals(routers_every, routers_every) if routers_every else default
+    pods = {Key("default", f"r{number}"): _pods(number, *ports) for number in range(resources)}
+    scrapes: Counter[bool] = Counter()
 
-    def look(component: str, *, answered: bool) -> None:  # noqa: ARG001 - all count alike
-        looks[answered] += 1
+    def on_scrape(component: str, *, answered: bool) -> None:  # noqa: ARG001 - all count alike
+        scrapes[answered] += 1
 
-    told = Told(stalled=lambda _: None, stall=lambda _: None, look=look, cache=lambda _: None)
-    scraper = Scraper(Known(lambda: pods, lambda key: pods[key]), SampleStore(), Vllm(), told, settings)
-    memory = _memory()
+    callbacks = Callbacks(
+        on_stalled=lambda _: None, on_stall=lambda _: None, on_scrape=on_scrape, on_kv_cache=lambda _: None
+    )
+    targets = Targets(lambda: pods, lambda key: pods[key], lambda _, component: Vllm() if component == ENGINE else None)
+    scraper = Scraper(targets, SampleStore(), callbacks, settings, intervals={ROUTER: routers, ENGINE: default})
+    memory, files, most_files = _memory(), _open_files(), 0
     task = asyncio.create_task(scraper.run())
-    await asyncio.sleep(CALM_ROUNDS * settings.scrape_seconds)  # until everything has been looked at once
-    before, cpu = looks.copy(), _cpu()
-    await asyncio.sleep(seconds)
-    seen, cpu = looks - before, _cpu() - cpu
+    await asyncio.sleep(default.calm)  # until everything has been scraped once
+    before, cpu = scrapes.copy(), _cpu()
+    for _ in range(seconds):
+        await asyncio.sleep(1)
+        most_files = max(most_files, _open_files())
+    done, cpu = scrapes - before, _cpu() - cpu
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return [
-        Figure(f"pods of {resources} resources looked at", seen.total() / seconds, "per second"),
-        Figure("of which gave no answer", seen[False] / seconds, "per second", 0.0),
+        Figure(f"pods of {resources} resources scraped", done.total() / seconds, "per second"),
+        Figure("of which gave no answer", done[False] / seconds, "per second", 0.0),
         Figure("CPU", 100 * cpu / seconds, "% of a core", CPU_AIM),
         Figure("memory", (_memory() - memory) / _MIB_IN_KIB, "MiB", MEMORY_AIM),
+        Figure("open connections", most_files - files, "at most"),
     ]
 
 
-def _pods(number: int, port: int) -> Sequence[PodView]:
-    ports = {ENGINE: {"http": port}, ROUTER: {"metrics": port, "metrics-drain": port}}
+def _pods(number: int, first: int, second: int) -> Sequence[PodView]:
+    ports = {ENGINE: {"http": first}, ROUTER: {"metrics-0": first, "metrics-1": second}}
     return [
         PodView(
             name=f"{component}-{number}-{one}",
@@ -135,10 +152,10 @@ def _pods(number: int, port: int) -> Sequence[PodView]:
             failed=False,
             problem=None,
             uid=f"{component}-{number}-{one}",
-            address="127.0.0.1",
+            address=f"127.{1 + kind}.{number // 100}.{1 + 2 * (number % 100) + one}",
             ports=ports[component],
         )
-        for component in (ENGINE, ROUTER)
+        for kind, component in enumerate((ENGINE, ROUTER))
         for one in range(2)
     ]
 
@@ -148,8 +165,12 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def _memory() -> int:
-    """Most memory so far, in KiB."""
+    """Peak memory so far, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

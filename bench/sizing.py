@@ -1,4 +1,4 @@
-"""How well the arithmetic tells what vLLM will do, over published start-ups.
+"""Accuracy of sizing, compared with published start-ups of vLLM.
 
     python -m bench.sizing [--output text|json]
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.baselines import Estimate, kaito, thumb
-from bench.figures import Figure, json_of, parser_of
+from bench.figures import Aim, Figure, at_least, at_most, json_of, parser_of
 from bench.held_out import without
 from bench.startups import Case, case, excluded, startups
 from inference_operator.sizing.budget import budget
@@ -26,6 +26,8 @@ OUTLIER = 6.0
 """Per cent of KV tokens from which a row is explained, or listed as open."""
 LEAST_GIB = 0.1
 """Below it the absolute value counts, in the verdict."""
+KV_TOKENS_AIMS = (at_most(2), at_most(6))
+"""Per cent: the median error and its 90th percentile."""
 SHAPES_OF_H100 = "H100"
 EXPLAINED = {
     "gt-139": "the group size of its int4 experts is not stated; later checkpoints of the family have 32, not 128",
@@ -66,7 +68,7 @@ def error(one: Judged, column: str, value: float) -> float | None:
     return abs(value / logged - 1) * 100 if logged and logged > LEAST_GIB else None
 
 
-def spread(name: str, errors: Sequence[float], aims: tuple[float | None, float | None] = (None, None)) -> list[Figure]:
+def spread(name: str, errors: Sequence[float], aims: tuple[Aim | None, Aim | None] = (None, None)) -> list[Figure]:
     """Median, ninth decile and worst."""
     if not errors:
         return []
@@ -92,18 +94,18 @@ def verdict(name: str, judged: Sequence[Judged], *, aims: bool) -> list[Figure]:
     parts = [1 - unsafe / len(failed)] * bool(failed) + [1 - refused / len(served)] * bool(served)
     balanced = 100 * sum(parts) / len(parts) if parts else 0.0
     return [
-        Figure(f"{name}: balanced accuracy", round(balanced, 1), "%", 97 if aims else None),
-        Figure(f"{name}: unsafe", unsafe, f"of {len(failed)}", 0 if aims else None),
+        Figure(f"{name}: balanced accuracy", round(balanced, 1), "%", at_least(97) if aims else None),
+        Figure(f"{name}: unsafe", unsafe, f"of {len(failed)}", at_most(0) if aims else None),
         Figure(
             f"{name}: over-refusals",
             round(100 * refused / max(1, len(served)), 1),
             f"% of {len(served)}",
-            3 if aims else None,
+            at_most(3) if aims else None,
         ),
     ]
 
 
-def near(name: str, judged: Sequence[Judged], aim: float | None) -> list[Figure]:
+def near(name: str, judged: Sequence[Judged], aim: Aim | None) -> list[Figure]:
     """Right verdicts near the boundary."""
     close = [one for one in judged if one.near]
     right = sum(one.said.fits is one.case.row.started for one in close)
@@ -129,16 +131,16 @@ def measured() -> tuple[list[Figure], list[str]]:
     judged = [Judged(one, ours(one), is_near(one)) for one in cases]
     figures += spread("weights", errors_of(judged, "weights_gib_per_gpu", "weights_gib"))
     figures += spread("KV GiB", errors_of(judged, "kv_gib_per_gpu", "kv_gib"))
-    figures += spread("KV tokens", errors_of(judged, "kv_tokens", "kv_tokens"), (2, 6))
+    figures += spread("KV tokens", errors_of(judged, "kv_tokens", "kv_tokens"), KV_TOKENS_AIMS)
     for family in sorted({one.case.row.family for one in judged}):
         own = [one for one in judged if one.case.row.family == family]
         figures += spread(f"KV tokens of {family}", errors_of(own, "kv_tokens", "kv_tokens"))
     for name, group in (("family", lambda one: one.row.family), ("GPU", lambda one: one.gpu.name.partition("-")[0])):
         fitted = [Judged(one, ours(one), near=False) for one in without(cases, group)]
-        figures += spread(f"KV tokens, {name} held out", errors_of(fitted, "kv_tokens", "kv_tokens"), (2, 6))
+        figures += spread(f"KV tokens, {name} held out", errors_of(fitted, "kv_tokens", "kv_tokens"), KV_TOKENS_AIMS)
     other = [one for one in judged if SHAPES_OF_H100 not in one.case.gpu.name]
     figures += spread("KV GiB, other GPUs than H100", errors_of(other, "kv_gib_per_gpu", "kv_gib"))
-    figures += verdict("verdict", judged, aims=True) + near("verdict", judged, 85)
+    figures += verdict("verdict", judged, aims=True) + near("verdict", judged, at_least(85))
     for name, way in (("KAITO", kaito), ("weights x 1.2", thumb)):
         others = [Judged(one.case, way(one.case), one.near) for one in judged]
         figures += spread(f"{name}: KV tokens", errors_of(others, "kv_tokens", "kv_tokens"))
@@ -167,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
         print(json_of(figures))
         return 0
     for one in figures:
-        print(f"{one.name:60} {one.value:>10g} {one.unit}" + (f"  (aim {one.aim:g})" if one.aim is not None else ""))
+        print(f"{one.name:60} {one.value:>10g} {one.unit}" + (f"  (aim {one.bound})" if one.bound else ""))
     print("\n".join(["", *lines]))
     return 0
 

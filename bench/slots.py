@@ -26,9 +26,9 @@ from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.kube.gpus import free_gpus
+from inference_operator.kube.free_gpus import free_gpus
 from inference_operator.manifest import NODE, POD, Manifest, Ref, kind_of
-from tests.apiserver.workspace import QWEN, Workspace
+from tests.testing.workspace import QWEN, Workspace
 
 PODS, GPU_NODES = 10_000, 10
 PODS_PER_NODE = 110
@@ -141,7 +141,7 @@ async def _count(cluster: LocalCluster) -> tuple[float, float, int]:
     asked: list[str] = []
     client = await connect(cluster.kubeconfig)
     try:
-        kube = KubeCluster(Api(client, tell=lambda verb, kind, code: asked.append(f"{verb} {kind} {code}")))
+        kube = KubeCluster(Api(client, on_request=lambda verb, kind, code: asked.append(f"{verb} {kind} {code}")))
         times, busy = [], []
         for _ in range(COUNTS):
             asked.clear()

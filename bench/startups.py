@@ -1,4 +1,4 @@
-"""Published start-ups of vLLM: which of them say something about sizing, and as what they are sized."""
+"""Published start-ups of vLLM: which rows sizing is compared with, and the inputs of sizing for each row."""
 
 import csv
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from pathlib import Path
 from inference_operator.engines.vllm.memory import version_of, vllm_memory
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.models.catalogue import entry
+from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.models.not_understood import NotUnderstood
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.shape import Shape, Speculation
+from inference_operator.sizing.shape import ParallelSizes, Shape, Speculation
 
 FILE = Path(__file__).parent / "data" / "startups.csv"
 FAMILIES = {
@@ -34,14 +34,14 @@ FAMILIES = {
     "phi": "phi",
     "gpt-oss": "gpt-oss",
 }
-"""By a part of the name; models of one shape are of one family, so that none is fitted on itself."""
+"""Family by a part of the model's name. Models of one architecture are one family, so none is fitted on itself."""
 WHOLE_SIZES = {8.0, 16.0, 22.0, 24.0, 32.0, 48.0, 64.0, 80.0, 96.0}
-"""What a card is called after, not what CUDA reports."""
+"""Nominal sizes of cards in GiB; CUDA reports less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """One row, with empty values where nothing is stated."""
+    """One row; a value that is not stated is empty."""
 
     fields: dict[str, str]
 
@@ -55,17 +55,17 @@ class Startup:
 
     @property
     def id(self) -> str:
-        """Its name in the data."""
+        """The row's name in the data."""
         return self.fields["id"]
 
     @property
     def outcome(self) -> str:
-        """What came of it."""
+        """The outcome of the start-up."""
         return self.fields["outcome"]
 
     @property
     def started(self) -> bool:
-        """Whether the engine served."""
+        """Whether the engine became ready."""
         return self.outcome == "ok"
 
     @property
@@ -116,12 +116,12 @@ EXCLUSIONS: tuple[tuple[str, Callable[[Startup], bool]], ...] = (
         lambda row: not row.version and not row.fields["gpu_memory_utilization"],
     ),
 )
-"""Why a row cannot be judged; the first rule that holds counts."""
+"""Rules that exclude a row; the first that holds is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row as it is sized."""
+    """A row with the inputs of sizing."""
 
     row: Startup
     facts: ModelFacts
@@ -147,10 +147,10 @@ def excluded(row: Startup) -> str | None:
 
 
 def case(row: Startup) -> Case:
-    """A row that no rule excludes, ready to be sized.
+    """The inputs of sizing for a row that no rule excludes.
 
     Raises:
-        ValueError: nothing is known of its model.
+        ValueError: its model is unknown.
     """
     known = row.known
     facts = model_facts(known.config, known.weights) if known else None
@@ -159,8 +159,7 @@ def case(row: Startup) -> Case:
     memory, kind = row.memory_gib or 0.0, row.kind
     quantised = row.fields["quantization"]
     shape = Shape(
-        tensor=row.whole("tp") or 1,
-        pipeline=row.whole("pp") or 1,
+        parallel=ParallelSizes(row.whole("tp") or 1, row.whole("pp") or 1),
         context=row.whole("max_model_len"),
         utilization=row.number("gpu_memory_utilization"),
         max_num_seqs=row.whole("max_num_seqs"),

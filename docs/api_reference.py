@@ -1,4 +1,4 @@
-"""The reference of the API's fields, as text, from the schema that the pydantic models give."""  # noqa: INP001 - a script's part
+"""Generates the reference page of the API from the schema of the pydantic models."""  # noqa: INP001 - a script's part
 
 import re
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from inference_operator.manifest import API_VERSION, KIND, Manifest
 
 INTRODUCTION = f"""\
 # {KIND} ({API_VERSION})
-Every field of the resource. Only `spec.model.source` is required. What a change does is one of:
+All fields of the resource. Only `spec.model.source` is required. A change of a field has one of these effects:
 - **in place**: nothing restarts.
-- **rolling restart**: engines are replaced one by one; [update.md](../how-to/update.md) says what answers meanwhile.
+- **rolling restart**: engines are replaced one by one. [update.md](../how-to/update.md) explains what serves meanwhile.
 
-`kubectl explain infd.spec --recursive` tells the same; [the CRD](../../crds/inferencedeployments.yaml) has all bounds.
-Who may set what: [install.md](../how-to/install.md#who-may-do-what).
+`kubectl explain infd.spec --recursive` shows the same; [the CRD](../../crds/inferencedeployments.yaml) has all bounds.
+Rights to set fields: [install.md](../how-to/install.md#who-may-do-what).
 
 This page is generated from the models in `operator/inference_operator/api`.
 """
@@ -34,11 +34,11 @@ class Row:
     meaning: str
     default: str
     change: str
-    """What a change does; of a field that says nothing, what its parent says."""
+    """The effect of a change; inherited from the parent if the field has none."""
 
 
 def rows(schema: Manifest, path: str = "spec", parent: Row | None = None) -> Iterator[Row]:
-    """The fields of a schema, each before its parts. Parts have their parent's default, items of a list have none."""
+    """The fields of a schema, each before its sub-fields. These inherit the default, except in items of a list."""
     for name, node in schema.get("properties", {}).items():
         row = _row(f"{path}.{name}", node, parent, required=name in schema.get("required", ()))
         yield row

@@ -1,4 +1,4 @@
-"""The reference page of `infd`, from its own parser."""  # noqa: INP001 - imported by a script
+"""Generates the reference page of `infd` from its parser."""  # noqa: INP001 - imported by a script
 
 import argparse
 from collections.abc import Iterator
@@ -8,16 +8,16 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-The operator's own decisions, before anything runs: nothing here writes to a cluster, and `infd plan --cluster` alone
-reads from one (its nodes). In a clone of the repository `uv run infd` runs it, and `uv tool install .` puts `infd` and
-`kubectl infd` on the PATH; it takes Python 3.11 or newer.
+`infd` shows the operator's decisions without running anything. It never writes to a cluster; only `infd plan --cluster`
+reads from one (its nodes). In a clone of the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and
+`kubectl infd` on the PATH. It requires Python 3.11 or newer.
 
-{STATUSES} `infd fit` answers a question, so it ends with 0 also where nothing fits, and says so in `fits`.
+{STATUSES} `infd fit` exits with 0 also if the model does not fit; `fits` has the result.
 
-With `-o json` or `-o yaml` one resource (`infd plan`) or one kind of GPU (`infd fit`) is an object, several are a list
-of such objects. Files are as kubectl takes them: YAML or JSON, several documents, lists, folders, `-`; what is in them
-beside InferenceDeployments is passed over. The operator's settings are its defaults, unless the environment variables
-of its own (`INFERENCE_OPERATOR_…`) say otherwise.
+With `-o json` or `-o yaml`, one resource (`infd plan`) or one kind of GPU (`infd fit`) is printed as an object, several
+as a list of objects. Files are as in kubectl: YAML or JSON, several documents, lists, directories, `-`. Other objects
+in them are ignored. The operator's settings have their defaults, unless its environment variables
+(`INFERENCE_OPERATOR_…`) are set.
 
 This page is generated from `operator/inference_operator/cli`.
 """

@@ -1,4 +1,4 @@
-"""Write the reference pages that come from the code: `python -m docs.generate`."""  # noqa: INP001 - a script
+"""Generates the reference pages from the code: `python -m docs.generate`."""  # noqa: INP001 - a script
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,26 +21,26 @@ REFERENCE = Path(__file__).parent / "reference"
 
 INTRODUCTION = """\
 # Reasons
-Every condition of an InferenceDeployment gives a reason: one word, which keeps its meaning from release to release.
-`kubectl get infd` shows the reason of Ready; `kubectl describe infd NAME` shows all conditions with their messages,
-which name the object, the field or the pod in question.
+Every condition of an InferenceDeployment has a reason. A reason keeps its meaning in all releases. `kubectl get infd`
+shows the reason of Ready. `kubectl describe infd NAME` shows all conditions with their messages, which name the object,
+field or pod.
 
 This page is generated from `operator/inference_operator/api/explanations.py`.
 """
 
 QUESTIONS = {
-    ConditionType.READY: "does a request get an answer?",
-    ConditionType.RECONCILING: "is the operator or Kubernetes still at work on what was asked?",
-    ConditionType.STALLED: "is something in the way that waiting cannot cure?",
-    ConditionType.MODEL_RESOLVED: "are the model's config and size known?",
-    ConditionType.SIZED: "does an engine fit on its GPUs, by arithmetic?",
-    ConditionType.ENGINES_AVAILABLE: "are as many engines ready as are wanted?",
+    ConditionType.READY: "can clients get answers?",
+    ConditionType.RECONCILING: "is a change still being applied or rolled out?",
+    ConditionType.STALLED: "is there a problem that does not resolve by itself?",
+    ConditionType.MODEL_RESOLVED: "are the model's config and checkpoint size known?",
+    ConditionType.SIZED: "does an engine fit on its GPUs?",
+    ConditionType.ENGINES_AVAILABLE: "are all desired engines ready?",
 }
-"""What a condition answers. A reason is explained at the condition where it is looked for first."""
+"""The question that a condition answers. A reason is listed at the condition where users see it first."""
 
 
 def reasons() -> str:
-    """The page about reasons."""
+    """The page of reasons."""
     return INTRODUCTION + "".join(line for condition in QUESTIONS for line in _section(condition))
 
 
@@ -54,26 +54,26 @@ def _section(condition: ConditionType) -> Iterator[str]:
 
 ARGUMENTS = f"""\
 # Arguments and variables of the engine
-`spec.engine.args` takes the arguments of `vllm serve`, and `spec.engine.env` environment variables. Arguments are read
-as vLLM's own parser reads them: `--name=value` or two items of the list, with dashes or underscores, abbreviated as far
-as it is clear, `--no-name`, short forms, and keys of a JSON value behind a dot (`--compilation-config.mode=3`). Each of
-them is passed on, except for the following.
+`spec.engine.args` are arguments of `vllm serve`; `spec.engine.env` are environment variables. The operator reads
+arguments as vLLM's parser does: `--name=value` or two list items, dashes or underscores, unambiguous abbreviations,
+`--no-name`, short forms, and keys of a JSON value after a dot (`--compilation-config.mode=3`). All arguments are
+passed to the engine, except for the following.
 
-An argument that vLLM {VERSION} does not have is refused with the nearest ones (`UnknownArgument`) where the engine's
-image has that version by its tag. Any other image may have other arguments, so there it is passed on.
+If the tag of the engine's image is vLLM {VERSION}, an argument that this version does not have is rejected with similar
+names (`UnknownArgument`). Other images may have other arguments, so they are passed to the engine.
 
 This page is generated from `operator/inference_operator/engines/vllm/flags.py`.
 """
 
 LEAVE = """
-They load code, read files or open endpoints for people who could not otherwise. Whoever runs the operator allows them
-by name, in the chart's values `settings.allowedArguments` and `settings.allowedEnvironment`. An engine's image is code
-too: see who may set `spec.engine.image`.
+They can load code, read files or open endpoints, which gives users rights that they may not have otherwise. An
+administrator allows them by name, in the chart's values `settings.allowedArguments` and `settings.allowedEnvironment`.
+An engine image is code too: see who may set `spec.engine.image`.
 """
 
 
 def arguments() -> str:
-    """The page about arguments."""
+    """The page of arguments."""
     secrets = {flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()}
     tables = (
         _table("Arguments that the operator sets itself (`ManagedArgument`)", "instead", MANAGED_FLAGS),
@@ -96,8 +96,8 @@ def _table(title: str, column: str, rows: Mapping[str, str], introduction: str =
 
 METRICS = """\
 # Metrics of the operator
-`/metrics` of every operator pod, port 8080. A pod that stands by shows the same metrics, mostly at zero: sum over pods,
-or take those of the pod whose `infd_leader` is 1. `process_*` and `python_*` of the Prometheus client are there too.
+Every operator pod serves `/metrics` on port 8080. Standby pods have the same metrics, mostly zero: use the sum over
+pods, or the pod whose `infd_leader` is 1. The Prometheus client adds `process_*` and `python_*`.
 
 This page is generated from `operator/inference_operator/telemetry/metrics.py`.
 
@@ -107,7 +107,7 @@ This page is generated from `operator/inference_operator/telemetry/metrics.py`.
 
 
 def metrics() -> str:
-    """The page about metrics."""
+    """The page of metrics."""
     return METRICS + "".join(
         f"| `{one.name}` | {one.type} | {', '.join(f'`{label}`' for label in one.labels) or '-'} | {one.text} |\n"
         for one in sorted(DESCRIPTIONS, key=lambda one: one.name)
@@ -121,7 +121,7 @@ PAGES = {
     "api.md": api_reference.page,
     "cli.md": cli_reference.page,
 }
-"""Every generated page and who writes it."""
+"""All generated pages with their functions."""
 
 if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)

@@ -16,11 +16,11 @@ from e2e.model.tiny_llama import model_folder
 from inference_operator.engines.vllm.memory import vllm_cpu_memory
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.sizing.beside import adapters_gib
 from inference_operator.sizing.kv_cache import cache_layout
+from inference_operator.sizing.lora_and_speculative import adapters_gib
 from inference_operator.sizing.shape import Adapters, Shape, Speculation
+from inference_operator.units import GIB
 
-GIB = 2**30
 CACHE_BYTES = 64 * 2**20
 ADAPTERS = Adapters(rank=16, active=2)
 GUESSED = 3

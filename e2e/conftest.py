@@ -6,10 +6,19 @@ import pytest
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
+from e2e.said import pytest_runtest_logreport, say
 from e2e.served import Served
 
+__all__ = ["pytest_runtest_logreport", "say"]
+LAST = "test_uninstall.py"
+"""Takes away what the others share."""
 collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py"]
 """Scripts that run inside the engine's image, with what only that has."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run last what takes away what the others share."""
+    items.sort(key=lambda item: item.path.name == LAST)
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ class Served:
         return stack.pods(self.cluster, self.name, component, self.namespace)
 
     def scale(self, replicas: int) -> None:
-        """Scale as users do, and wait until exactly so many engines serve."""
+        """Scale as users do, and wait until exactly so many engines are ready."""
         self.kubectl("scale", f"infd/{self.name}", f"--replicas={replicas}")
         stack.wait_engines(self.cluster, self.name, replicas, self.namespace)
 

@@ -15,17 +15,17 @@ from e2e.images.process import log_path
 from e2e.model.kinds import CONTEXT, KINDS, LARGE
 from e2e.model.tiny_llama import model_folder
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.engine import Patience, Served
+from inference_operator.engines.base import Served, Timeouts
 from inference_operator.engines.vllm.memory import vllm_cpu_memory
 from inference_operator.engines.vllm.metrics import CACHE_INFO, engine_sample
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.resources.quantity import value
+from inference_operator.objects.quantity import value
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.kv_cache import Held, cache_layout, held
-from inference_operator.sizing.plan import Plan, Wishes, cpu_plan
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.plan import Plan, cpu_plan
+from inference_operator.sizing.shape import Shape, SizingRequest
 
 CACHE_BYTES = 256 * 2**20
 BATCHED_TOKENS = 2048
@@ -81,7 +81,7 @@ def sizes(names: Sequence[str] = tuple(KINDS)) -> list[Size]:
 
 def computed(facts: ModelFacts) -> Held:
     """What the cache holds, by the operator's arithmetic."""
-    engine = vllm_cpu_memory(latent=facts.is_latent)
+    engine = vllm_cpu_memory(latent=facts.uses_mla)
     layout = cache_layout(facts, engine, Shape(context=CONTEXT))
     return held(layout, engine, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
 
@@ -89,8 +89,8 @@ def computed(facts: ModelFacts) -> Held:
 def planned(facts: ModelFacts | None) -> Plan:
     """The sizes of the engine's pod, by the operator's rules for CPUs."""
     shape = Vllm().shape(ASKED)
-    needs = cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.is_latent), shape)
-    return cpu_plan(Wishes(shape=shape), needs, facts, downloads=False)
+    needs = cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
+    return cpu_plan(SizingRequest(shape=shape), needs, facts, downloads=False)
 
 
 def _facts(name: str) -> ModelFacts | None:
@@ -100,8 +100,8 @@ def _facts(name: str) -> ModelFacts | None:
 
 def _job(name: str, number: int) -> Mapping[str, Any]:
     model, port = f"/tmp/kind-{number}", _free_port()  # noqa: S108 - in a container of its own
-    patience = Patience(startup=600, staleness=0, drain=0)
-    process = Vllm().process(ASKED, planned(_facts(name)), Served(model, _SERVED), patience, port=port)
+    timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
+    process = Vllm(port=port).process(ASKED, planned(_facts(name)), Served(model, _SERVED), timeouts)
     return {
         "name": name,
         "config": KINDS[name],
@@ -109,7 +109,7 @@ def _job(name: str, number: int) -> Mapping[str, Any]:
         "served": _SERVED,
         "tokens": LARGE_TOKENS if name == LARGE else CONTEXT - SPARE_TOKENS,
         "url": f"http://127.0.0.1:{port}",
-        "command": [*process.command, *process.args],
+        "command": [*process.command, *process.args, f"--port={port}"],  # of two, the last one counts
         "env": {variable.name: variable.value for variable in process.env if variable.value is not None},
     }
 

@@ -15,7 +15,7 @@ SEPARATE_SECONDS = 0.0005
 """Chunks that come less than this apart came together; the engine makes a token in 2 ms or more."""
 
 
-def test_a_completion_is_answered_the_same_plain_and_streamed(tiny: Served) -> None:
+def test_a_completion_has_the_same_text_plain_and_streamed(tiny: Served) -> None:
     text = tiny.complete(max_tokens=16)
     assert len(text.split()) == 16
     status, body = tiny.post(
@@ -27,7 +27,7 @@ def test_a_completion_is_answered_the_same_plain_and_streamed(tiny: Served) -> N
     assert "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1]) == text
 
 
-def test_a_chat_is_answered(tiny: Served) -> None:
+def test_a_chat_completion_is_answered(tiny: Served) -> None:
     status, body = tiny.post(
         "/v1/chat/completions",
         {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 4, "temperature": 0},
@@ -60,7 +60,7 @@ async def _chunk_times(tiny: Served) -> list[float]:
         return await chunk_times(session, Question(url, "tiny", PROMPT, streamed=True, tokens=STREAM_TOKENS))
 
 
-def test_the_model_is_listed_under_its_name(tiny: Served) -> None:
+def test_v1_models_lists_the_served_name(tiny: Served) -> None:
     status, body = tiny.get("/v1/models")
     assert status == 200
     assert [model["id"] for model in json.loads(body)["data"]] == ["tiny"]
@@ -72,5 +72,5 @@ def test_an_unknown_model_is_the_engines_own_404(tiny: Served) -> None:
     assert "nobody" in json.loads(body)["error"]["message"]
 
 
-def test_the_router_says_that_it_lives(tiny: Served) -> None:
+def test_the_health_endpoint_of_the_router_answers(tiny: Served) -> None:
     assert tiny.get("/-/healthz") == (200, "ok")

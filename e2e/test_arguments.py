@@ -9,11 +9,13 @@ import yaml
 
 from e2e import stack, vllm_options
 from inference_operator.cli.offline import offline_inputs
+from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
-from inference_operator.pipeline import Planned, outcome
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 
 SAMPLES = sorted((stack.ROOT / "manifests" / "samples").glob("*.yaml"))
@@ -43,7 +45,7 @@ def in_volume() -> Entry:
 
 def arguments(sample: Path) -> list[str]:
     """The arguments of the engine's container that a sample becomes."""
-    planned = outcome(offline_inputs(yaml.safe_load(sample.read_text()), GPUS, model=in_volume()))
+    planned = outcome(offline_inputs(yaml.safe_load(sample.read_text()), GPUS, ENGINES, model=in_volume()))
     assert isinstance(planned, Planned)
     engine = next(m for ref, m in planned.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
     result: list[str] = engine["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -58,7 +60,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_vllm_reads_what_the_operator_means(read: dict[str, Any], sample: Path) -> None:
+def test_vllm_parses_engine_arguments_as_the_operator_means_them(read: dict[str, Any], sample: Path) -> None:
     spec = yaml.safe_load(sample.read_text())
     asked, found = spec["spec"], read["read"][SAMPLES.index(sample)]
     scheme, _, where = asked["model"]["source"].partition("://")
@@ -77,7 +79,7 @@ def test_the_options_that_the_operator_knows_are_vllms(read: dict[str, Any]) -> 
     assert vllm_options.TABLE.read_text().splitlines() == read["options"], "stale: `python -m e2e.vllm_options`"
 
 
-def test_abbreviations_mean_what_the_operator_takes_them_for(read: dict[str, Any]) -> None:
+def test_vllm_resolves_abbreviated_flags_as_the_operator_does(read: dict[str, Any]) -> None:
     found = read["read"][-1]
     assert (found["served_model_name"], found["port"], found["tensor_parallel_size"]) == (["a"], 1, 4)
     flags = [managed_flag(argument) for argument in ABBREVIATED]

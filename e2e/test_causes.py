@@ -1,6 +1,6 @@
 """What stops an engine is said as the kubelet knows it, in one sentence. No engine is started here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,26 +36,33 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def asked(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """The cluster, in which all of them are asked for at once: each takes a while until it is said."""
+    for missing in CASES:
+        apply(Served(cluster, missing.name), missing.source, missing.engine)
+    yield cluster
+    cluster.kubectl("delete", "infd", *(missing.name for missing in CASES))
+
+
 @pytest.mark.parametrize("missing", CASES, ids=lambda missing: missing.name)
-def test_what_is_missing_is_said_in_one_sentence(cluster: LocalCluster, missing: Missing) -> None:
-    served = Served(cluster, missing.name)
-    apply(served, missing.source, missing.engine)
+def test_a_missing_image_volume_or_secret_is_reported_in_one_sentence(asked: LocalCluster, missing: Missing) -> None:
+    served = Served(asked, missing.name)
 
     def said() -> dict[str, Any] | None:
-        found = stack.conditions(cluster, served.name).get("Reconciling", {})
+        found = stack.conditions(asked, served.name).get("Reconciling", {})
         return found if found.get("reason") == missing.reason else None
 
     condition = eventually(
         said,
         seconds=SAID_SECONDS,
-        what=lambda: f"{missing.reason}: {stack.conditions(cluster, served.name)}",
+        what=lambda: f"{missing.reason}: {stack.conditions(asked, served.name)}",
     )
     assert condition is not None
     assert condition["status"] == "True"
     assert missing.words in condition["message"]
     assert "\n" not in condition["message"]
-    assert stack.conditions(cluster, served.name)["Ready"]["status"] == "False"
-    served.kubectl("delete", f"infd/{served.name}")
+    assert stack.conditions(asked, served.name)["Ready"]["status"] == "False"
 
 
 def apply(served: Served, source: str, engine: Mapping[str, Any]) -> None:

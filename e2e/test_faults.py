@@ -10,7 +10,8 @@ import pytest
 
 from e2e import stack
 from e2e.faults import kill_container
-from e2e.load import Load, Loss, Result
+from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss, Result
+from e2e.said import Say
 from e2e.served import Served
 
 CALM_REQUESTS = 2000
@@ -45,27 +46,27 @@ def two(tiny: Served) -> Iterator[Served]:
 
 
 @pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    """Prints the counts of a phase, also where everything is captured."""
+def show(say: Say) -> Show:
+    """Prints the counts of a phase."""
 
     def _show(result: Result) -> None:
-        with capsys.disabled():
-            print(f"\n  {result}", flush=True)
-            for line in result.losses()[:SHOWN_LOSSES]:
-                print(f"    {line}", flush=True)
+        say(str(result))
+        for line in result.losses()[:SHOWN_LOSSES]:
+            say(f"  {line}")
 
     return _show
 
 
-def test_without_a_fault_all_answers_are_equal(load: Load, show: Show) -> None:
+def test_without_a_fault_all_answers_to_a_prompt_are_equal(load: Load, show: Show) -> None:
     with load.phase("no fault", at_least=CALM_REQUESTS, seconds=PHASE_SECONDS) as phase:
         pass
     show(phase.result)
     assert phase.result.ok == phase.result.sent >= CALM_REQUESTS
 
 
-def test_scaling_up_loses_nothing(tiny: Served, load: Load, show: Show) -> None:
-    with load.phase("scale 1 to 2", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+def test_scaling_up_loses_no_request(tiny: Served, load: Load, show: Show) -> None:
+    gently = GENTLE_PAUSE_SECONDS
+    with load.phase("scale 1 to 2", at_least=BEFORE, seconds=PHASE_SECONDS, pause=gently) as phase:
         phase.await_answers(BEFORE)
         phase.mark()
         tiny.scale(2)
@@ -77,7 +78,7 @@ def test_scaling_up_loses_nothing(tiny: Served, load: Load, show: Show) -> None:
 
 
 @pytest.mark.parametrize("component", ["engine", "router"])
-def test_deleting_a_pod_loses_nothing(two: Served, load: Load, show: Show, component: str) -> None:
+def test_deleting_a_pod_loses_no_request(two: Served, load: Load, show: Show, component: str) -> None:
     pod = min(two.pods(component))
     with load.phase(f"kubectl delete pod of the {component}", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)
@@ -89,7 +90,7 @@ def test_deleting_a_pod_loses_nothing(two: Served, load: Load, show: Show, compo
     assert pod not in two.pods(component)
 
 
-def test_the_death_of_the_operator_loses_nothing(two: Served, load: Load, show: Show) -> None:
+def test_a_killed_operator_loses_no_request(two: Served, load: Load, show: Show) -> None:
     operator = stack.leader(two.cluster)
     generations = _generations(two)
     with load.phase("SIGKILL of the operator", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
@@ -111,7 +112,7 @@ def _generations(served: Served) -> str:
     return served.kubectl("get", "deployments", selector, fields)
 
 
-def test_the_death_of_an_engine_loses_only_what_it_was_working_on(two: Served, load: Load, show: Show) -> None:
+def test_a_killed_engine_loses_only_the_requests_in_progress(two: Served, load: Load, show: Show) -> None:
     before = two.answered()
     with load.phase("SIGKILL of an engine", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)
@@ -128,7 +129,7 @@ def test_the_death_of_an_engine_loses_only_what_it_was_working_on(two: Served, l
     assert unclean == []
 
 
-def test_the_death_of_a_router_loses_only_connections_to_it(two: Served, load: Load, show: Show) -> None:
+def test_a_killed_router_loses_only_its_own_connections(two: Served, load: Load, show: Show) -> None:
     with load.phase("SIGKILL of a router", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)
         kill_container(two.cluster, min(two.pods("router")))
@@ -145,7 +146,7 @@ def test_the_death_of_a_router_loses_only_connections_to_it(two: Served, load: L
     assert refused == [], f"its pod's other HAProxy takes connections: {refused}"
 
 
-def test_scaling_down_loses_nothing(two: Served, load: Load, show: Show) -> None:
+def test_scaling_down_loses_no_request(two: Served, load: Load, show: Show) -> None:
     with load.phase("scale 2 to 1", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)
         phase.mark()

@@ -14,7 +14,7 @@ IDLE_SECONDS = 300
 
 
 @pytest.mark.full
-def test_five_idle_minutes_cost_no_write(tiny: Served) -> None:
+def test_an_idle_operator_writes_nothing_for_five_minutes(tiny: Served) -> None:
     audit = AuditLog(tiny.cluster.audit_log, ACCOUNT)
     mark = audit.mark()
     tiny.kubectl("label", f"service/{tiny.name}", "app.kubernetes.io/managed-by=somebody", "--overwrite")

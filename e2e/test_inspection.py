@@ -36,7 +36,9 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
     served.await_gone()
 
 
-def test_it_is_inspected_and_sized_before_it_is_served(cluster: LocalCluster, claim: str, served: Served) -> None:
+def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served(
+    cluster: LocalCluster, claim: str, served: Served
+) -> None:
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = NAME
     resource["spec"]["model"]["source"] = f"pvc://{claim}/{FOLDER}"
@@ -57,7 +59,7 @@ def test_it_is_inspected_and_sized_before_it_is_served(cluster: LocalCluster, cl
         assert len(served.complete(max_tokens=8).split()) == 8
 
 
-def test_a_folder_that_is_not_there_is_told(cluster: LocalCluster, claim: str, served: Served) -> None:
+def test_a_missing_model_folder_in_a_volume_is_reported(cluster: LocalCluster, claim: str, served: Served) -> None:
     resource = {
         "apiVersion": "inference-operator.dev/v1alpha1",
         "kind": "InferenceDeployment",
@@ -65,7 +67,7 @@ def test_a_folder_that_is_not_there_is_told(cluster: LocalCluster, claim: str, s
         "spec": {"model": {"source": f"pvc://{claim}/nosuch"}},
     }
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
-    words = f"pvc://{claim}/nosuch: there is no such folder."
+    words = f"pvc://{claim}/nosuch: there is no such directory."
     eventually(
         lambda: words in stack.conditions(cluster, NAME).get("Stalled", {}).get("message", ""),
         seconds=INSPECTED_SECONDS,

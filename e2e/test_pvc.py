@@ -14,9 +14,9 @@ from e2e.cluster.handle import LocalCluster
 from e2e.faults import paused
 from e2e.served import Served
 from e2e.waiting import eventually
-from inference_operator.engines.engine import Phase
+from inference_operator.diagnosis.startup_progress import PHRASES
+from inference_operator.engines.base import Phase
 from inference_operator.engines.vllm.phase import phase
-from inference_operator.status.start import STEPS, WORDS
 
 NAME, FOLDER = "from-volume", "llamas/tiny"
 MOUNT_SECONDS = 150
@@ -40,7 +40,9 @@ def broken_claim(cluster: LocalCluster) -> Iterator[str]:
         yield name
 
 
-def test_a_model_out_of_a_volume_answers(cluster: LocalCluster, claim: str, broken_claim: str) -> None:
+def test_a_model_from_a_volume_answers_and_a_missing_volume_is_reported(
+    cluster: LocalCluster, claim: str, broken_claim: str
+) -> None:
     """Both are asked for at once, since it takes a minute until a volume is known to be missing."""
     served, stuck = Served(cluster, NAME), Served(cluster, "no-volume")
     _ask(stuck, broken_claim)
@@ -76,7 +78,7 @@ def _hold_until_told(served: Served, told: list[str]) -> None:
     (pod,) = served.pods("engine")
     with paused(served.cluster, pod):
         eventually(
-            lambda: any(WORDS[step] in message for step in Phase for message in told),
+            lambda: any(PHRASES[step] in message for step in Phase for message in told),
             seconds=TOLD_SECONDS,
             what=lambda: f"what the log says is told: {told}",
         )
@@ -94,14 +96,14 @@ def _said_by_engine(served: Served) -> list[str]:
 def _goes_forward(told: list[str], log: list[str]) -> None:
     """What status told of the start is what the log shows line by line, in its order, each once."""
     print("\n".join(told))  # shown where a test fails, and by `pytest -s`
-    words = list(WORDS.values())
-    steps = [step for message in told for step in STEPS if message.endswith(f" {WORDS[step]}.")]
+    words = list(PHRASES.values())
+    steps = [step for message in told for step in PHRASES if message.endswith(f" {PHRASES[step]}.")]
     assert set(steps) & set(Phase), f"nothing was told of what the log says: {told}"
-    assert [WORDS[step] for step in steps] == sorted({WORDS[step] for step in steps}, key=words.index)
+    assert [PHRASES[step] for step in steps] == sorted({PHRASES[step] for step in steps}, key=words.index)
     shown = dict.fromkeys(phase("\n".join(log[:number])) for number in range(len(log) + 1))
-    in_order = [words.index(WORDS[one]) for one in shown if one]
+    in_order = [words.index(PHRASES[one]) for one in shown if one]
     assert in_order == sorted(in_order)
-    assert {"sets up its engine", "loads the weights", "warms up"} == {WORDS[one] for one in shown if one}
+    assert {"sets up its engine", "loads the weights", "warms up"} == {PHRASES[one] for one in shown if one}
 
 
 def _is_told_of_its_volume(stuck: Served) -> None:

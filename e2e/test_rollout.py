@@ -11,8 +11,9 @@ import yaml
 
 from e2e import images, stack
 from e2e.cluster.handle import LocalCluster
-from e2e.load import Load, Result
+from e2e.load import GENTLE_PAUSE_SECONDS, Load, Result
 from e2e.offered_gpus import offer_gpus
+from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
 
@@ -59,12 +60,13 @@ def load(served: Served) -> Load:
 
 
 @pytest.fixture
-def roll(served: Served, load: Load, capsys: pytest.CaptureFixture[str]) -> Roll:
+def roll(served: Served, load: Load, say: Say) -> Roll:
     """Change the engines under load, until each of them has been replaced and the new ones answer."""
 
     def _roll(name: str) -> Result:
         old, engines = set(served.pods("engine")), len(served.pods("engine"))
-        with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST) as phase:
+        gently = GENTLE_PAUSE_SECONDS
+        with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST, pause=gently) as phase:
             phase.await_answers(BEFORE)
             phase.mark()
             change = {"spec": {"engine": {"env": [*_environment(served), {"name": "ROLLED", "value": name}]}}}
@@ -75,22 +77,21 @@ def roll(served: Served, load: Load, capsys: pytest.CaptureFixture[str]) -> Roll
                 what=lambda: f"{engines} new engines: {served.pods('engine')}",
             )
             phase.await_answers(AFTER)
-        with capsys.disabled():
-            print(f"\n  {phase.result}, longest time without an answer {phase.result.gap:.1f} s", flush=True)
-            for line in phase.result.losses()[:4]:
-                print(f"    {line}", flush=True)
+        say(f"{phase.result}, longest time without an answer {phase.result.gap:.1f} s")
+        for line in phase.result.losses()[:4]:
+            say(f"  {line}")
         return phase.result
 
     return _roll
 
 
-def test_with_a_free_slot_nothing_is_lost(served: Served, roll: Roll) -> None:
+def test_a_rollout_with_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
     result = roll("rollout of 1 engine, a slot is free")
     assert _how(served) == ("Surge", "FreeSlot")
     assert result.ok == result.sent >= REQUESTS
 
 
-def test_on_a_full_pool_requests_wait_for_the_next_engine(served: Served, roll: Roll) -> None:
+def test_a_rollout_of_one_engine_on_a_full_pool_loses_no_request(served: Served, roll: Roll) -> None:
     offer_gpus(served.cluster, 1)
     result = roll("rollout of 1 engine, the pool is full")
     assert _how(served) == ("Replace", "NoFreeSlot")
@@ -99,7 +100,7 @@ def test_on_a_full_pool_requests_wait_for_the_next_engine(served: Served, roll: 
 
 
 @pytest.mark.full
-def test_on_a_full_pool_of_two_the_other_engine_goes_on(served: Served, roll: Roll) -> None:
+def test_a_rollout_of_two_engines_on_a_full_pool_loses_no_request(served: Served, roll: Roll) -> None:
     offer_gpus(served.cluster, 2)
     served.scale(2)
     result = roll("rollout of 2 engines, the pool is full")

@@ -6,6 +6,7 @@ import pytest
 
 from bench.cpu_sizing import line
 from e2e.model.kinds import KINDS
+from e2e.said import Say
 from e2e.served import Served
 from e2e.sizes import Size, sizes
 from e2e.waiting import eventually
@@ -23,7 +24,7 @@ TINY_TOKENS = 64 * 2**20 // (2 * 2 * 2 * 32 * 4)
 """64 MiB, of which a token takes keys and values in 2 layers of 2 heads of 32 elements of 4 bytes."""
 
 
-def test_what_an_engine_reports_stands_in_status(tiny: Served) -> None:
+def test_status_shows_the_kv_cache_tokens_that_an_engine_reports(tiny: Served) -> None:
     def reported() -> int | None:
         status = json.loads(tiny.kubectl("get", "infd", tiny.name, "--output=json"))["status"]
         tokens: int | None = status["engine"].get("kvCache", {}).get("reportedTokens")
@@ -32,19 +33,19 @@ def test_what_an_engine_reports_stands_in_status(tiny: Served) -> None:
     assert eventually(reported, seconds=SEEN_SECONDS, what="an engine has reported its KV cache") == TINY_TOKENS
 
 
-def test_as_many_blocks_and_tokens_as_computed(capsys: pytest.CaptureFixture[str]) -> None:
-    compare(sizes(EVERY_RUN), capsys)
+def test_vllm_allocates_the_computed_kv_cache_blocks(say: Say) -> None:
+    compare(sizes(EVERY_RUN), say)
 
 
 @pytest.mark.full
-def test_as_many_blocks_and_tokens_as_computed_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    compare(sizes([name for name in KINDS if name not in EVERY_RUN]), capsys)
+def test_vllm_allocates_the_computed_kv_cache_blocks_for_every_architecture(say: Say) -> None:
+    compare(sizes([name for name in KINDS if name not in EVERY_RUN]), say)
 
 
-def compare(found: list[Size], capsys: pytest.CaptureFixture[str]) -> None:
+def compare(found: list[Size], say: Say) -> None:
     """Say what was measured, and judge it."""
-    with capsys.disabled():
-        print(*("", *(line(size) for size in found)), sep="\n  ", flush=True)
+    for size in found:
+        say(line(size))
     for size in found:
         if size.name in NOT_RUN:
             assert NOT_RUN[size.name] in size.error

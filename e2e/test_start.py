@@ -17,9 +17,9 @@ from e2e.model.tiny_llama import model_folder
 from e2e.served import Served
 from e2e.sources import Sources
 from e2e.waiting import eventually
-from inference_operator.engines.engine import Phase
-from inference_operator.observed.start import Stage
-from inference_operator.status.start import WORDS
+from inference_operator.diagnosis.startup_progress import PHRASES
+from inference_operator.engines.base import Phase
+from inference_operator.views.pod_startup import StartupStage
 
 REPOSITORY = "otters/tiny-llama"
 TOLD_SECONDS = 120
@@ -40,11 +40,13 @@ def sources(cluster: LocalCluster) -> Iterator[Sources]:
     shutil.rmtree(trusted)
 
 
-def test_what_is_long_in_coming_is_told_until_it_has_come(cluster: LocalCluster, sources: Sources) -> None:
+def test_a_slow_image_pull_and_a_slow_download_are_reported_until_they_end(
+    cluster: LocalCluster, sources: Sources
+) -> None:
     """Both at once: a pull and a download cost the machine nothing while they are held back.
 
     On a node of Kubernetes 1.36, whose pods' status tells of a pull; before that only Events do
-    (tests/status/test_start.py).
+    (tests/diagnosis/test_startup_progress.py).
     """
     pulls, loads = Served(cluster, "long-pull"), Served(cluster, "long-download")
     image = f"oci://{sources.authority}/tiny-llama:1"
@@ -53,9 +55,9 @@ def test_what_is_long_in_coming_is_told_until_it_has_come(cluster: LocalCluster,
         told: dict[str, list[str]] = {one.name: [] for one in (pulls, loads)}
         ready = [beside.submit(stack.wait_ready, cluster, name, tell=said.append) for name, said in told.items()]
         try:
-            until_told(told[pulls.name], WORDS[Stage.IMAGES], ready[0])
+            until_told(told[pulls.name], PHRASES[StartupStage.IMAGES], ready[0])
             sources.held["registry"].set()
-            until_told(told[loads.name], WORDS[Phase.DOWNLOADING], ready[1])
+            until_told(told[loads.name], PHRASES[Phase.DOWNLOADING], ready[1])
         finally:
             sources.let_go()
         for one in ready:

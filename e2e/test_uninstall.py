@@ -17,12 +17,12 @@ TAKEOVER_SECONDS = 90
 out, counted from when the next one first sees it."""
 
 
-def test_deleting_the_resource_leaves_nothing(tiny: Served) -> None:
+def test_deleting_a_resource_leaves_no_children(tiny: Served) -> None:
     tiny.kubectl("delete", f"infd/{tiny.name}", "--wait=true")
     tiny.await_gone()
 
 
-def test_uninstalling_leaves_the_crd_and_installing_again_works(cluster: LocalCluster) -> None:
+def test_helm_uninstall_keeps_the_crd_and_a_new_install_works(cluster: LocalCluster) -> None:
     resources = cluster.kubectl("get", "infd", "--all-namespaces", "--output=name")
     assert resources == "", "other tests clean up behind them"
     cluster.helm("uninstall", stack.RELEASE, f"--namespace={stack.SYSTEM}", "--wait", "--timeout=60s")

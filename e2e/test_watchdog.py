@@ -74,7 +74,7 @@ def test_an_engine_that_hung_while_idle_is_replaced_once_it_is_used(one: Served)
     assert one.complete()
 
 
-def test_an_engine_that_hangs_under_load_is_replaced_and_the_others_go_on(one: Served) -> None:
+def test_an_engine_that_hangs_under_load_is_replaced_while_others_answer(one: Served) -> None:
     one.scale(2)
     load = Load(one.address, one.name)
     load.learn()
@@ -97,7 +97,7 @@ def test_an_engine_that_hangs_under_load_is_replaced_and_the_others_go_on(one: S
 
 
 @pytest.mark.full
-def test_an_api_process_that_hangs_is_the_kubelets_to_end(one: Served) -> None:
+def test_an_engine_whose_api_process_hangs_is_restarted_by_the_kubelet(one: Served) -> None:
     (pod,) = one.pods("engine")
     leader = container_processes(one.cluster, pod)[0]
     stopped = time.monotonic()

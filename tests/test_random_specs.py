@@ -2,13 +2,14 @@
 
 from collections import Counter
 
-import kubernetes_validate
 import pytest
 
 from inference_operator.manifest import Manifest
-from inference_operator.pipeline import NeedsInspection, Paused, Planned, Refused, outcome
-from tests.builders import inference_deployment, inputs
-from tests.random_specs import Specs
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import NeedsInspection, Paused, Planned, Refused
+from tests.testing.builders import inference_deployment, inputs
+from tests.testing.random_specs import Specs
+from tests.testing.schemas import validate
 
 VALID, SPOILED = 300, 500
 
@@ -24,7 +25,7 @@ def test_most_of_what_is_allowed_becomes_objects_that_kubernetes_takes() -> None
         found[type(result).__name__] += 1
         assert not isinstance(result, Refused) or result.refusal.message
         for child in result.desired.values():
-            kubernetes_validate.validate(child, kubernetes_validate.latest_version(), strict=True)
+            validate(child)
     assert found["Planned"] > VALID / 4, found
 
 

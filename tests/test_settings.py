@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from inference_operator.settings import PREFIX, Settings, complaints
+from inference_operator.settings import PREFIX, Settings, setting_errors
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_a_variable_that_is_wrong_is_named_in_one_line(monkeypatch: pytest.Monke
     monkeypatch.setenv(PREFIX + name, value)
     with pytest.raises(ValidationError) as error:
         Settings()
-    (complaint,) = complaints(error.value)
+    (complaint,) = setting_errors(error.value)
     assert complaint.startswith(f"{PREFIX}{name}: ")
     assert "\n" not in complaint
 
@@ -53,6 +53,6 @@ def test_a_lease_too_short_for_the_write_timeout_is_told_where_the_cure_is(monke
     monkeypatch.setenv(f"{PREFIX}LEASE_DURATION_SECONDS", "25")
     with pytest.raises(ValidationError) as error:
         Settings()
-    (complaint,) = complaints(error.value)
+    (complaint,) = setting_errors(error.value)
     assert complaint.startswith(f"{PREFIX}WRITE_TIMEOUT_SECONDS: ")
     assert complaint.endswith("must be less than the Lease's duration minus its renewal deadline, 25 - 20")

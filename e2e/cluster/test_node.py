@@ -64,7 +64,7 @@ def test_pods_reach_the_api_server_and_the_api_server_reaches_the_kubelet(web: L
     assert "CoreDNS" in web.kubectl("logs", "deployment/web")
 
 
-def test_an_image_and_a_local_disk_are_volumes(web: LocalCluster) -> None:
+def test_pods_mount_an_image_volume_and_a_local_disk(web: LocalCluster) -> None:
     through_both = ("/image/kubectl", "config", "current-context", "--kubeconfig=/disk/config")
     assert web.kubectl("exec", "deployment/web", "--", *through_both) == "from-the-disk\n"
 
@@ -84,7 +84,7 @@ def remains(name: str, slot: int) -> list[str]:
 
 
 @pytest.mark.parametrize("killed", ["outer", "inner"])
-def test_after_a_kill_of_either_end_down_leaves_nothing_and_up_works(web: LocalCluster, killed: str) -> None:
+def test_after_a_killed_cluster_process_down_cleans_up_and_up_works_again(web: LocalCluster, killed: str) -> None:
     record, inner = read_record(NAME), first_inside(layout(NAME).directory)
     assert record is not None
     assert inner is not None
@@ -98,7 +98,7 @@ def test_after_a_kill_of_either_end_down_leaves_nothing_and_up_works(web: LocalC
     assert again.kubeconfig == web.kubeconfig
 
 
-def test_a_tool_killed_while_it_starts_a_cluster_leaves_nothing() -> None:
+def test_down_cleans_up_after_a_killed_cluster_command() -> None:
     name = f"killed-{os.getpid()}"
     command = [sys.executable, "-m", "e2e.cluster", "up", "--level=node", f"--name={name}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as tool:

@@ -32,7 +32,7 @@ def context(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_built_is_known_by_its_key_and_written_as_an_archive(context: Path) -> None:
+def test_a_built_image_has_its_key_and_can_be_written_as_an_archive(context: Path) -> None:
     builder = found_builder()
     assert builder.key(REFERENCE) is None
     builder.build("test", REFERENCE, context / "Dockerfile", context=context, key="one")
@@ -55,7 +55,7 @@ def test_a_rebuilt_image_replaces_the_old_one(context: Path) -> None:
             assert _content(files, "content") == b"second"
 
 
-def test_nothing_stays_beside_the_store(cache: Path) -> None:
+def test_the_builder_leaves_only_its_store_and_logs(cache: Path) -> None:
     home = cache / "inference-operator" / "images"
     assert {path.name for path in home.iterdir()} <= {"lock", "logs", "run", "storage"}
 

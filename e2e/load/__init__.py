@@ -16,7 +16,7 @@ addresses of this machine and of its clusters.
 
 from e2e.load.answer import Answer, Loss
 from e2e.load.errors import LoadError
-from e2e.load.load import Load, Phase
+from e2e.load.load import GENTLE_PAUSE_SECONDS, Load, Phase
 from e2e.load.result import Result
 
-__all__ = ["Answer", "Load", "LoadError", "Loss", "Phase", "Result"]
+__all__ = ["GENTLE_PAUSE_SECONDS", "Answer", "Load", "LoadError", "Loss", "Phase", "Result"]

@@ -22,6 +22,8 @@ AT_MOST = 20_000
 """Requests of a phase, whatever happens."""
 REQUEST_SECONDS = 120.0
 """What takes longer is lost: far above any wait that the router or a busy engine causes here."""
+GENTLE_PAUSE_SECONDS = 0.5
+"""A pause of each worker that leaves an engine which starts beside the load most of a core."""
 PAUSE_SECONDS = 0.1
 """What a worker waits after a loss or a rejection, so that quick refusals do not become a flood."""
 _POLL_SECONDS = 0.02
@@ -45,6 +47,8 @@ class Phase:
     fault: float | None = None
     stopped: bool = False
     """Set by the test's thread: no more requests."""
+    pause: float = 0.0
+    """Seconds between a worker's answer and its next request."""
 
     def mark(self) -> None:
         """The fault is done: later losses are told apart by it."""
@@ -95,14 +99,16 @@ class Load:
             raise LoadError("prompts share answers, so a mixed-up answer would not show: use the test model")
 
     @contextmanager
-    def phase(self, name: str, *, at_least: int, seconds: float, at_most: int = AT_MOST) -> Iterator[Phase]:
+    def phase(
+        self, name: str, *, at_least: int, seconds: float, at_most: int = AT_MOST, pause: float = 0.0
+    ) -> Iterator[Phase]:
         """Load while the block runs, and then until `at_least` requests were answered.
 
         A phase that runs into one of its bounds before is an error, since it then did not cover the block.
         """
         if not self._expected:
             raise LoadError("nothing is known to compare answers with: call `learn` first")
-        phase = Phase(name, self._workers, time.monotonic() + seconds, at_most)
+        phase = Phase(name, self._workers, time.monotonic() + seconds, at_most, pause=pause)
         thread = threading.Thread(target=lambda: asyncio.run(self._run(phase)), name=f"load: {name}")
         thread.start()
         try:
@@ -140,5 +146,6 @@ class Load:
             question = Question(self._url, self._model, PROMPTS[turn % len(PROMPTS)], streamed)
             answer = await ask(session, question, self._expected[question.prompt], kept=kept)
             phase.answers.append(answer)
-            if not answer.ok:
-                await asyncio.sleep(PAUSE_SECONDS)
+            pause = phase.pause if answer.ok else max(phase.pause, PAUSE_SECONDS)
+            if pause:
+                await asyncio.sleep(pause)

@@ -20,7 +20,10 @@ import aiohttp
 
 from e2e import images
 from e2e.router.names import Names
+from inference_operator.engines.vllm.vllm import MAX_CONCURRENCY
+from inference_operator.manifest import Key, Owner
 from inference_operator.router import haproxy
+from inference_operator.settings import Settings
 
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
@@ -88,6 +91,8 @@ class Loopback:
     port: int = 0
     metrics_port: int = 0
     engine_port: int = 0
+    engine_max_concurrency: int = MAX_CONCURRENCY
+    """Requests that are sent to one engine at a time by a router pod."""
 
     @property
     def log(self) -> Path:
@@ -102,13 +107,19 @@ class Loopback:
     async def start_router(self) -> None:
         """Render the configuration, with the constants as they are now, and start HAProxy."""
         self.port, self.metrics_port, self.engine_port = _free_ports(3)
-        text = haproxy.haproxy_cfg(
+        request = haproxy.RouterRequest(
             engines_host=ENGINES_HOST,
             engine_port=self.engine_port,
             engine_health_path="/health",
+            engine_max_concurrency=self.engine_max_concurrency,
             slots=32,
+            replicas=1,
             drain_seconds=120,
+            progress_deadline_seconds=600,
+            owner=Owner(Key("default", "loopback"), "uid"),
+            settings=Settings(),
         )
+        text = haproxy.haproxy_cfg(request)
         text = text.replace(f"bind :{haproxy.PORT}", f"bind 127.0.0.1:{self.port}")
         text = text.replace('bind :"', 'bind 127.0.0.1:"')
         (self.root / "etc/haproxy/haproxy.cfg").write_text(text)

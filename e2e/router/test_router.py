@@ -22,10 +22,10 @@ Asked = list[asyncio.Task[Answer]]
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small(monkeypatch: pytest.MonkeyPatch, loopback: Loopback) -> None:
     """Limits that a test reaches with few requests."""
     monkeypatch.setattr(haproxy, "QUEUE_SIZE", QUEUE)
-    monkeypatch.setattr(haproxy, "SERVER_MAX_CONNECTIONS", AT_AN_ENGINE)
+    loopback.engine_max_concurrency = AT_AN_ENGINE * len(haproxy.METRICS_PORTS)
 
 
 def statuses(answers: list[Answer]) -> dict[int, int]:
@@ -33,7 +33,7 @@ def statuses(answers: list[Answer]) -> dict[int, int]:
     return Counter(answer.status for answer in answers)
 
 
-async def test_haproxy_has_nothing_to_say_about_the_configuration(loopback: Loopback) -> None:
+async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loopback) -> None:
     await loopback.start_router()
     check = [*loopback.chrooted("haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg")]
     answer = await asyncio.to_thread(subprocess.run, check, capture_output=True, text=True, check=True)
@@ -50,7 +50,7 @@ async def test_chunks_of_a_stream_do_not_wait_for_each_other(loopback: Loopback)
     assert median(lag for answer in answers for lag in answer.lags) < gap, "100 ms where chunks are batched"
 
 
-async def test_what_does_not_fit_into_engines_and_queue_is_refused_at_once(loopback: Loopback) -> None:
+async def test_requests_beyond_engines_and_queue_get_429_at_once(loopback: Loopback) -> None:
     await loopback.start_router()
     engine = await loopback.start_engine()
     await loopback.until_served(1)
@@ -63,7 +63,7 @@ async def test_what_does_not_fit_into_engines_and_queue_is_refused_at_once(loopb
     assert statuses(await asyncio.gather(*taken)) == {200: AT_AN_ENGINE + QUEUE}
 
 
-async def test_without_engines_no_more_are_held_than_the_queue_takes(loopback: Loopback) -> None:
+async def test_without_engines_the_router_holds_at_most_a_queue_of_requests(loopback: Loopback) -> None:
     await loopback.start_router()
     held = [asyncio.ensure_future(loopback.ask()) for _ in range(QUEUE)]
     await loopback.until_held(QUEUE)
@@ -75,7 +75,9 @@ async def test_without_engines_no_more_are_held_than_the_queue_takes(loopback: L
     assert statuses(await asyncio.wait_for(asyncio.gather(*held), SOON)) == {200: QUEUE}
 
 
-async def test_who_waited_long_enough_is_told_so(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_waited_too_long_in_the_queue_gets_503(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(haproxy, "MAX_WAIT_SECONDS", 3)
     await loopback.start_router()
     begin = time.monotonic()
@@ -91,7 +93,7 @@ async def test_who_waited_long_enough_is_told_so(loopback: Loopback, monkeypatch
     assert statuses(await asyncio.gather(*at_the_engine)) == {200: AT_AN_ENGINE}
 
 
-async def test_only_what_a_dying_engine_had_is_lost_and_every_client_hears_of_it(loopback: Loopback) -> None:
+async def test_a_dying_engine_loses_only_its_own_requests_and_clients_get_an_error(loopback: Loopback) -> None:
     await loopback.start_router()
     # Not their connections' first requests: those are the ones that HAProxy would leave without an answer.
     async with aiohttp.ClientSession() as kept:
@@ -122,7 +124,7 @@ async def test_only_what_a_dying_engine_had_is_lost_and_every_client_hears_of_it
         assert statuses([await loopback.ask(kept) for _ in range(50)]) == {200: 50}
 
 
-async def test_a_client_that_leaves_frees_its_engine(loopback: Loopback) -> None:
+async def test_a_client_that_disconnects_frees_its_place_at_the_engine(loopback: Loopback) -> None:
     await loopback.start_router()
     left_before = [asyncio.ensure_future(loopback.ask()) for _ in range(5)]
     await loopback.until_held(5)
@@ -140,7 +142,7 @@ async def test_a_client_that_leaves_frees_its_engine(loopback: Loopback) -> None
     assert await loopback.counts(engine) == {"started": 2, "left": 2}
 
 
-async def test_an_engine_that_leaves_finishes_its_streams_and_gets_no_more(loopback: Loopback) -> None:
+async def test_an_engine_removed_from_dns_finishes_its_streams_and_gets_no_new_requests(loopback: Loopback) -> None:
     await loopback.start_router()
     first = await loopback.start_engine()
     await loopback.until_served(1)
@@ -167,7 +169,7 @@ async def test_a_silent_name_server_loses_nothing(loopback: Loopback) -> None:
         await asyncio.sleep(0.25)
 
 
-async def test_a_router_that_stops_finishes_what_it_has_and_leaves(loopback: Loopback) -> None:
+async def test_a_stopping_router_finishes_its_requests_and_ends(loopback: Loopback) -> None:
     await loopback.start_router()
     engine = await loopback.start_engine()
     await loopback.until_served(1)
@@ -185,7 +187,7 @@ async def test_a_router_that_stops_finishes_what_it_has_and_leaves(loopback: Loo
         assert await asyncio.wait_for(loopback.router.wait(), SOON) == 0
 
 
-async def test_where_one_of_two_that_share_a_port_dies_the_other_takes_all_that_is_new(loopback: Loopback) -> None:
+async def test_when_one_of_two_haproxy_processes_dies_the_other_takes_new_requests(loopback: Loopback) -> None:
     await loopback.start_router()
     await loopback.start_twin()
     await loopback.start_engine()
@@ -196,7 +198,7 @@ async def test_where_one_of_two_that_share_a_port_dies_the_other_takes_all_that_
     assert statuses([await loopback.ask() for _ in range(200)]) == {200: 200}
 
 
-async def test_each_request_is_one_line_of_json_and_probes_are_none(loopback: Loopback) -> None:
+async def test_the_router_logs_each_request_as_one_json_line_and_no_probe(loopback: Loopback) -> None:
     await loopback.start_router()
     await loopback.start_engine()
     await loopback.until_served(1)

@@ -1,4 +1,4 @@
-"""The operator as a process: everything is put together here, and nothing is decided."""
+"""The operator process: builds all parts and connects them. It contains no decisions."""
 
 import asyncio
 import gc
@@ -15,24 +15,26 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from inference_operator import __version__
-from inference_operator.engines.chosen import chosen_engine
+from inference_operator.controller.cache import Cache
+from inference_operator.controller.cluster import ClusterError, NotLeaderError
+from inference_operator.controller.lister import Lister
+from inference_operator.controller.reconciler import Reconciler
+from inference_operator.controller.relist_loop import RelistLoop
+from inference_operator.controller.workqueue import WorkQueue
+from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
-from inference_operator.kube.looks import Looks
-from inference_operator.kube.watch import tell_of_stray, watch
+from inference_operator.kube.lookup_poller import LookupPoller
+from inference_operator.kube.watch import log_loop_error, watch
 from inference_operator.manifest import Key
+from inference_operator.pipeline.inputs import RolePolicy
+from inference_operator.pipeline.roles import requested_roles
 from inference_operator.planning.gpu_offers import unknown_offers
-from inference_operator.reconcile.cache import Cache
-from inference_operator.reconcile.cluster import ClusterError, NotLeaderError
-from inference_operator.reconcile.keys import KeyQueue
-from inference_operator.reconcile.recipe import Reconciler
-from inference_operator.reconcile.relisting import Relisting
-from inference_operator.reconcile.resync import Resync
-from inference_operator.scrape.scraper import Known, Scraper, Told
-from inference_operator.settings import Settings, complaints
-from inference_operator.status.report import After
+from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
+from inference_operator.settings import Settings, setting_errors
+from inference_operator.status.report import Requeue
 from inference_operator.telemetry.http import PortError, serve_health
 from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import (
@@ -55,76 +57,87 @@ from inference_operator.telemetry.metrics import (
 )
 
 WORKERS = 16
-"""Keys that are worked on at a time. A round waits for the API server most of its time, the more so where that is busy;
-as many as the clients that `bench/reconcile.py` compares with."""
+"""Reconciles that run at a time. A reconcile mostly waits for the API server. As many as the clients that
+`bench/reconcile.py` compares with."""
 
 LOOKERS = 2
-"""Logs and the like that are read at a time: what explains a state must not crowd out what changes it."""
+"""Lookups that run at a time: they only explain a state and must not delay reconciles."""
 
 STOP_SECONDS = 10.0
-"""For what is being worked on to come to its end when the process is told to stop; the kubelet gives it 30 s."""
+"""How long running reconciles may take to finish at the stop; the kubelet gives the process 30 s."""
 
-LONGEST_ROUND_SECONDS = 300.0
-"""A round takes about ten requests, each of which ends within seconds: one that runs for so long is stuck."""
+LONGEST_RECONCILE_SECONDS = 300.0
+"""A reconcile that runs for longer is stuck: it takes about ten requests, and each ends within seconds."""
 
-_asked_at: ContextVar[float | None] = ContextVar("asked_at", default=None)
-"""When the round of this worker was asked for, until its first write."""
+_queued_at: ContextVar[float | None] = ContextVar("queued_at", default=None)
+"""When the key of this worker's reconcile was queued; None after its first write."""
 
 log = logging.getLogger("inference_operator")
 
 
 class Operator:
-    """The running operator: a cache, a queue, workers, and what feeds them."""
+    """The running operator: work queue, cache, workers, and the watches, listings and scrapes that feed them."""
 
-    def __init__(self, settings: Settings, cluster: KubeCluster, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: KubeCluster,
+        now: Callable[[], datetime],
+        engines: EngineRegistry,
+        roles: RolePolicy,
+    ) -> None:
         self._cluster = cluster
-        self._cache = Cache(settings)
-        self._queue = KeyQueue(began=_count_begin)
+        self._cache = Cache(settings, engines, roles)
+        self._queue = WorkQueue(on_started=_count_started)
         self._events = Events(cluster, _instance(), now)
-        self._reconciler = Reconciler(cluster, self._cache, now, self._events.tell)
-        self._looks = Looks(cluster, self._cache.see, self._queue.add)
+        self._reconciler = Reconciler(cluster, self._cache, now, self._events.record)
+        self._looks = LookupPoller(cluster, self._cache.put_lookup, self._queue.add)
         self._scraper = Scraper(
-            Known(self._cache.known, self._cache.pods),
+            Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine),
             self._cache.samples,
-            chosen_engine(),
-            Told(stalled=self._queue.add, stall=_count_stall, look=_count_scrape, cache=self._queue.add),
+            Callbacks(
+                on_stalled=self._queue.add,
+                on_stall=_count_stall,
+                on_scrape=_count_scrape,
+                on_kv_cache=self._queue.add,
+            ),
             settings,
         )
-        self._resync = Resync(cluster, self._cache, settings, self._queue.add)
-        self._relisting = Relisting(self._resync, settings)
+        self._lister = Lister(cluster, self._cache, settings, self._queue.add)
+        self._relist_loop = RelistLoop(self._lister, settings)
         self._measure()
 
     def alive(self) -> bool:
-        """Whether nothing is stuck: listings come to an end, if not to a good one, watches tell, and rounds end.
+        """Whether nothing is stuck: listings finish, watches send events, and reconciles end.
 
-        That the API server is away is not for a restart to cure, and before the first listing nothing is due.
+        A restart does not help when the API server is away, so a failed listing counts as finished. Before the first
+        listing the process is alive.
         """
-        told = not self._relisting.is_overdue() and not self._resync.deaf()
-        return told and self._queue.longest_running() < LONGEST_ROUND_SECONDS
+        listing = not self._relist_loop.is_overdue() and not self._lister.dead_watches()
+        return listing and self._queue.longest_running() < LONGEST_RECONCILE_SECONDS
 
     async def run(self, stop: asyncio.Event) -> bool:
-        """Work until told to stop; returns whether all that was begun has come to its end."""
-        await self._relisting.begin(stop)
+        """Run until `stop` is set; returns whether all running reconciles have finished."""
+        await self._relist_loop.begin(stop)
         if stop.is_set():
             return True
-        for key in self._cache.known():
+        for key in self._cache.resource_keys():
             self._queue.add(key)
-        # Created before kopf starts, which takes every younger task for its own when it stops.
-        workers = [asyncio.create_task(self._queue.work(self._handle, _failed)) for _ in range(WORKERS)]
-        beside = (self._events.work(), self._relisting.work(stop), self._scraper.run())
+        # Created before `watch`: when kopf stops, it cancels tasks that are younger than itself.
+        workers = [asyncio.create_task(self._queue.work(self._handle, _on_failed)) for _ in range(WORKERS)]
+        others = (self._events.work(), self._relist_loop.work(stop), self._scraper.run())
         feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
-        feeders += [asyncio.create_task(work) for work in beside]
+        feeders += [asyncio.create_task(work) for work in others]
         ender = asyncio.create_task(self._end(stop, feeders))
-        await asyncio.sleep(0)  # for the tasks that they create
         try:
-            resync = self._resync
+            lister = self._lister
             await watch(
-                resync.watchable,
-                resync.readable,
-                resync.hear,
-                versions=resync.versions,
-                begun=_count_watch,
-                missed=self._relisting.miss,
+                lister.watchable,
+                lister.readable,
+                lister.on_event,
+                versions=lister.versions,
+                on_watch_started=_count_watch,
+                on_events_lost=self._relist_loop.on_events_lost,
                 stop=stop,
             )
         finally:
@@ -136,31 +149,31 @@ class Operator:
         return not busy
 
     async def _end(self, stop: asyncio.Event, feeders: Sequence[asyncio.Task[None]]) -> None:
-        """Begin nothing more once told to stop, before kopf waits for what the feeders have begun."""
+        """Once `stop` is set, start no more reconciles and cancel the feeders: kopf waits for their child tasks."""
         await stop.wait()
         self._queue.close()
         for task in feeders:
             task.cancel()
 
-    async def _handle(self, key: Key) -> After | None:
+    async def _handle(self, key: Key) -> Requeue | None:
         with RECONCILE_SECONDS.time():
-            again = await self._reconciler.reconcile(key)
-        self._looks.want(key, again.looks if again else ())
-        requeue = again is not None and again.backoff
+            after = await self._reconciler.reconcile(key)
+        self._looks.want(key, after.lookups if after else ())
+        requeue = after is not None and after.backoff
         QUEUE_RETRIES.inc(requeue)
         RECONCILES.labels("requeue" if requeue else "success").inc()
-        return again
+        return after
 
     def _measure(self) -> None:
         RESOURCES.states = self._cache.states
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)
-        CACHE_AGE.set_function(self._relisting.age)
-        UNREADABLE.set_function(lambda: len(self._resync.unreadable))
+        CACHE_AGE.set_function(self._relist_loop.age)
+        UNREADABLE.set_function(lambda: len(self._lister.unreadable))
 
 
 def _instance() -> str:
-    """A name for this process: that of its pod, and when it began, since a pod may have several."""
+    """A name for this process: the pod's name and the start time, because a pod may start several processes."""
     return f"{socket.gethostname()[:63]}-{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
@@ -180,42 +193,42 @@ def _count_watch(resource: str) -> None:
     WATCHES.labels(resource).inc()
 
 
-def _count_begin(waited: float) -> None:
+def _count_started(waited: float) -> None:
     QUEUE_WAIT.observe(waited)
-    _asked_at.set(asyncio.get_running_loop().time() - waited)
+    _queued_at.set(asyncio.get_running_loop().time() - waited)
 
 
 def _count_apply() -> None:
-    asked = _asked_at.get()
-    if asked is not None:
-        EVENT_TO_APPLY.observe(asyncio.get_running_loop().time() - asked)
-        _asked_at.set(None)
+    queued = _queued_at.get()
+    if queued is not None:
+        EVENT_TO_APPLY.observe(asyncio.get_running_loop().time() - queued)
+        _queued_at.set(None)
 
 
-def _failed(key: Key, error: Exception) -> None:
+def _on_failed(key: Key, error: Exception) -> None:
     RECONCILES.labels("error").inc()
     RECONCILE_ERRORS.labels(type(error).__name__).inc()
     QUEUE_RETRIES.inc()
-    known = isinstance(error, ClusterError | NotLeaderError)
-    log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if known else error)
+    expected = isinstance(error, ClusterError | NotLeaderError)
+    log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if expected else error)
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles) -> None:
     """Run the operator until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(tell_of_stray)
+    loop.set_exception_handler(log_loop_error)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     client = await connect()
     try:
-        api = Api(client, write_timeout=settings.write_timeout_seconds, tell=_count_request)
+        api = Api(client, write_timeout=settings.write_timeout_seconds, on_request=_count_request)
         lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
-        cluster = KubeCluster(api, may_act=lease.valid, applied=_count_apply)
-        operator = Operator(settings, cluster, api.clock.now)
+        cluster = KubeCluster(api, may_act=lease.valid, on_applied=_count_apply)
+        operator = Operator(settings, cluster, api.clock.now, engines, roles)
         async with serve_health(settings.http_port, alive=operator.alive, ready=lease.reachable):
-            where = ", ".join(settings.namespaces) or "the whole cluster"
-            log.info("Inference operator %s serves %s", __version__, where)
+            scope = ", ".join(settings.namespaces) or "the whole cluster"
+            log.info("Inference operator %s serves %s", __version__, scope)
             if await lease.acquire(stop):
                 await _lead(lease, operator, stop)
     finally:
@@ -223,41 +236,41 @@ async def run(settings: Settings) -> None:
 
 
 async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
-    """Work while the Lease is held; hand it over when told to stop, and raise where it is lost."""
+    """Run while the Lease is held; release it at the stop, and raise `LeaseLostError` if it is lost."""
     LEADER.set(1)
     keeping = asyncio.create_task(lease.keep())
     keeping.add_done_callback(lambda _: stop.set())
     try:
-        at_rest = await operator.run(stop)
+        finished = await operator.run(stop)
     except NotLeaderError:
-        at_rest = False
+        finished = False
     finally:
         LEADER.set(0)
         lost = keeping.done()
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
     if lost:
-        raise LeaseLostError("The Lease is lost: this process ends, so that the next one starts from what there is")
-    if at_rest:
+        raise LeaseLostError("The Lease is lost: this process ends, and the next one starts with a new listing")
+    if finished:
         await lease.release()
 
 
-def main() -> None:
+def main(engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles) -> None:
     """Entry point of the container."""
     try:
         settings = Settings()
-        complained = unknown_offers(settings)
+        errors = unknown_offers(settings)
     except ValidationError as error:
-        complained = complaints(error)
-    if complained:
-        print("\n".join(complained), file=sys.stderr)  # noqa: T201 - logs are not configured yet
+        errors = setting_errors(error)
+    if errors:
+        print("\n".join(errors), file=sys.stderr)  # noqa: T201 - logs are not configured yet
         sys.exit(2)
     configure_logs(settings.log_format)
-    # What has been imported stays: to look through it for garbage again and again is a third of what a listing costs.
+    # Imported modules stay in memory. Searching them for garbage again and again is a third of the cost of a listing.
     gc.freeze()
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(run(settings))
+            asyncio.run(run(settings, engines, roles))
     except (ClusterError, LeaseLostError, PortError) as error:
         log.error("%s", error)  # noqa: TRY400 - it says all there is to say
         sys.exit(1)

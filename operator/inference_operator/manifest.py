@@ -1,11 +1,11 @@
-"""The words every room shares: a raw Kubernetes object, its address, and who owns it."""
+"""Shared types: a Kubernetes object as JSON, its kind, its address and its owner."""
 
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 Manifest: TypeAlias = dict[str, Any]
-"""A Kubernetes object (or a part of one) as the API server's JSON shows it."""
+"""A Kubernetes object, or a part of one, as JSON."""
 
 GROUP = "inference-operator.dev"
 VERSION = "v1alpha1"
@@ -13,10 +13,13 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "InferenceDeployment"
 PLURAL = "inferencedeployments"
 
+GPU_RESOURCE = "nvidia.com/gpu"
+"""The extended resource of whole NVIDIA GPUs, and the default of `spec.hardware.gpu.resourceName`."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """The address of one InferenceDeployment, and the unit of work in the queue."""
+    """Namespace and name of an InferenceDeployment; the item of the work queue."""
 
     namespace: str
     name: str
@@ -44,7 +47,7 @@ class Kind:
 
     @property
     def plural(self) -> str:
-        """The name of the kind in URLs; regular English for every kind that the project touches."""
+        """The name of the kind in URLs, by English plural rules, which hold for all kinds used here."""
         singular = self.name.lower()
         return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
 
@@ -61,7 +64,7 @@ def _kind(api_version: str, name: str) -> Kind:
 
 
 def kind_of(manifest: Manifest) -> Kind:
-    """The kind of an object that carries its apiVersion and kind: one for all, since thousands of addresses hold it."""
+    """The kind of an object that has apiVersion and kind. It is cached, since thousands of `Ref`s share it."""
     return _kind(manifest["apiVersion"], manifest["kind"])
 
 
@@ -76,8 +79,8 @@ NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
 CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB)
-"""The kinds that the operator always writes, in the order in which it writes them; NetworkPolicies only where they are
-turned on, since only then it has the right to."""
+"""The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
+operator has rights on them only if they are enabled."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -95,7 +98,7 @@ class Ref:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Ref":
-        """The address of an object that carries its apiVersion, kind, namespace and name."""
+        """The address of an object that has apiVersion, kind, namespace and name."""
         meta = manifest["metadata"]
         return cls(kind_of(manifest), meta["namespace"], meta["name"])
 
@@ -111,16 +114,16 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The InferenceDeployment that children belong to."""
+    """The InferenceDeployment that owns child objects."""
 
     key: Key
     uid: str
 
     @property
     def reference(self) -> Manifest:
-        """The owner reference that lets Kubernetes' garbage collector delete the child.
+        """The owner reference of a child object, by which the garbage collector deletes it with its owner.
 
-        `blockOwnerDeletion` is false, so that the operator needs no right on finalizers
+        `blockOwnerDeletion` is false, so that the operator needs no rights on finalizers
         (Kubernetes, admission plugin OwnerReferencesPermissionEnforcement).
         """
         return {
@@ -133,6 +136,6 @@ class Owner:
         }
 
     def owns(self, manifest: Manifest) -> bool:
-        """Whether the object names this owner, by uid, as its controller."""
+        """Whether this owner, by uid, is the controller of the object."""
         references = manifest["metadata"].get("ownerReferences") or ()
         return any(r.get("controller") and r.get("uid") == self.uid for r in references)

@@ -1,4 +1,4 @@
-"""The operator's own settings, read once from `INFERENCE_OPERATOR_*` environment variables."""
+"""The operator's settings, read at its start from `INFERENCE_OPERATOR_*` environment variables."""
 
 import re
 from enum import StrEnum
@@ -11,13 +11,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "INFERENCE_OPERATOR_"
 _LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-"""A DNS label (RFC 1123), as namespaces are named."""
+"""A DNS label (RFC 1123), the format of namespace names."""
 _NAME = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
-"""A DNS name, as most objects are named."""
+"""A DNS subdomain, the format of most object names."""
 
 
 def _separated(value: object) -> object:
-    """Split a comma separated text into its parts, as environment variables carry lists."""
+    """Split comma-separated text, the format of lists in environment variables."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
@@ -29,19 +29,19 @@ VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]
 
 
 DECLARED_GPUS = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_. ]{0,62}:[1-9][0-9]?(@[0-9]{1,6}(\.[0-9]{1,4})?)?")
-"""Kind or product of a GPU, how many of them a node has, and what one costs for an hour."""
+"""Kind or product of a GPU, number per node, and optionally the price of one GPU per hour."""
 DeclaredGpus = Annotated[str, StringConstraints(pattern=f"^({DECLARED_GPUS.pattern})$")]
 
 
 class Capacity(StrEnum):
-    """Whether nodes may come that are not there yet."""
+    """Whether nodes can be added to the cluster."""
 
     ELASTIC = "Elastic"
     FIXED = "Fixed"
 
 
 class Settings(BaseSettings):
-    """What a platform engineer decides once for all InferenceDeployments.
+    """Settings that apply to all InferenceDeployments.
 
     Examples:
         >>> Settings(dns_staleness_seconds=20).dns_staleness_seconds
@@ -51,102 +51,101 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     gpu_engine_image: str = "docker.io/vllm/vllm-openai:v0.32.0"
-    """Image of engines on GPUs, unless `spec.engine.image` names another."""
+    """Image of engines on GPUs; `spec.engine.image` overrides it."""
 
     cpu_engine_image: str = "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64"
-    """Image of engines on CPUs, unless `spec.engine.image` names another."""
+    """Image of engines on CPUs; `spec.engine.image` overrides it."""
 
     operator_image: str = "ghcr.io/inference-operator/operator:0.1.0"
-    """Image of the operator itself, which inspects models in Jobs."""
+    """Image of the operator; inspection Jobs run it too."""
 
     router_image: str = "ghcr.io/inference-operator/router:0.1.0"
-    """Image of the routers; the tests run the HAProxy that it ships."""
+    """Image of the routers; the tests use the HAProxy binary from it."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """Pull policy of the engine and router containers."""
 
     cluster_domain: str = Field("cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-    """The cluster's DNS domain, in which routers look engines up."""
+    """DNS domain of the cluster; routers resolve engines in it."""
 
     dns_staleness_seconds: int = Field(15, ge=1, le=300)
-    """Seconds until every router has forgotten a pod that left DNS; engines wait this long before they stop."""
+    """Seconds until no router uses a pod that was removed from DNS; a terminating engine serves for this long."""
 
     resync_seconds: float = Field(600.0, ge=1.0)
-    """Seconds between two complete listings, which repair whatever a watch missed."""
+    """Seconds between two complete lists of all objects (resync), which correct events that a watch missed."""
 
     scrape_seconds: float = Field(15.0, ge=1.0, le=60.0)
-    """Seconds between two looks at an engine that seems to stand still; all others are looked at every eighth time.
-    What that costs is what `bench/scrape.py` prints."""
+    """Seconds between two scrapes of an engine that may have stalled; other engines are scraped at every eighth
+    interval. `bench/scrape.py` measures the cost."""
 
     stall_seconds: float = Field(300.0, ge=10.0)
-    """Seconds for which an engine may have work and make no progress before its pod is deleted. vLLM itself gives one
-    step of several processes as long (0.32.0, vllm/envs.py, VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS)."""
+    """Delete an engine pod that has requests but made no progress for this many seconds. vLLM gives one
+    scheduler iteration of several processes as long (0.32.0, vllm/envs.py, VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS)."""
 
     lease_namespace: str = Field("inference-operator-system", pattern=_LABEL)
-    """The operator's own namespace: that of the Lease that one process at a time holds, and from which NetworkPolicies
-    let it read metrics."""
+    """Namespace of the operator: it has the Lease for leader election, and NetworkPolicies allow it to read metrics."""
 
     lease_name: str = Field("inference-operator", pattern=_NAME)
-    """The name of that Lease; operators that share it take turns."""
+    """Name of the Lease; of all operators with the same Lease, one is the leader."""
 
     lease_duration_seconds: int = Field(30, ge=2, le=600)
-    """Seconds after which a Lease that is not renewed may be taken; how long a crash delays changes at most."""
+    """Seconds after which another process may take a Lease that was not renewed; the maximum delay after a crash."""
 
     lease_renew_deadline_seconds: float = Field(20.0, gt=0.0)
-    """Seconds after its last renewal at which the holder stops to act and ends."""
+    """Seconds after the last renewal at which the leader stops and exits."""
 
     lease_renew_seconds: float = Field(5.0, gt=0.0, validate_default=True)
-    """Seconds between two renewals."""
+    """Seconds between two renewals of the Lease."""
 
     write_timeout_seconds: float = Field(8.0, gt=0.0, validate_default=True)
-    """Seconds after which a write counts as failed. Together with the renewal deadline less than the Lease lasts."""
+    """Timeout of a write in seconds. Added to the renewal deadline it must be less than the Lease duration."""
 
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)] = ()
-    """The namespaces to serve; none means the whole cluster."""
+    """Namespaces to watch; empty means all namespaces."""
 
     network_policies: bool = False
-    """Whether engines and routers get NetworkPolicies; whatever these do not name then cannot reach them."""
+    """Whether to create NetworkPolicies for engines and routers; these deny all traffic that they do not list."""
 
     metrics_from: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_separated)] = ()
-    """Labels of the namespaces from which NetworkPolicies let metrics be read too, as `key=value`."""
+    """Labels, as `key=value`, of namespaces that NetworkPolicies allow to read metrics."""
 
     allowed_arguments: Annotated[tuple[LongOption, ...], NoDecode, BeforeValidator(_separated)] = ()
-    """Arguments of the engine that users may pass although they load code, read files or open endpoints."""
+    """Engine arguments that users may set although they can load code, read files or open endpoints."""
 
     allowed_environment: Annotated[tuple[VariableName, ...], NoDecode, BeforeValidator(_separated)] = ()
-    """Environment variables of the engine that users may set although they do so."""
+    """Environment variables that users may set although they can load code, read files or open endpoints."""
 
     gpu_offers: Annotated[tuple[DeclaredGpus, ...], NoDecode, BeforeValidator(_separated)] = ()
-    """GPUs that nodes have or could have, as `KIND:GPUS_PER_NODE`, with `@PRICE` of one for an hour where the cheapest
-    is to be taken: pools without nodes, and all there are where the operator cannot see nodes."""
+    """GPUs that nodes have or can have, as `KIND:GPUS_PER_NODE[@PRICE]`: for node pools without nodes, and for all
+    nodes if the operator cannot list nodes. With prices (of one GPU per hour), sizing prefers the cheapest GPUs."""
 
     capacity: Capacity = Capacity.ELASTIC
-    """Elastic: nodes can be added, so an engine may wait for one. Fixed: what no node could hold is refused."""
+    """Elastic: nodes can be added, so an engine may wait for one. Fixed: a model that fits on no node is rejected."""
 
     read_logs: bool = True
-    """Whether the logs of engines and routers that fail are read, to tell why; it needs the right to `pods/log`."""
+    """Whether to read the logs of failing engines and routers for the cause; requires the right to `pods/log`."""
 
     log_format: Literal["json", "text"] = "json"
-    """One JSON object a line, or text for people."""
+    """Log format: one JSON object per line, or text."""
 
     http_port: int = Field(8080, ge=0, le=65535)
-    """Port of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+    """Port of `/healthz`, `/readyz` and `/metrics`; 0 selects a free port."""
 
     @field_validator("lease_renew_seconds")
     @classmethod
-    def _renew_in_time(cls, value: float, known: ValidationInfo) -> float:
-        """Give a renewal that fails a second attempt before the deadline."""
-        deadline = known.data.get("lease_renew_deadline_seconds", inf)
+    def _renew_in_time(cls, value: float, info: ValidationInfo) -> float:
+        """Leave time for a second attempt before the deadline if a renewal fails."""
+        deadline = info.data.get("lease_renew_deadline_seconds", inf)
         if 2 * value > deadline:
             raise ValueError(f"must be at most half of the renewal deadline, {deadline:g}")
         return value
 
     @field_validator("write_timeout_seconds")
     @classmethod
-    def _write_in_time(cls, value: float, known: ValidationInfo) -> float:
-        """Let every write of a holder be over before another may hold the Lease."""
-        duration = known.data.get("lease_duration_seconds", inf)
-        deadline = known.data.get("lease_renew_deadline_seconds", 0.0)
+    def _write_in_time(cls, value: float, info: ValidationInfo) -> float:
+        """All writes of a leader must end before another process can take the Lease."""
+        duration = info.data.get("lease_duration_seconds", inf)
+        deadline = info.data.get("lease_renew_deadline_seconds", 0.0)
         if value + deadline >= duration:
             raise ValueError(
                 f"must be less than the Lease's duration minus its renewal deadline, {duration:g} - {deadline:g}"
@@ -154,7 +153,7 @@ class Settings(BaseSettings):
         return value
 
 
-def complaints(error: ValidationError) -> list[str]:
-    """What is wrong with the environment, one line a variable."""
+def setting_errors(error: ValidationError) -> list[str]:
+    """The errors in the environment variables, one line per variable."""
     names = ("_".join(str(part) for part in problem["loc"]).upper() for problem in error.errors())
     return [f"{PREFIX}{name}: {problem['msg']}" for name, problem in zip(names, error.errors(), strict=True)]

@@ -1,20 +1,22 @@
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
 from inference_operator.api.crd import crd
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.cli.main import schema_text
+from tests.testing.schemas import validate
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "crds" / "inferencedeployments.yaml"
 IN_THE_CHART = ROOT / "charts" / "inference-operator" / "files" / "crd.yaml"
-LARGEST_BYTES = 60_000
-"""`kubectl apply` keeps a copy in an annotation, and annotations have 256 KiB together; far below that it stays."""
+MAX_BYTES = 120_000
+"""`kubectl apply` stores the object in an annotation, and the annotations of an object hold at most 262,144 bytes
+(apimachinery 0.36, pkg/api/validation/objectmeta.go, TotalAnnotationSizeLimitB). This is less than half of it."""
 
 (VERSION,) = crd()["spec"]["versions"]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
@@ -28,12 +30,12 @@ def test_the_chart_has_the_same_bytes() -> None:
     assert IN_THE_CHART.read_bytes() == COMMITTED.read_bytes(), "stale: run `make crd`"
 
 
-def test_it_is_small() -> None:
-    assert COMMITTED.stat().st_size < LARGEST_BYTES
+def test_client_side_apply_can_store_it_in_an_annotation() -> None:
+    assert len(json.dumps(crd())) <= COMMITTED.stat().st_size < MAX_BYTES
 
 
 def test_it_is_valid() -> None:
-    kubernetes_validate.validate(crd(), kubernetes_validate.latest_version(), strict=True)
+    validate(crd())
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -6,7 +6,7 @@ from inference_operator.api.duration import duration, in_words
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from tests.builders import inference_deployment
+from tests.testing.builders import inference_deployment
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_drain_timeout_that_is_none_is_refused_with_its_bounds(value: object) 
     spec = resource(inference_deployment(drainTimeout=value)).spec
     assert isinstance(spec, Refusal)
     assert spec.message == (
-        "spec.drainTimeout: must be a duration of at least `1s` and at most `1h`, for example `5m`. Correct the field."
+        "spec.drainTimeout: must be a duration of at least `1s` and at most `1h`, for example `5m`. Change the field."
     )
 
 

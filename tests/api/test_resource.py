@@ -10,8 +10,8 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Device, Spec
 from inference_operator.api.status import NEVER_OBSERVED, Status
 from inference_operator.manifest import Key, Manifest
-from tests.builders import UID, inference_deployment
-from tests.invalid import INVALID as SHARED
+from tests.testing.builders import UID, inference_deployment
+from tests.testing.invalid import INVALID as SHARED
 
 
 def test_seven_lines_are_enough() -> None:
@@ -57,7 +57,10 @@ INVALID: list[tuple[dict[str, object], str]] = [
         "spec.engine.env[0]: must have exactly one of `value` and `valueFrom`",
     ),
     ({"engine": {"env": [{"name": "A", "valueFrom": {}}]}}, "spec.engine.env[0].valueFrom: must have exactly one"),
-    ({"engine": {"env": [{"name": "A", "value": ""}] * 2}}, "spec.engine.env: must not name a variable twice"),
+    (
+        {"engine": {"env": [{"name": "A", "value": ""}] * 2}},
+        "spec.engine.env: must not contain the same variable name twice",
+    ),
     ({"engine": {"resources": {"requests": {"cpu": "two"}}}}, "spec.engine.resources.requests.cpu: "),
     ({"engine": {"resources": {"limits": {"cpu": -1}}}}, "spec.engine.resources.limits.cpu: "),
     ({"engine": {"resources": {"limits": {"cpu": True}}}}, "spec.engine.resources.limits.cpu: "),

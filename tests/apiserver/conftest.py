@@ -13,22 +13,30 @@ from e2e.audit import AuditLog
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
-from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import Workspace, served
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import Workspace, served
 
 CHART = Path(__file__).parents[2] / "charts" / "inference-operator"
 RELEASE = "inference-operator"
 SYSTEM = "inference-operator-system"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{RELEASE}"
 RESYNC_SECONDS = 15
+"""Longer than a test waits for a child to be restored: only a watch event can be that early."""
+PATIENT_LEASE = {
+    "LEASE_DURATION_SECONDS": "90",
+    "LEASE_RENEW_DEADLINE_SECONDS": "70",
+    "LEASE_RENEW_SECONDS": "5",
+    "WRITE_TIMEOUT_SECONDS": "10",
+}
+"""Longer than an API server on a busy machine stands still: nothing restarts a process that has lost its Lease. Tests
+that kill a process delete its Lease."""
 QUICK_LEASE = {
     "LEASE_DURATION_SECONDS": "15",
     "LEASE_RENEW_DEADLINE_SECONDS": "11",
     "LEASE_RENEW_SECONDS": "1",
     "WRITE_TIMEOUT_SECONDS": "3",
 }
-"""Shorter than shipped, so that a test need not wait long for the next process after one was killed; long enough for a
-machine that is busy, since nothing starts a process again whose Lease has run out."""
+"""Shorter than shipped, for tests that wait for a takeover."""
 SCRAPE_SECONDS, STALL_SECONDS = 1, 10
 """The shortest there are; the pods here have addresses that nobody has, so that nothing stands still by chance."""
 SETTINGS = {
@@ -36,7 +44,7 @@ SETTINGS = {
     "SCRAPE_SECONDS": str(SCRAPE_SECONDS),
     "STALL_SECONDS": str(STALL_SECONDS),
     "LOG_FORMAT": "text",
-    **QUICK_LEASE,
+    **PATIENT_LEASE,
 }
 _numbers = count(1)
 
@@ -88,6 +96,18 @@ def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert "Traceback" not in process.log(), process.log()
 
 
+def new_workspace(cluster: LocalCluster, name: str = "ws") -> Workspace:
+    """A new namespace, of this name with a number that no other has."""
+    numbered = f"{name}-{next(_numbers)}"
+    cluster.kubectl("create", "namespace", numbered)
+    return Workspace(cluster, numbered)
+
+
+def free_lease(cluster: LocalCluster) -> None:
+    """Delete the Lease of an operator that was killed, so that a test need not wait until it has run out."""
+    cluster.kubectl("--namespace", SYSTEM, "delete", "lease", RELEASE)
+
+
 @pytest.fixture
 def audit(kubernetes: LocalCluster) -> AuditLog:
     """What the operator's account did."""
@@ -98,10 +118,9 @@ def audit(kubernetes: LocalCluster) -> AuditLog:
 def workspace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[Workspace]:
     """A namespace of the test's own, watched by the operator."""
     assert operator.is_running(), operator.log()
-    name = f"ws-{next(_numbers)}"
-    kubernetes.kubectl("create", "namespace", name)
-    yield Workspace(kubernetes, name)
-    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+    found = new_workspace(kubernetes)
+    yield found
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
 @pytest.fixture

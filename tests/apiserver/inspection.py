@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 from e2e.waiting import eventually
-from tests.apiserver.workspace import Workspace
-from tests.inspected import QWEN3
+from tests.testing.inspected import QWEN3
+from tests.testing.workspace import Workspace
 
 MINE = {"model": {"source": "hf://nobody/mine"}}
-SELECTOR = "--selector=app.kubernetes.io/component=inspection"
+INSPECTION = "app.kubernetes.io/component=inspection"
+SELECTOR = f"--selector={INSPECTION}"
 MODEL = {
     "model": "hf://nobody/mine",
     "source": "hf://nobody/mine:config.json",
@@ -20,8 +21,7 @@ GATED = {"error": {"cause": "Gated", "field": "hf://a/b", "problem": "is gated."
 
 def job_pods(workspace: Workspace) -> list[dict[str, Any]]:
     """The pods of all inspections."""
-    found: list[dict[str, Any]] = json.loads(workspace.kubectl("get", "pods", SELECTOR, "--output=json"))["items"]
-    return found
+    return workspace.all("pods", INSPECTION)
 
 
 def let_it_say(workspace: Workspace, document: object) -> None:

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,10 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.processes import processes
 from e2e.waiting import eventually
-from tests.apiserver.conftest import SETTINGS
-from tests.apiserver.operator_process import OperatorProcess
+from tests.apiserver.conftest import QUICK_LEASE, SETTINGS, free_lease
 from tests.apiserver.proxy import Proxy
-from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 AWAY_SECONDS = 2.0
 """Less than the renewal deadline of the tests' Lease."""
@@ -25,15 +25,17 @@ WAIT_SECONDS = 60
 SLOW_SECONDS, BETWEEN_SECONDS = 1.0, 0.2
 """For so long etcd stands still again and again, and works in between: a write takes a second or two."""
 CRD = "inferencedeployments.inference-operator.dev"
+WATCHES = 'infd_watch_requests_total{resource="inferencedeployments"}'
 
 
-def test_an_api_server_that_is_away_for_a_moment_costs_nothing_but_the_moment(
+def test_a_short_outage_of_the_api_server_costs_no_extra_write(
     qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path, audit: AuditLog
 ) -> None:
     operator.stop()
     try:
-        with Proxy(account, tmp_path / "kubeconfig") as proxy:
-            process = OperatorProcess(proxy.kubeconfig, tmp_path / "log", SETTINGS)
+        with Proxy(account, tmp_path / "kubeconfig") as proxy, ExitStack() as stack:
+            process = OperatorProcess(proxy.kubeconfig, tmp_path / "log", {**SETTINGS, **QUICK_LEASE})
+            stack.callback(process.stop)
             process.start()
             time.sleep(QUIET_SECONDS)
             mark = audit.mark()
@@ -74,7 +76,7 @@ def slow_etcd(cluster: LocalCluster) -> Iterator[None]:
         thread.join()
 
 
-def test_a_slow_etcd_costs_time_and_no_write_twice(
+def test_a_slow_etcd_causes_no_write_twice(
     kubernetes: LocalCluster, qwen: Workspace, operator: OperatorProcess, audit: AuditLog
 ) -> None:
     mark = audit.mark()
@@ -88,7 +90,7 @@ def test_a_slow_etcd_costs_time_and_no_write_twice(
     assert len(applied) == 3
 
 
-def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_nothing(workspace: Workspace) -> None:
+def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_no_children(workspace: Workspace) -> None:
     for _ in range(3):
         workspace.create("qwen", QWEN)
         workspace.kubectl("delete", "infd", "qwen", "--wait=false")
@@ -96,13 +98,13 @@ def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_nothing(w
 
 
 @pytest.mark.parametrize("cascade", ["foreground", "background"])
-def test_however_a_resource_is_deleted_its_children_go(qwen: Workspace, cascade: str) -> None:
+def test_foreground_and_background_deletion_remove_all_children(qwen: Workspace, cascade: str) -> None:
     qwen.kubectl("delete", "infd", "qwen", f"--cascade={cascade}", "--wait=false")
     eventually(lambda: not qwen.children("qwen"), seconds=WAIT_SECONDS, what="no children")
     assert not qwen.exists("infd", "qwen")
 
 
-def test_orphans_are_not_taken_by_the_next_of_that_name_and_the_cure_is_said(qwen: Workspace) -> None:
+def test_orphaned_children_are_not_adopted_by_a_new_resource_of_the_same_name(qwen: Workspace) -> None:
     uid = qwen.get("deployment", "qwen-engine")["metadata"]["uid"]
     qwen.kubectl("delete", "infd", "qwen", "--cascade=orphan")
     qwen.create("qwen", QWEN)
@@ -114,12 +116,12 @@ def test_orphans_are_not_taken_by_the_next_of_that_name_and_the_cure_is_said(qwe
     qwen.settled("qwen")
 
 
-def test_a_namespace_goes_with_all_that_is_in_it(kubernetes: LocalCluster, qwen: Workspace) -> None:
+def test_a_namespace_with_a_served_model_can_be_deleted(kubernetes: LocalCluster, qwen: Workspace) -> None:
     kubernetes.kubectl("delete", "namespace", qwen.namespace, "--wait=true", f"--timeout={2 * WAIT_SECONDS}s")
     kubernetes.kubectl("create", "namespace", qwen.namespace)  # for the fixture, which deletes it
 
 
-def test_a_definition_that_goes_takes_all_along_and_one_that_comes_back_is_served(
+def test_a_deleted_crd_ends_the_operator_and_a_new_crd_is_served(
     qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
 ) -> None:
     """All resources go with it, but not always their children, for the garbage collector cannot look for owners of a
@@ -130,9 +132,11 @@ def test_a_definition_that_goes_takes_all_along_and_one_that_comes_back_is_serve
     process = OperatorProcess(account, tmp_path / "log", SETTINGS)
     try:
         process.start()
+        eventually(lambda: WATCHES in process.metrics(), seconds=WAIT_SECONDS, what="it watches resources")
         qwen.kubectl("delete", "crd", CRD, "--wait=true", f"--timeout={WAIT_SECONDS}s")
         eventually(lambda: not process.is_running(), seconds=WAIT_SECONDS, what="who has nothing to watch ends")
         assert process.exit_status() == 1
+        free_lease(qwen.cluster)
         process.launch()  # as its container is
         time.sleep(AWAY_SECONDS)
         qwen.kubectl("create", "--filename=-", input=definition)
@@ -156,7 +160,7 @@ def _is_established(workspace: Workspace) -> bool:
     return any((c["type"], c["status"]) == ("Established", "True") for c in conditions)
 
 
-def test_another_build_with_other_defaults_leaves_every_serving_engine_alone(
+def test_an_operator_upgrade_with_other_defaults_restarts_no_serving_engine(
     qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
 ) -> None:
     """An upgrade and a downgrade of the operator, as far as engines see them."""
@@ -171,7 +175,7 @@ def test_another_build_with_other_defaults_leaves_every_serving_engine_alone(
         eventually(lambda: qwen.exists("service", "qwen"), seconds=WAIT_SECONDS, what="the newer one works")
         ready = qwen.settled("qwen")
         assert "example.com/vllm:newer" in ready["message"]
-        assert "Engines keep the pods that they have" in ready["message"]
+        assert "Engines keep their current pod template" in ready["message"]
         assert newer.stop() == 0
     finally:
         newer.stop()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.workspace import QWEN, Workspace
+from tests.testing.workspace import QWEN, Workspace
 
 
 def added(*volumes: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ OTHER = {"name": "b", "configMap": {"name": "m"}}
     [([MEMORY], [DISK]), ([DISK], [MEMORY]), ([MEMORY], [CLAIM]), ([CLAIM], [DISK]), ([DISK, OTHER], [OTHER])],
     ids=["smaller", "larger", "claim", "folder", "fewer"],
 )
-def test_a_volume_may_become_another(
+def test_a_volume_of_the_pod_template_can_change_its_type(
     workspace: Workspace, before: list[dict[str, Any]], after: list[dict[str, Any]]
 ) -> None:
     for volumes in (before, after):

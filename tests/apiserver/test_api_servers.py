@@ -13,8 +13,8 @@ from e2e.cluster.handle import Cluster
 from e2e.waiting import eventually
 from tests.apiserver.api_server import ApiServer
 from tests.apiserver.conftest import SETTINGS
-from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import Workspace
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import Workspace
 
 WAIT_SECONDS = 60
 PATIENT = {
@@ -22,6 +22,7 @@ PATIENT = {
     "RESYNC_SECONDS": "600",
     "LEASE_DURATION_SECONDS": "100",
     "LEASE_RENEW_DEADLINE_SECONDS": "90",
+    "WRITE_TIMEOUT_SECONDS": "3",
 }
 """Longer than a busy machine needs to start an API server, shorter than the next operator waits for its turn; and no
 listing but those that something asks for."""
@@ -60,7 +61,7 @@ def listings(process: OperatorProcess) -> int:
     return int(found[1]) if found else 0
 
 
-def test_who_watches_from_before_a_new_server_remembers_lists_anew_and_misses_no_deletion(
+def test_after_an_api_server_restart_the_operator_lists_again_and_misses_no_deletion(
     qwen: Workspace, server: ApiServer, process: OperatorProcess
 ) -> None:
     """A new server answers every watch from before its start with 410 Gone: it has seen nothing of that."""
@@ -76,7 +77,7 @@ def test_who_watches_from_before_a_new_server_remembers_lists_anew_and_misses_no
 
 
 @pytest.mark.full
-def test_an_upgrade_of_the_api_servers_one_after_the_other_changes_nothing_but_their_version(
+def test_an_upgrade_of_the_api_server_changes_no_child(
     qwen: Workspace, server: ApiServer, process: OperatorProcess, audit: AuditLog
 ) -> None:
     """From one minor version to the next, beside another server that is upgraded already."""

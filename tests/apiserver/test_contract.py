@@ -10,8 +10,8 @@ from e2e.cluster.handle import LocalCluster
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
-from tests.apiserver.operator_process import OperatorProcess
-from tests.cluster_contract import ClusterContract
+from tests.testing.cluster_contract import ClusterContract
+from tests.testing.operator_process import OperatorProcess
 
 _numbers = count(1)
 

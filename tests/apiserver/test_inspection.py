@@ -6,15 +6,17 @@ from http import HTTPStatus
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
-from tests.apiserver.inspection import GATED, MINE, MODEL, SELECTOR, job_pods, let_it_say
-from tests.apiserver.workspace import QWEN, Workspace
+from tests.apiserver.inspection import GATED, INSPECTION, MINE, MODEL, job_pods, let_it_say
+from tests.testing.workspace import QWEN, Workspace
 
 
 def names(workspace: Workspace, kind: str) -> list[str]:
-    return workspace.kubectl("get", kind, SELECTOR, "--output=name").split()
+    return [str(one["metadata"]["name"]) for one in workspace.all(kind, INSPECTION)]
 
 
-def test_a_model_is_inspected_kept_and_sized(workspace: Workspace, audit: AuditLog) -> None:
+def test_an_unknown_model_is_inspected_once_and_the_engine_is_sized_for_it(
+    workspace: Workspace, audit: AuditLog
+) -> None:
     mark = audit.mark()
     workspace.create("mine", MINE)
     workspace.settled("mine", "ModelResolved", "Unknown", "InspectingModel")
@@ -26,7 +28,7 @@ def test_a_model_is_inspected_kept_and_sized(workspace: Workspace, audit: AuditL
     eventually(lambda: not names(workspace, "jobs"), seconds=20, what="no Job once its answer is kept")
     eventually(lambda: not job_pods(workspace), seconds=40, what="no pod of a Job that is gone")
     (kept,) = names(workspace, "configmaps")
-    assert json.loads(workspace.get("configmap", kept.partition("/")[2])["data"]["model.json"]) == MODEL
+    assert json.loads(workspace.get("configmap", kept)["data"]["model.json"]) == MODEL
     # The Job's controller may write it at the same moment: the deletion of what it was is refused then, and repeated.
     writes = [w for w in audit.writes(mark, namespace=workspace.namespace) if w.code != HTTPStatus.CONFLICT]
     made = Counter((w.verb, w.resource) for w in writes)
@@ -38,7 +40,7 @@ def test_a_model_is_inspected_kept_and_sized(workspace: Workspace, audit: AuditL
     assert not names(workspace, "jobs")
 
 
-def test_a_model_that_may_not_be_read_is_told_and_tried_again(workspace: Workspace) -> None:
+def test_a_gated_model_is_reported_and_its_inspection_is_repeated(workspace: Workspace) -> None:
     workspace.create("mine", MINE)
     let_it_say(workspace, GATED)
     stalled = workspace.settled("mine", "Stalled", "True", "ModelGated")
@@ -50,7 +52,7 @@ def test_a_model_that_may_not_be_read_is_told_and_tried_again(workspace: Workspa
     eventually(lambda: not names(workspace, "jobs"), seconds=20, what="no Job once its answer is kept")
 
 
-def test_a_pod_that_a_quota_refuses_is_told_while_it_lasts(workspace: Workspace) -> None:
+def test_an_inspection_pod_that_a_quota_refuses_is_reported_until_the_quota_is_gone(workspace: Workspace) -> None:
     workspace.kubectl("create", "quota", "none", "--hard=pods=0")
     workspace.create("mine", MINE)
     words = "Its pod does not run: Kubernetes refuses it: exceeded quota: none, requested: pods=1"
@@ -59,12 +61,12 @@ def test_a_pod_that_a_quota_refuses_is_told_while_it_lasts(workspace: Workspace)
         return str(workspace.condition("mine", "ModelResolved").get("message", ""))
 
     eventually(lambda: words in message(), seconds=40, what=lambda: f"`{words}`: {message()}")
-    assert message().endswith("Raise the quota that is named, or ask for less.")
+    assert message().endswith("Raise the quota in the message, or lower the requests.")
     workspace.kubectl("delete", "quota", "none")
     eventually(lambda: words not in message(), seconds=90, what=lambda: f"no word of it once it is gone: {message()}")
 
 
-def test_what_keeps_an_inspection_from_running_is_told_and_it_goes_with_its_owner(workspace: Workspace) -> None:
+def test_an_inspection_without_its_volume_is_reported_and_deleted_with_its_owner(workspace: Workspace) -> None:
     workspace.create("mine", {"model": {"source": "pvc://nosuch/mine"}})
     words = "Its pod does not run: "
     eventually(
@@ -75,4 +77,5 @@ def test_what_keeps_an_inspection_from_running_is_told_and_it_goes_with_its_owne
     assert 'persistentvolumeclaim "nosuch" not found' in workspace.condition("mine", "Reconciling")["message"]
     assert names(workspace, "jobs")
     workspace.kubectl("delete", "infd", "mine")
-    eventually(lambda: not names(workspace, "jobs,pods"), seconds=60, what="neither Job nor pod")
+    eventually(lambda: not names(workspace, "jobs"), seconds=60, what="no Job")
+    eventually(lambda: not names(workspace, "pods"), seconds=60, what="no pod")

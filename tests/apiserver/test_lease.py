@@ -9,39 +9,53 @@ import pytest
 
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
+from e2e.said import Say
 from e2e.waiting import eventually
-from tests.apiserver.conftest import RELEASE, SETTINGS, SYSTEM
-from tests.apiserver.operator_process import READY_SECONDS, OperatorProcess
+from tests.apiserver.conftest import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, new_workspace
 from tests.apiserver.proxy import Proxy
-from tests.apiserver.workspace import QUIET_SECONDS, Workspace, served
+from tests.testing.operator_process import READY_SECONDS, OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, Workspace, served
 
-DURATION, RENEW = int(SETTINGS["LEASE_DURATION_SECONDS"]), float(SETTINGS["LEASE_RENEW_SECONDS"])
+QUICK = {**SETTINGS, **QUICK_LEASE}
+DURATION, RENEW = int(QUICK["LEASE_DURATION_SECONDS"]), float(QUICK["LEASE_RENEW_SECONDS"])
 TAKEOVER_SECONDS = DURATION + 60
 """Bound of a wait: the Lease's duration, and a busy machine's share."""
 
 
+@pytest.fixture(scope="module")
+def quick(
+    account: Path, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """An operator with a short Lease, in the place of the other one."""
+    operator.stop()
+    process = OperatorProcess(account, tmp_path_factory.mktemp("quick") / "log", QUICK)
+    process.start()
+    yield process
+    process.stop()
+    operator.start()
+
+
 @pytest.fixture
-def first(operator: OperatorProcess) -> Iterator[OperatorProcess]:
+def first(quick: OperatorProcess) -> Iterator[OperatorProcess]:
     """The process that leads; whatever a test does to it, it leads again afterwards."""
-    assert operator.is_leading()
-    yield operator
-    if not operator.is_running():
-        operator.start()
-    eventually(operator.is_leading, seconds=TAKEOVER_SECONDS, what="the first operator leads again")
+    assert quick.is_leading()
+    yield quick
+    if not quick.is_running():
+        quick.start()
+    eventually(quick.is_leading, seconds=TAKEOVER_SECONDS, what="the first operator leads again")
 
 
 @pytest.fixture(scope="module")
-def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Workspace:
+def steady(kubernetes: LocalCluster, quick: OperatorProcess) -> Workspace:
     """A workspace in which `qwen` serves."""
-    assert operator.is_running()
-    kubernetes.kubectl("create", "namespace", "leased")
-    return served(Workspace(kubernetes, "leased"))
+    assert quick.is_running()
+    return served(new_workspace(kubernetes, "leased"))
 
 
 @pytest.fixture
 def second(account: Path, first: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
     """Another process, which stands by."""
-    process = OperatorProcess(account, tmp_path / "log", SETTINGS)
+    process = OperatorProcess(account, tmp_path / "log", QUICK)
     process.start_beside()
     assert not process.is_leading()
     assert first.is_running()
@@ -50,13 +64,12 @@ def second(account: Path, first: OperatorProcess, tmp_path: Path) -> Iterator[Op
     assert "Traceback" not in process.log(), process.log()
 
 
-def takeover(process: OperatorProcess, capsys: pytest.CaptureFixture[str], after: str) -> float:
-    """Wait until a process leads; returns and prints how long that took."""
+def takeover(process: OperatorProcess, say: Say, after: str) -> float:
+    """Wait until a process leads; returns and says how long that took."""
     begun = time.monotonic()
     eventually(process.is_leading, seconds=TAKEOVER_SECONDS, what=lambda: f"a takeover; its log:\n{process.log()}")
     took = time.monotonic() - begun
-    with capsys.disabled():
-        print(f"\n  takeover after {after}: {took:.1f} s (Lease of {DURATION} s)")
+    say(f"takeover after {after}: {took:.1f} s (Lease of {DURATION} s)")
     return took
 
 
@@ -76,7 +89,9 @@ def repairs(workspace: Workspace) -> None:
     eventually(lambda: workspace.exists("service", "qwen"), seconds=60, what="the Service is back")
 
 
-def test_the_standby_is_ready_and_writes_nothing(steady: Workspace, second: OperatorProcess, audit: AuditLog) -> None:
+def test_a_standby_operator_is_ready_and_writes_nothing(
+    steady: Workspace, second: OperatorProcess, audit: AuditLog
+) -> None:
     before, mark = holder(steady.cluster), audit.mark()
     repairs(steady)
     time.sleep(QUIET_SECONDS)
@@ -85,7 +100,7 @@ def test_the_standby_is_ready_and_writes_nothing(steady: Workspace, second: Oper
     assert holder(steady.cluster) == before
 
 
-def test_a_lease_is_renewed_once_a_period_and_not_more(first: OperatorProcess, audit: AuditLog) -> None:
+def test_the_lease_is_renewed_once_a_period(first: OperatorProcess, audit: AuditLog) -> None:
     seconds = 10
     mark = audit.mark()
     time.sleep(seconds)
@@ -95,36 +110,36 @@ def test_a_lease_is_renewed_once_a_period_and_not_more(first: OperatorProcess, a
     assert seconds / RENEW / 2 <= len(renewals) <= seconds / RENEW + 1
 
 
-def test_a_process_that_is_told_to_stop_hands_over_at_once(
-    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+def test_an_operator_that_gets_sigterm_hands_the_lease_over_at_once(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, say: Say
 ) -> None:
     begun = time.monotonic()
     first.tell_to_stop()
-    takeover(second, capsys, "SIGTERM")
+    takeover(second, say, "SIGTERM")
     assert time.monotonic() - begun < DURATION
     eventually(lambda: first.exit_status() == 0, seconds=60, what="the first has ended")
     repairs(steady)
 
 
-def test_a_process_that_is_killed_is_followed_when_its_lease_has_run_out(
-    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+def test_a_standby_takes_over_when_the_lease_of_a_killed_operator_expires(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, say: Say
 ) -> None:
     first.kill()
-    takeover(second, capsys, "SIGKILL")
+    takeover(second, say, "SIGKILL")
     repairs(steady)
 
 
-def test_a_process_that_slept_too_long_writes_nothing_when_it_wakes(
+def test_an_operator_that_was_paused_beyond_its_lease_ends_without_a_write(
     steady: Workspace,
     first: OperatorProcess,
     second: OperatorProcess,
     audit: AuditLog,
-    capsys: pytest.CaptureFixture[str],
+    say: Say,
 ) -> None:
     first.pause()
     try:
         steady.patch("qwen", {"replicas": 3})  # the sleeper has this event before it, and would act on it
-        takeover(second, capsys, "SIGSTOP")
+        takeover(second, say, "SIGSTOP")
         eventually(
             lambda: steady.get("deployment", "qwen-engine")["spec"]["replicas"] == 3, seconds=60, what="three replicas"
         )
@@ -144,9 +159,7 @@ def test_a_process_that_slept_too_long_writes_nothing_when_it_wakes(
     assert steady.versions("qwen") == versions
 
 
-def test_an_edit_by_hand_that_leaves_the_holder_alone_changes_nothing(
-    first: OperatorProcess, kubernetes: LocalCluster
-) -> None:
+def test_an_annotation_on_the_lease_does_not_end_its_holder(first: OperatorProcess, kubernetes: LocalCluster) -> None:
     before = holder(kubernetes)
     edit_lease(kubernetes, '{"metadata":{"annotations":{"note":"mine"}}}')
     time.sleep(DURATION)
@@ -154,22 +167,22 @@ def test_an_edit_by_hand_that_leaves_the_holder_alone_changes_nothing(
     assert holder(kubernetes) == before
 
 
-def test_who_finds_another_in_its_place_ends(
-    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+def test_an_operator_that_finds_another_lease_holder_ends(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, say: Say
 ) -> None:
     edit_lease(steady.cluster, '{"spec":{"holderIdentity":"somebody"}}')
     eventually(lambda: not first.is_running(), seconds=60, what="the holder of before ends")
     assert first.exit_status() == 1
-    takeover(second, capsys, "an edit by hand")
+    takeover(second, say, "an edit by hand")
     repairs(steady)
 
 
-def test_an_api_server_that_is_away_for_longer_than_the_lease_ends_the_holder(
+def test_an_api_server_outage_longer_than_the_lease_ends_the_holder(
     account: Path, first: OperatorProcess, tmp_path: Path, audit: AuditLog
 ) -> None:
     first.stop()
     with Proxy(account, tmp_path / "kubeconfig") as proxy:
-        process = OperatorProcess(proxy.kubeconfig, tmp_path / "log", SETTINGS)
+        process = OperatorProcess(proxy.kubeconfig, tmp_path / "log", QUICK)
         process.start()
         mark = audit.mark()
         proxy.cut()
@@ -184,10 +197,10 @@ def test_an_api_server_that_is_away_for_longer_than_the_lease_ends_the_holder(
         assert process.stop() == 0
 
 
-def test_a_deleted_lease_ends_its_holder_and_is_made_anew(
-    steady: Workspace, first: OperatorProcess, second: OperatorProcess, capsys: pytest.CaptureFixture[str]
+def test_a_deleted_lease_ends_its_holder_and_is_created_again(
+    steady: Workspace, first: OperatorProcess, second: OperatorProcess, say: Say
 ) -> None:
     steady.cluster.kubectl("--namespace", SYSTEM, "delete", "lease", RELEASE)
     eventually(lambda: not first.is_running(), seconds=60, what="the holder of before ends")
-    takeover(second, capsys, "a deletion by hand")
+    takeover(second, say, "a deletion by hand")
     repairs(steady)

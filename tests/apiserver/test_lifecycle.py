@@ -8,8 +8,9 @@ import pytest
 from e2e.audit import TELLING, AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace, served
+from tests.apiserver.conftest import new_workspace
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
 
 CHILDREN = {
     "configmap/qwen-router",
@@ -25,11 +26,10 @@ CHILDREN = {
 def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Workspace:
     """A workspace in which `qwen` serves, shared by tests that leave it as they found it."""
     assert operator.is_running()
-    kubernetes.kubectl("create", "namespace", "steady")
-    return served(Workspace(kubernetes, "steady"))
+    return served(new_workspace(kubernetes, "steady"))
 
 
-def test_seven_lines_become_exactly_these_children_with_one_write_each(qwen: Workspace, audit: AuditLog) -> None:
+def test_a_seven_line_resource_gets_its_children_with_one_write_each(qwen: Workspace, audit: AuditLog) -> None:
     assert qwen.children("qwen") == CHILDREN
     writes = audit.writes(0, namespace=qwen.namespace)
     assert len([w for w in writes if w.resource not in TELLING]) == len(CHILDREN)
@@ -37,7 +37,7 @@ def test_seven_lines_become_exactly_these_children_with_one_write_each(qwen: Wor
     assert 1 <= len([w for w in writes if w.resource == "inferencedeployments/status"]) <= 7
 
 
-def test_columns_answer_whether_it_works(steady: Workspace) -> None:
+def test_kubectl_get_columns_show_whether_a_model_is_served(steady: Workspace) -> None:
     head, row = steady.kubectl("get", "infd", "qwen").splitlines()
     assert head.split() == ["NAME", "MODEL", "READY", "REASON", "REPLICAS", "GPUS", "URL", "AGE"]
     url = f"http://qwen.{steady.namespace}.svc.cluster.local/v1"
@@ -45,10 +45,10 @@ def test_columns_answer_whether_it_works(steady: Workspace) -> None:
     assert "qwen" in steady.kubectl("get", "inference", "--output=name")
     wide = steady.kubectl("get", "infd", "qwen", "--output=wide").splitlines()
     assert wide[0].endswith("GPU KIND    CONTEXT   MESSAGE")
-    assert wide[1].endswith("H100-80GB   40960     1 of 1 engines serve.")
+    assert wide[1].endswith("H100-80GB   40960     1 of 1 engines are ready.")
 
 
-def test_engines_get_their_gpus_on_a_gpu_node(workspace: Workspace) -> None:
+def test_an_engine_runs_on_a_gpu_node_with_the_requested_gpus(workspace: Workspace) -> None:
     workspace.create("large", {**QWEN, "parallelism": {"tensor": 4}})
     workspace.settled("large")
     pod = workspace.kubectl(
@@ -68,27 +68,33 @@ def test_engines_get_their_gpus_on_a_gpu_node(workspace: Workspace) -> None:
         ({"engine": {"args": ["--seed=8"]}}, {"Deployment/qwen-engine"}),
     ],
 )
-def test_an_edit_changes_only_the_child_that_it_is_about(
+def test_an_edit_of_the_spec_changes_only_the_children_that_it_affects(
     qwen: Workspace, audit: AuditLog, edit: dict[str, object], changed: set[str]
 ) -> None:
     before, mark = qwen.versions("qwen"), audit.mark()
+
+    def edited() -> set[str]:
+        after = qwen.versions("qwen")
+        return {name for name in before | after if before.get(name) != after.get(name)}
+
     qwen.patch("qwen", edit)
+    # A status of this generation may say that nothing changes while it is still looked up how engines are replaced.
+    eventually(lambda: edited() >= changed, seconds=20, what=lambda: f"{changed} are changed: {edited()}")
     qwen.settled("qwen")
     qwen.settled("qwen", "Reconciling", "False")
-    after = qwen.versions("qwen")
-    assert {name for name in before | after if before.get(name) != after.get(name)} == changed
+    assert edited() == changed
     writes = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource not in TELLING]
     assert len(writes) == len(changed), writes
 
 
-def test_fewer_replicas_take_the_budget_away(qwen: Workspace) -> None:
+def test_scaling_to_one_replica_deletes_the_disruption_budget(qwen: Workspace) -> None:
     qwen.kubectl("scale", "infd/qwen", "--replicas=2")
     eventually(lambda: qwen.exists("pdb", "qwen-engine"), seconds=10, what="a budget for two engines")
     qwen.kubectl("scale", "infd/qwen", "--replicas=1")
     eventually(lambda: not qwen.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
 
-def test_scale_selects_the_engine_pods(steady: Workspace) -> None:
+def test_the_scale_subresource_selects_the_engine_pods(steady: Workspace) -> None:
     path = f"/apis/inference-operator.dev/v1alpha1/namespaces/{steady.namespace}/inferencedeployments/qwen/scale"
     scale = steady.kubectl("get", "--raw", path)
     assert '"selector":"app.kubernetes.io/component=engine,inference-operator.dev/name=qwen"' in scale
@@ -107,7 +113,7 @@ def test_scale_selects_the_engine_pods(steady: Workspace) -> None:
         ("pdb", "qwen-router"),
     ],
 )
-def test_a_deleted_child_is_back_with_one_write(steady: Workspace, audit: AuditLog, what: str, name: str) -> None:
+def test_a_deleted_child_is_restored_with_one_write(steady: Workspace, audit: AuditLog, what: str, name: str) -> None:
     uid, mark = steady.get(what, name)["metadata"]["uid"], audit.mark()
     steady.kubectl("delete", what, name, "--wait=false", "--cascade=background")
 
@@ -138,7 +144,7 @@ def test_a_deleted_child_is_back_with_one_write(steady: Workspace, audit: AuditL
         ("pdb", "qwen-router", '{"spec":{"maxUnavailable":2}}'),
     ],
 )
-def test_a_child_edited_by_hand_is_mended_with_one_write(
+def test_a_child_edited_by_hand_is_restored_with_one_write(
     steady: Workspace, audit: AuditLog, what: str, name: str, patch: str
 ) -> None:
     before, mark = _content(steady, what, name), audit.mark()
@@ -147,7 +153,7 @@ def test_a_child_edited_by_hand_is_mended_with_one_write(
     _one_write(steady, audit, mark)
 
 
-def test_what_others_add_to_a_child_is_left_alone(steady: Workspace, audit: AuditLog) -> None:
+def test_labels_and_annotations_that_others_add_to_a_child_are_kept(steady: Workspace, audit: AuditLog) -> None:
     mark = audit.mark()
     steady.kubectl("annotate", "deployment", "qwen-engine", "somebody.example/note=kept")
     steady.kubectl("label", "service", "qwen", "somebody.example/team=kept")
@@ -158,7 +164,7 @@ def test_what_others_add_to_a_child_is_left_alone(steady: Workspace, audit: Audi
     assert steady.get("service", "qwen")["metadata"]["labels"]["somebody.example/team"] == "kept"
 
 
-def test_a_foreign_object_of_a_childs_name_is_neither_adopted_nor_overwritten(
+def test_a_foreign_object_with_the_name_of_a_child_is_neither_adopted_nor_overwritten(
     workspace: Workspace, audit: AuditLog
 ) -> None:
     workspace.kubectl("create", "configmap", "qwen-router", "--from-literal=mine=1")
@@ -178,13 +184,13 @@ def test_a_foreign_object_of_a_childs_name_is_neither_adopted_nor_overwritten(
     assert workspace.children("qwen") == CHILDREN
 
 
-def test_a_deleted_resource_leaves_nothing_behind(qwen: Workspace) -> None:
+def test_a_deleted_resource_leaves_no_children(qwen: Workspace) -> None:
     assert "finalizers" not in qwen.get("infd", "qwen")["metadata"]
     qwen.kubectl("delete", "infd", "qwen")
     eventually(lambda: not qwen.children("qwen"), seconds=30, what=lambda: f"no children: {qwen.children('qwen')}")
 
 
-def test_a_resource_that_comes_back_at_once_gets_children_of_its_own(qwen: Workspace) -> None:
+def test_a_resource_recreated_at_once_gets_new_children(qwen: Workspace) -> None:
     qwen.kubectl("delete", "infd", "qwen", "--wait=false")
     qwen.create("qwen", QWEN)
     uid = qwen.get("infd", "qwen")["metadata"]["uid"]
@@ -198,7 +204,7 @@ def test_a_resource_that_comes_back_at_once_gets_children_of_its_own(qwen: Works
     qwen.settled("qwen")
 
 
-def test_amounts_in_any_spelling_settle(workspace: Workspace, audit: AuditLog) -> None:
+def test_resource_quantities_in_any_spelling_cause_no_repeated_writes(workspace: Workspace, audit: AuditLog) -> None:
     amounts = {"cpu": "1000m", "memory": "1024Mi", "ephemeral-storage": "0.5Gi"}
     limits = {"memory": "3000000000", "cpu": 2, "hugepages-2Mi": "0"}
     workspace.create("qwen", {**QWEN, "engine": {"resources": {"requests": amounts, "limits": limits}}})

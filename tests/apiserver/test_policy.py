@@ -9,7 +9,8 @@ import pytest
 
 from e2e.cluster.errors import ClusterError
 from e2e.waiting import eventually
-from tests.apiserver.workspace import QWEN, Workspace, manifest
+from tests.apiserver.conftest import new_workspace
+from tests.testing.workspace import QWEN, Workspace, manifest
 
 PLAIN, POD_MAKER, READER = "plain", "pod-maker", "secret-reader"
 """May write InferenceDeployments; may also create pods; may also get the Secret `known`."""
@@ -51,8 +52,7 @@ class User:
 @pytest.fixture(scope="module")
 def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa: ANN401 - the session's fixtures
     assert operator.is_running()
-    kubernetes.kubectl("create", "namespace", "guarded")
-    found = Workspace(kubernetes, "guarded")
+    found = new_workspace(kubernetes, "guarded")
     rules = {
         PLAIN: (),
         POD_MAKER: (["--verb=create", "--resource=pods"],),
@@ -66,7 +66,7 @@ def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa:
     eventually(lambda: not made[PLAIN].refusal("ready", {}), seconds=20, what="rights are known")
     eventually(lambda: not made[READER].refusal("reads", secret("known")), seconds=20, what="rights are known")
     yield made
-    kubernetes.kubectl("delete", "namespace", "guarded", "--wait=false")
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
 _WRITER = [
@@ -86,41 +86,41 @@ GUARDED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_the_policy_has_no_mistake_that_the_api_server_can_see(users: dict[str, User]) -> None:
+def test_the_api_server_finds_no_type_error_in_the_admission_policy(users: dict[str, User]) -> None:
     found = users[PLAIN].workspace.get("validatingadmissionpolicy", "inferencedeployments.inference-operator.dev")
     assert not found.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
 
 
-def test_who_may_only_write_inference_deployments_gets_plain_ones(users: dict[str, User]) -> None:
+def test_a_user_without_further_rights_may_create_a_plain_inference_deployment(users: dict[str, User]) -> None:
     asked = {"model": {"source": "oci://example.com/model:1"}, "engine": {"args": ["--seed=4096"]}}
     assert users[PLAIN].refusal("plain", {**asked, "scheduling": {"nodeSelector": {"pool": "a"}}, "replicas": 2}) == ""
 
 
 @pytest.mark.parametrize("field", GUARDED)
-def test_what_makes_another_pod_needs_the_right_to_create_pods(users: dict[str, User], field: str) -> None:
+def test_fields_that_shape_the_pod_need_the_right_to_create_pods(users: dict[str, User], field: str) -> None:
     name = field.replace(".", "-").lower()
     said = users[PLAIN].refusal(name, GUARDED[field])
-    assert f"spec.{field}: needs the right to create pods in namespace guarded" in said
+    assert f"spec.{field}: requires the right to create pods in namespace {users[PLAIN].workspace.namespace}" in said
     assert users[POD_MAKER].refusal(name, GUARDED[field]) == ""
 
 
-def test_a_secret_needs_the_right_to_get_it(users: dict[str, User]) -> None:
+def test_a_secret_reference_needs_the_right_to_get_that_secret(users: dict[str, User]) -> None:
     said = users[POD_MAKER].refusal("secret", secret("known"))
-    assert "secretKeyRef known: needs the right to get this Secret" in said
+    assert "secretKeyRef known: requires the right to get this Secret" in said
     assert users[READER].refusal("secret", secret("known")) == ""
-    assert "secretKeyRef other: needs the right" in users[READER].refusal("secret", secret("known", "other"))
+    assert "secretKeyRef other: requires the right" in users[READER].refusal("secret", secret("known", "other"))
     sidecar = {"name": "a", "image": "b", **secret("other")["engine"]}
     beside = {"podTemplate": {"sidecars": [{"name": "c", "image": "b"}, sidecar]}}
-    assert "secretKeyRef other: needs the right" in users[READER].refusal("beside", beside)
+    assert "secretKeyRef other: requires the right" in users[READER].refusal("beside", beside)
 
 
-def test_secrets_are_asked_about_one_by_one_up_to_a_bound(users: dict[str, User]) -> None:
+def test_more_than_16_secret_references_need_the_right_to_get_every_secret(users: dict[str, User]) -> None:
     assert users[READER].refusal("many", secret(*["known"] * 16)) == ""
     said = users[READER].refusal("too-many", secret(*["known"] * 17))
-    assert "more than 16 new secretKeyRefs need the right to get every Secret" in said
+    assert "more than 16 new secretKeyRefs require the right to get all Secrets" in said
 
 
-def test_only_what_changes_is_asked_about(users: dict[str, User]) -> None:
+def test_the_admission_policy_checks_only_fields_that_an_update_changes(users: dict[str, User]) -> None:
     plain, owner = users[PLAIN], users[READER]
     assert owner.refusal("owned", {**IMAGE, **secret("known")}) == ""
     assert owner.patch("owned", IMAGE) == ""
@@ -131,7 +131,7 @@ def test_only_what_changes_is_asked_about(users: dict[str, User]) -> None:
     assert plain.patch("owned", {"engine": {"image": None, "env": None}}) == ""
 
 
-def test_the_operator_is_not_asked(users: dict[str, User]) -> None:
+def test_the_admission_policy_does_not_apply_to_status_writes_of_the_operator(users: dict[str, User]) -> None:
     """It may not create pods either, and tells the status of what others asked for."""
     assert users[READER].refusal("told", {**IMAGE, **secret("known")}) == ""
     users[READER].workspace.settled("told", "Stalled", "False")

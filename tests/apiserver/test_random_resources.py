@@ -4,21 +4,21 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-import kubernetes_validate
 import pytest
 
 from e2e.cluster.handle import LocalCluster
+from inference_operator.controller.cluster import ClusterError, RejectedError
+from inference_operator.controller.drift import first_drift
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, CHILD_KINDS, INFERENCE_DEPLOYMENT, JOB, KIND, Manifest, Ref
-from inference_operator.observed.rollout import ROLLOUT_ANNOTATION
-from inference_operator.reconcile.cluster import ClusterError, RejectedError
-from inference_operator.reconcile.covers import difference
-from inference_operator.resources.child import STAMP_ANNOTATION
-from inference_operator.resources.names import NAME_LABEL
-from tests.apiserver.operator_process import OperatorProcess
-from tests.listings import listing
-from tests.random_specs import Specs
+from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
+from inference_operator.objects.names import NAME_LABEL
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
+from tests.testing.listings import listing
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.random_specs import Specs
+from tests.testing.schemas import validate
 
 NAMESPACE = "random"
 BATCH = 100
@@ -27,11 +27,11 @@ UNTYPED = "failed to create typed patch object"
 """Server-side apply's answer to a field or type that the schema does not have, with HTTP status 500."""
 DONE_SECONDS, LOOK_SECONDS = 300, 0.5
 OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
-OF_THE_MOMENT = (ROLLOUT_ANNOTATION, STAMP_ANNOTATION)
+OF_THE_MOMENT = (ROLLOUT_ANNOTATION, DESIRED_HASH_ANNOTATION)
 """How a rollout is carried out is decided when it begins, by the slots that are free then (architecture 4.13)."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def namespace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[str]:
     """A namespace in which no pod may be: what is proved here is about children, and pods would only cost time."""
     assert operator.is_running()
@@ -135,9 +135,9 @@ def judge(resource: Manifest, made: Sequence[Manifest], valid: set[str]) -> str:
     least = 1 if inspected else 5
     assert len(made) >= least, f"{resource['spec']}: {[child['metadata']['name'] for child in made]}"
     for child in made:
-        stamp = f"{child['kind']} {child['metadata']['annotations'][STAMP_ANNOTATION]}"
+        stamp = f"{child['kind']} {child['metadata']['annotations'][DESIRED_HASH_ANNOTATION]}"
         if stamp not in valid:
-            kubernetes_validate.validate(child, kubernetes_validate.latest_version(), strict=True)
+            validate(child)
             valid.add(stamp)
     return "inspected by a valid Job" if inspected else "served by valid children"
 
@@ -160,8 +160,8 @@ async def run(cluster: KubeCluster, kubernetes: LocalCluster, operator: Operator
     return found
 
 
-@pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=pytest.mark.full)])
-async def test_whatever_is_asked_is_answered(
+@pytest.mark.parametrize("number", [200, pytest.param(10_000, marks=pytest.mark.full)])
+async def test_random_resources_are_refused_with_a_reason_or_get_valid_children(
     cluster: KubeCluster, kubernetes: LocalCluster, operator: OperatorProcess, number: int
 ) -> None:
     found = await run(cluster, kubernetes, operator, number)
@@ -209,7 +209,7 @@ def by_name(made: Sequence[Manifest]) -> dict[str, Manifest]:
     return {f"{child['kind']}/{child['metadata']['name']}": timeless(child) for child in made}
 
 
-async def test_different_histories_of_one_spec_end_in_the_same_children(
+async def test_children_depend_on_the_spec_and_not_on_earlier_specs(
     cluster: KubeCluster, kubernetes: LocalCluster
 ) -> None:
     source = Specs(seed=7)
@@ -230,5 +230,5 @@ async def test_different_histories_of_one_spec_end_in_the_same_children(
     without = await children(cluster)
     for name in served:
         one, other = by_name(with_history[name]), by_name(without[name])
-        assert (difference(one, other), difference(other, one)) == (None, None), last[name]
+        assert (first_drift(one, other), first_drift(other, one)) == (None, None), last[name]
         assert one == other

@@ -8,8 +8,8 @@ import pytest
 
 from e2e.cluster.errors import ClusterError
 from e2e.waiting import eventually
-from tests.apiserver.workspace import Workspace
-from tests.invalid import INVALID
+from tests.testing.invalid import INVALID
+from tests.testing.workspace import Workspace
 
 SOURCE = "hf://Qwen/Qwen3-8B"
 
@@ -25,7 +25,7 @@ def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         ({}, "spec.model", "Required value"),
         ({"model": {}}, "spec.model.source", "Required value"),
         (spec(model={"source": "s3://bucket/model"}), "spec.model.source", "for example `hf://Qwen/Qwen3-8B`"),
-        (spec(model={"source": "Qwen/Qwen3-8B"}), "spec.model.source", "must begin with `hf://`"),
+        (spec(model={"source": "Qwen/Qwen3-8B"}), "spec.model.source", "must start with `hf://`"),
         (spec(parallelism={"tensor": 0}), "spec.parallelism.tensor", "greater than or equal to 1"),
         (spec(parallelism={"tensor": "two"}), "spec.parallelism.tensor", "must be of type integer"),
         (spec(replicas=-1), "spec.replicas", "greater than or equal to 0"),
@@ -54,20 +54,22 @@ def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         *((spec(**asked), field, words) for asked, field, words in INVALID.values()),
     ],
 )
-def test_the_api_server_names_the_field(workspace: Workspace, asked: dict[str, Any], field: str, words: str) -> None:
+def test_the_api_server_refuses_an_invalid_spec_and_names_the_field(
+    workspace: Workspace, asked: dict[str, Any], field: str, words: str
+) -> None:
     said = workspace.refusal("qwen", asked)
     assert field in said
     assert words in said
 
 
 @pytest.mark.parametrize("name", ["vllm", "1st", "has.dot", "x" * 56])
-def test_a_name_that_children_cannot_have_is_refused_with_one_that_they_can(workspace: Workspace, name: str) -> None:
+def test_a_resource_name_that_children_cannot_have_is_refused_with_an_example(workspace: Workspace, name: str) -> None:
     said = workspace.refusal(name, spec())
     assert "metadata.name" in said
     assert "for example `qwen3-8b`" in said
 
 
-def test_the_longest_name_is_accepted_and_served(workspace: Workspace) -> None:
+def test_a_resource_name_of_the_maximum_length_is_served(workspace: Workspace) -> None:
     name = "x" * 55
     workspace.create(name, spec())
     workspace.settled(name)
@@ -104,7 +106,7 @@ def test_the_longest_name_is_accepted_and_served(workspace: Workspace) -> None:
         (spec(model={"source": "pvc://a/../b"}), "InvalidModelSource", "spec.model.source", "pvc://models/qwen3-8b"),
     ],
 )
-def test_the_operator_says_what_the_schema_cannot(
+def test_the_operator_reports_errors_that_the_schema_cannot_express(
     workspace: Workspace, asked: dict[str, Any], reason: str, field: str, cure: str
 ) -> None:
     workspace.create("qwen", asked)
@@ -115,7 +117,7 @@ def test_the_operator_says_what_the_schema_cannot(
     assert workspace.children("qwen") == set()
 
 
-def test_a_refused_edit_leaves_what_serves_alone(workspace: Workspace) -> None:
+def test_an_invalid_edit_does_not_change_a_serving_model(workspace: Workspace) -> None:
     workspace.create("qwen", spec())
     workspace.settled("qwen")
     before = workspace.versions("qwen")
@@ -127,27 +129,27 @@ def test_a_refused_edit_leaves_what_serves_alone(workspace: Workspace) -> None:
     workspace.settled("qwen", "Stalled", "False")
 
 
-def test_what_the_api_server_refuses_of_a_child_is_said_in_its_words(workspace: Workspace) -> None:
+def test_a_child_that_the_api_server_rejects_is_reported_with_its_message(workspace: Workspace) -> None:
     workspace.create("qwen", spec(engine={"resources": {"requests": {"nosuch": "1"}}}))
     stalled = workspace.settled("qwen", "Stalled", "True", "ChildRejected")
-    assert f"Deployment {workspace.namespace}/qwen-engine was refused" in stalled["message"]
+    assert f"Deployment {workspace.namespace}/qwen-engine was rejected" in stalled["message"]
     assert "nosuch" in stalled["message"]
 
 
-def test_a_pod_that_a_quota_refuses_is_said(workspace: Workspace) -> None:
+def test_an_engine_pod_that_a_quota_refuses_is_reported(workspace: Workspace) -> None:
     workspace.kubectl("create", "quota", "none", "--hard=requests.nvidia.com/gpu=0")
     workspace.create("qwen", spec())
     engines = workspace.settled("qwen", "EnginesAvailable", "False", "QuotaExceeded")
     assert "exceeded quota" in engines["message"]
 
 
-def test_a_claim_that_is_missing_is_said_in_one_sentence(workspace: Workspace) -> None:
+def test_a_missing_volume_claim_is_reported(workspace: Workspace) -> None:
     workspace.create("qwen", spec(model={"source": "pvc://nosuch/llama"}, hardware={"device": "CPU"}))
     working = workspace.settled("qwen", "Reconciling", "True", "VolumeUnavailable")
     assert 'persistentvolumeclaim "nosuch" not found' in working["message"]
 
 
-def test_a_pod_without_a_node_is_said_with_the_nodes_that_come_close(workspace: Workspace) -> None:
+def test_an_unschedulable_engine_is_reported_with_the_closest_nodes(workspace: Workspace) -> None:
     workspace.create("qwen", spec(model={"source": "hf://nobody/unknown"}, parallelism={"tensor": 64}))
     working = workspace.settled("qwen", "Reconciling", "True", "Unschedulable")
     assert "have too little free `nvidia.com/gpu`" in working["message"]
@@ -159,7 +161,7 @@ def test_a_pod_without_a_node_is_said_with_the_nodes_that_come_close(workspace: 
     eventually(lambda: re.search(closest, message()), seconds=20, what=message)
 
 
-def test_stored_objects_that_no_rule_allows_do_not_stop_the_operator(workspace: Workspace) -> None:
+def test_stored_resources_that_break_the_schema_do_not_stop_the_operator(workspace: Workspace) -> None:
     """Objects from before a rule existed, as a loosened schema lets them in."""
     crd = "inferencedeployments.inference-operator.dev"
     original = workspace.kubectl("get", "crd", crd, "--output=yaml")

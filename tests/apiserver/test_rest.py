@@ -6,11 +6,12 @@ import time
 from e2e.audit import TELLING, AuditLog
 from e2e.waiting import eventually
 from inference_operator.telemetry.metrics import DESCRIPTIONS
-from tests.apiserver.conftest import RESYNC_SECONDS
-from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
-from tests.everything import POD_TEMPLATE, SCHEDULING
+from tests.apiserver.conftest import RESYNC_SECONDS, free_lease
+from tests.testing.everything import POD_TEMPLATE, SCHEDULING
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
+IDLE_SECONDS = 4 * RESYNC_SECONDS
 SCHEDULED = {
     "replicas": 0,
     "parallelism": {"tensor": 1},
@@ -19,13 +20,13 @@ SCHEDULED = {
 }
 
 
-def test_an_operator_with_nothing_to_do_writes_nothing(
+def test_an_idle_operator_writes_nothing_but_its_lease(
     qwen: Workspace, audit: AuditLog, operator: OperatorProcess
 ) -> None:
     qwen.kubectl("apply", "--filename=-", input=_every_field())
     qwen.create("scheduled", {**QWEN, **SCHEDULED})
     eventually(lambda: qwen.exists("deployment", "scheduled-engine"), seconds=10, what="engines that are scheduled")
-    qwen.settled("every", "Sized", "Unknown", "NotCounted")  # its Job has ended without a word
+    qwen.settled("every", "Sized", "Unknown", "PartlyEstimated")  # its Job has ended without a word
     qwen.settled("every", "Reconciling", "False")
     time.sleep(QUIET_SECONDS)
 
@@ -40,16 +41,16 @@ def test_an_operator_with_nothing_to_do_writes_nothing(
 
     mark = audit.mark()
     qwen.kubectl("annotate", "infd", "qwen", "every", "look=again")
-    time.sleep(60 - QUIET_SECONDS)
+    time.sleep(IDLE_SECONDS)
     listings = [r for r in audit.requests(mark) if r.verb == "list" and r.resource == "deployments"]
-    assert len(listings) >= 60 // RESYNC_SECONDS - 1
+    assert len(listings) >= IDLE_SECONDS // RESYNC_SECONDS - 1
     operator.stop()
     operator.start()
     time.sleep(QUIET_SECONDS)
     assert audit.writes(mark) == []
 
 
-def test_a_pause_is_no_write_but_a_status(qwen: Workspace, audit: AuditLog) -> None:
+def test_a_paused_resource_gets_status_writes_only(qwen: Workspace, audit: AuditLog) -> None:
     mark = audit.mark()
     qwen.patch("qwen", {"paused": True, "replicas": 2})
     assert qwen.settled("qwen", "Ready", "True", "Paused")
@@ -62,13 +63,17 @@ def test_a_pause_is_no_write_but_a_status(qwen: Workspace, audit: AuditLog) -> N
     assert qwen.get("deployment", "qwen-engine")["spec"]["replicas"] == 2
 
 
-def test_a_killed_operator_loses_nothing(workspace: Workspace, operator: OperatorProcess) -> None:
+def test_a_restarted_operator_makes_up_for_what_happened_while_it_was_dead(
+    workspace: Workspace, operator: OperatorProcess
+) -> None:
     operator.kill()
+    free_lease(workspace.cluster)
     workspace.create("qwen", QWEN)
     assert workspace.children("qwen") == set()
     operator.start()
     workspace.settled("qwen")
     operator.kill()
+    free_lease(workspace.cluster)
     workspace.kubectl("delete", "service", "qwen")
     workspace.patch("qwen", {"replicas": 2})
     operator.start()
@@ -76,12 +81,12 @@ def test_a_killed_operator_loses_nothing(workspace: Workspace, operator: Operato
     eventually(lambda: workspace.get("infd", "qwen")["status"].get("ready") == "2/2", seconds=20, what="two engines")
 
 
-def test_it_stops_when_told_to(operator: OperatorProcess) -> None:
+def test_the_operator_ends_with_status_0_after_sigterm(operator: OperatorProcess) -> None:
     assert operator.stop() == 0
     operator.start()
 
 
-def test_every_metric_of_the_reference_is_told_after_a_run(qwen: Workspace, operator: OperatorProcess) -> None:
+def test_the_operator_exports_every_metric_of_the_reference_page(qwen: Workspace, operator: OperatorProcess) -> None:
     assert qwen.exists("deployment", "qwen-engine")
     text = operator.metrics()
     assert [one.name for one in DESCRIPTIONS if f"# TYPE {one.name} {one.type}\n" not in text] == []

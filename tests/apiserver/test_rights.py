@@ -8,13 +8,13 @@ from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
-from tests.apiserver.workspace import QWEN, Workspace
+from tests.testing.workspace import QWEN, Workspace
 
 CREATED = 201
 FORBIDDEN = 403
 
 
-def test_role_and_audit_log_agree(workspace: Workspace, audit: AuditLog) -> None:
+def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Workspace, audit: AuditLog) -> None:
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})
     workspace.settled("qwen")

@@ -14,8 +14,8 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.conftest import SETTINGS
-from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import QWEN, Workspace
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QWEN, Workspace
 
 NAMES = ("one", "two")
 POOL = "rollout"
@@ -99,7 +99,7 @@ def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
         workspace.settled(name, "Reconciling", "False")
 
 
-def test_two_that_surge_for_one_slot_both_end(workspace: Workspace, audit: AuditLog, pool: str) -> None:
+def test_two_rollouts_that_surge_for_one_free_gpu_both_end(workspace: Workspace, audit: AuditLog, pool: str) -> None:
     serve(workspace, spec(pool))
     written = roll(workspace, audit)
     assert all(writes in (1, 2) for writes in written.values()), written
@@ -109,7 +109,7 @@ def test_two_that_surge_for_one_slot_both_end(workspace: Workspace, audit: Audit
         assert (written[name] == 2) is (decided["why"] == "Unschedulable")
 
 
-def test_a_full_pool_of_gpus_replaces_without_a_switch(workspace: Workspace, audit: AuditLog, pool: str) -> None:
+def test_a_rollout_on_a_full_gpu_pool_replaces_from_the_start(workspace: Workspace, audit: AuditLog, pool: str) -> None:
     serve(workspace, spec(pool))
     workspace.kubectl("scale", "infd/one", "--replicas=2")
     eventually(
@@ -124,7 +124,7 @@ def test_a_full_pool_of_gpus_replaces_without_a_switch(workspace: Workspace, aud
     assert (decided["why"], decided["maxSurge"], decided["maxUnavailable"]) == ("NoFreeSlot", 0, 1)
 
 
-def test_two_that_surge_where_nothing_is_free_are_switched_once_and_end(
+def test_two_cpu_rollouts_without_free_cpu_switch_to_replace_once_and_end(
     workspace: Workspace, audit: AuditLog, pool: str
 ) -> None:
     """On CPUs nobody counts slots: both surge, neither finds room, and each makes its own."""
@@ -157,7 +157,7 @@ def an_hour_behind(operator: OperatorProcess, account: Path, tmp_path: Path) -> 
         operator.start()
 
 
-def test_a_clock_that_is_an_hour_behind_and_then_an_hour_ahead_decides_nothing(
+def test_an_operator_clock_that_is_an_hour_wrong_does_not_change_a_rollout(
     workspace: Workspace, pool: str, an_hour_behind: OperatorProcess
 ) -> None:
     serve(workspace, spec(pool, cpu="1500m", hardware={"device": "CPU"}))
@@ -173,7 +173,7 @@ def test_a_clock_that_is_an_hour_behind_and_then_an_hour_ahead_decides_nothing(
     assert abs(datetime.now(UTC) - changed) < timedelta(seconds=HOUR_SECONDS / 10)
 
 
-def test_what_asks_for_a_node_that_does_not_exist_costs_no_engine(workspace: Workspace, pool: str) -> None:
+def test_a_node_selector_that_no_gpu_node_matches_stops_no_serving_engine(workspace: Workspace, pool: str) -> None:
     workspace.create("one", spec(pool))
     workspace.settled("one")
     workspace.settled("one", "Reconciling", "False")
@@ -184,7 +184,7 @@ def test_what_asks_for_a_node_that_does_not_exist_costs_no_engine(workspace: Wor
     assert workspace.condition("one", "Ready")["status"] == "True"
 
 
-def test_what_waits_for_a_node_that_may_come_costs_no_engine(workspace: Workspace, pool: str) -> None:
+def test_a_rollout_that_waits_for_a_new_node_stops_no_serving_engine(workspace: Workspace, pool: str) -> None:
     workspace.create("one", spec(pool))
     workspace.settled("one")
     workspace.settled("one", "Reconciling", "False")

@@ -11,8 +11,8 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.conftest import CHART, SETTINGS, token_kubeconfig
-from tests.apiserver.operator_process import READY_SECONDS, OperatorProcess
-from tests.apiserver.workspace import QUIET_SECONDS, QWEN, Workspace
+from tests.testing.operator_process import READY_SECONDS, OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 RELEASE, SYSTEM = "scoped-inference-operator", "scoped-system"
 SERVED, LOCKED, FOREIGN = "scoped-a", "scoped-b", "scoped-c"
@@ -46,7 +46,7 @@ def scoped(cluster: LocalCluster, tmp_path: Path) -> Iterator[OperatorProcess]:
     assert "Traceback" not in process.log(), process.log()
 
 
-def test_a_namespace_without_its_role_stops_no_other_and_is_served_once_it_has_one(
+def test_a_namespace_without_its_role_is_skipped_until_it_has_one(
     cluster: LocalCluster, scoped: OperatorProcess
 ) -> None:
     served, locked, foreign = (Workspace(cluster, name) for name in (SERVED, LOCKED, FOREIGN))

@@ -9,10 +9,10 @@ import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.sizing.misfits import TIMES
-from tests.apiserver.conftest import SETTINGS
-from tests.apiserver.operator_process import OperatorProcess
-from tests.apiserver.workspace import QWEN, Workspace
+from inference_operator.sizing.infeasible import TIMES
+from tests.apiserver.conftest import SETTINGS, new_workspace
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QWEN, Workspace
 
 Spec = dict[str, Any]
 SLICES = {"nvidia.com/gpu": "0", "nvidia.com/mig-3g.40gb": "2"}
@@ -83,7 +83,7 @@ def engine(workspace: Workspace, name: str) -> dict[str, Any]:
     selector = f"inference-operator.dev/name={name},app.kubernetes.io/component=engine"
 
     def alone() -> dict[str, Any]:
-        found = json.loads(workspace.kubectl("get", "pods", f"--selector={selector}", "--output=json"))["items"]
+        found = workspace.all("pods", selector)
         staying = [one for one in found if "deletionTimestamp" not in one["metadata"]]
         return staying[0] if len(staying) == 1 else {}
 
@@ -91,7 +91,7 @@ def engine(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_an_engine_gets_the_node_that_it_was_sized_for(
+def test_an_engine_runs_on_the_node_that_it_was_sized_for(
     workspace: Workspace, add: Callable[[str, str], None], pool: str
 ) -> None:
     for name in POOLS[pool]:
@@ -111,7 +111,7 @@ def test_an_engine_gets_the_node_that_it_was_sized_for(
     assert workspace.condition("qwen", "ModelResolved")["status"] == "True"
 
 
-def test_what_does_not_fit_makes_no_pod_until_a_node_cures_it(
+def test_a_model_that_fits_no_node_gets_no_pod_until_a_fitting_node_is_added(
     workspace: Workspace, add: Callable[[str, str], None]
 ) -> None:
     add("l4", "l4-a")
@@ -128,7 +128,7 @@ def test_what_does_not_fit_makes_no_pod_until_a_node_cures_it(
     assert engine(workspace, "llama")["spec"]["nodeName"] == "h100-a"
 
 
-def test_nodes_that_come_and_go_restart_no_engine(workspace: Workspace, add: Callable[[str, str], None]) -> None:
+def test_an_added_node_restarts_no_engine(workspace: Workspace, add: Callable[[str, str], None]) -> None:
     add("mixed", "mixed-a")
     workspace.create("qwen", in_pool("mixed"))
     workspace.settled("qwen")
@@ -143,18 +143,22 @@ def test_nodes_that_come_and_go_restart_no_engine(workspace: Workspace, add: Cal
     assert workspace.get("deployment", "qwen-engine")["spec"]["template"] == before
 
 
-def test_an_engine_waits_for_a_node_that_can_be_added(workspace: Workspace, add: Callable[[str, str], None]) -> None:
+def test_an_engine_waits_for_a_node_with_the_requested_gpu_product(
+    workspace: Workspace, add: Callable[[str, str], None]
+) -> None:
     """The pool has no node yet; the resource says what a node autoscaler would add."""
     workspace.create("qwen", in_pool("h100", hardware={"gpu": {"products": ["H100-80GB"]}}))
     told = workspace.settled("qwen", "Reconciling", reason="WaitingForNode")
-    assert told["message"].startswith("No node with H100-80GB is there yet.")
+    assert told["message"].startswith("No node has H100-80GB yet.")
     assert workspace.condition("qwen", "Stalled")["status"] == "False"
     add("h100", "h100-a")
     workspace.settled("qwen")
     assert engine(workspace, "qwen")["spec"]["nodeName"] == "h100-a"
 
 
-def test_a_size_is_checked_and_never_changed(workspace: Workspace, add: Callable[[str, str], None]) -> None:
+def test_a_requested_tensor_parallel_size_is_validated_and_kept(
+    workspace: Workspace, add: Callable[[str, str], None]
+) -> None:
     add("h100", "h100-a")
     workspace.create("qwen", in_pool("h100", parallelism={"tensor": 3}))
     told = workspace.settled("qwen", "Stalled", reason="InvalidParallelSize")
@@ -170,27 +174,25 @@ def with_settings(
 ) -> Iterator[Callable[..., Workspace]]:
     """Runs an operator with other settings instead, and gives a namespace that it watches."""
     started: list[OperatorProcess] = []
+    made: list[Workspace] = []
 
     def start(**settings: str) -> Workspace:
         process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, **settings})
         started.append(process)
         process.start()
-        kubernetes.kubectl("create", "namespace", NAMESPACE)
-        return Workspace(kubernetes, NAMESPACE)
+        made.append(new_workspace(kubernetes, "sizing"))
+        return made[-1]
 
     operator.stop()
     yield start
-    kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+    kubernetes.kubectl("delete", "namespace", *(one.namespace for one in made), "--wait=false")
     for process in started:
         process.stop()
         assert "Traceback" not in process.log(), process.log()
     operator.start()
 
 
-NAMESPACE = "sizing"
-
-
-def test_pools_without_nodes_are_waited_for_where_they_are_declared(
+def test_an_engine_waits_for_a_declared_gpu_pool_without_nodes(
     add: Callable[[str, str], None], with_settings: Callable[..., Workspace]
 ) -> None:
     workspace = with_settings(GPU_OFFERS="NVIDIA-H100-80GB-HBM3:8")
@@ -202,7 +204,7 @@ def test_pools_without_nodes_are_waited_for_where_they_are_declared(
     workspace.settled("qwen")
 
 
-def test_where_no_node_can_be_added_only_what_is_there_counts(
+def test_with_fixed_capacity_only_existing_nodes_count(
     add: Callable[[str, str], None], with_settings: Callable[..., Workspace]
 ) -> None:
     workspace = with_settings(GPU_OFFERS="NVIDIA-H200:8", CAPACITY="Fixed")

@@ -11,9 +11,9 @@ from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.watch import watch
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
-from inference_operator.resources.names import MANAGED_SELECTOR
-from tests.apiserver.workspace import Workspace
-from tests.listings import listing
+from inference_operator.objects.names import MANAGED_SELECTOR
+from tests.testing.listings import listing
+from tests.testing.workspace import Workspace
 
 SECONDS = 30
 LABEL, _, VALUE = MANAGED_SELECTOR.partition("=")
@@ -59,7 +59,13 @@ async def watched(namespace: str, version: int) -> AsyncIterator[Watched]:
     begun: list[str] = []
     watching = asyncio.create_task(
         watch(
-            (CONFIG_MAP,), [namespace], found.see, versions=versions, begun=begun.append, missed=found.miss, stop=stop
+            (CONFIG_MAP,),
+            [namespace],
+            found.see,
+            versions=versions,
+            on_watch_started=begun.append,
+            on_events_lost=found.miss,
+            stop=stop,
         )
     )
     try:
@@ -75,9 +81,7 @@ async def make(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
     return await cluster.create(Ref.of(body), body)
 
 
-async def test_what_happened_since_the_listing_is_told_and_nothing_else(
-    cluster: KubeCluster, workspace: Workspace
-) -> None:
+async def test_a_watch_reports_exactly_the_events_since_the_listing(cluster: KubeCluster, workspace: Workspace) -> None:
     namespace = workspace.namespace
     await make(cluster, namespace, "stays")
     goes = await make(cluster, namespace, "goes")

@@ -82,7 +82,9 @@ def eventually_may(cluster: LocalCluster, user: str, verb: str, *, namespace: st
     )
 
 
-def test_the_operator_is_ready_where_pods_must_be_restricted(release: Release, cluster: LocalCluster) -> None:
+def test_the_operator_starts_in_a_namespace_with_restricted_pod_security(
+    release: Release, cluster: LocalCluster
+) -> None:
     release.install()
     ready = cluster.kubectl(
         "--namespace", NAMESPACE, "get", "deployment", RELEASE, "--output=jsonpath={.status.readyReplicas}"
@@ -90,12 +92,12 @@ def test_the_operator_is_ready_where_pods_must_be_restricted(release: Release, c
     assert ready == "2"
 
 
-def test_every_sample_is_accepted(release: Release, cluster: LocalCluster) -> None:
+def test_the_api_server_accepts_every_sample_manifest(release: Release, cluster: LocalCluster) -> None:
     release.install()
     cluster.kubectl("apply", "--dry-run=server", "--validate=strict", f"--filename={SAMPLES}")
 
 
-def test_uninstalling_keeps_the_crd_and_installing_again_takes_it_over(release: Release, cluster: LocalCluster) -> None:
+def test_uninstall_keeps_the_crd_and_a_new_install_adopts_it(release: Release, cluster: LocalCluster) -> None:
     release.install()
     cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
     before = objects(cluster)
@@ -106,7 +108,7 @@ def test_uninstalling_keeps_the_crd_and_installing_again_takes_it_over(release: 
     assert objects(cluster) == before
 
 
-def test_an_upgrade_may_change_the_scope(release: Release, cluster: LocalCluster) -> None:
+def test_helm_upgrade_can_change_the_scope(release: Release, cluster: LocalCluster) -> None:
     release.install()
     eventually_may(cluster, ACCOUNT, "list", namespace="default")
     release.install("scope.namespaces={team-a,team-b}", command="upgrade")
@@ -115,7 +117,7 @@ def test_an_upgrade_may_change_the_scope(release: Release, cluster: LocalCluster
     assert not may(cluster, ACCOUNT, "list", namespace="default")
 
 
-def test_the_built_in_roles_say_who_may_do_what(release: Release, cluster: LocalCluster) -> None:
+def test_view_edit_and_admin_grant_the_expected_verbs(release: Release, cluster: LocalCluster) -> None:
     release.install()
     for role in ("view", "edit", "admin"):
         cluster.kubectl("-n", "team-a", "create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")

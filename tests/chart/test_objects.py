@@ -1,14 +1,14 @@
 import re
 
-import kubernetes_validate
 import pytest
 import yaml
 
-from inference_operator.api.policy import policy
+from inference_operator.api.admission_policy import policy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
+from tests.testing.schemas import validate
 
 PREFIX = "INFERENCE_OPERATOR_"
 UNSTEADY = re.compile(r"\b(lookup|rand\w+|gen\w+Cert|genCA|now|uuidv4)\b")
@@ -75,15 +75,15 @@ def test_every_object_is_valid_for_the_oldest_and_the_tested_kubernetes(helm: He
     objects = helm.objects(*SHAPES[shape])
     assert objects
     for found in objects:
-        kubernetes_validate.validate(found, version, strict=True)
+        validate(found, version)
 
 
-def test_lint_finds_nothing(helm: Helm) -> None:
+def test_helm_lint_finds_nothing(helm: Helm) -> None:
     done = helm.run("lint", "--strict", str(CHART))
     assert done.returncode == 0, done.stdout
 
 
-def test_rendering_depends_on_the_values_alone(helm: Helm) -> None:
+def test_rendered_manifests_depend_on_the_values_only(helm: Helm) -> None:
     assert helm.text() == helm.text()
     for template in (CHART / "templates").iterdir():
         assert not UNSTEADY.search(template.read_text()), template
@@ -98,24 +98,24 @@ def test_the_crd_in_the_chart_is_the_generated_one() -> None:
     assert (CHART / "files" / "crd.yaml").read_bytes() == generated.read_bytes()
 
 
-def test_the_crd_is_printed_whole_and_kept_on_uninstall(helm: Helm) -> None:
+def test_the_rendered_crd_is_complete_and_kept_on_uninstall(helm: Helm) -> None:
     expected = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
     assert "annotations" not in expected["metadata"]
     expected["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
     assert helm.one("CustomResourceDefinition") == expected
 
 
-def test_the_crd_may_go_with_the_release(helm: Helm) -> None:
+def test_the_crd_can_be_deleted_with_the_release(helm: Helm) -> None:
     expected = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
     assert helm.one("CustomResourceDefinition", "crds.keep=false") == expected
 
 
-def test_the_crd_may_be_left_to_others(helm: Helm) -> None:
+def test_the_chart_can_leave_out_the_crd(helm: Helm) -> None:
     kinds = {found["kind"] for found in helm.objects("crds.install=false")}
     assert "CustomResourceDefinition" not in kinds
 
 
-def test_the_admission_policy_is_the_generated_one_and_may_be_left_out(helm: Helm) -> None:
+def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(helm: Helm) -> None:
     generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
     assert generated == policy()
     kinds = {found["kind"] for found in generated}
@@ -123,7 +123,7 @@ def test_the_admission_policy_is_the_generated_one_and_may_be_left_out(helm: Hel
     assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false")}
 
 
-def test_a_second_operator_stands_by_on_another_node_where_there_is_one(helm: Helm) -> None:
+def test_two_operator_replicas_prefer_different_nodes(helm: Helm) -> None:
     spec = helm.one("Deployment")["spec"]
     assert spec["replicas"] == 2
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -134,11 +134,11 @@ def test_a_second_operator_stands_by_on_another_node_where_there_is_one(helm: He
     assert budget["selector"] == spec["selector"]
 
 
-def test_one_operator_has_no_budget_that_would_hold_up_a_drain(helm: Helm) -> None:
+def test_a_single_operator_replica_has_no_disruption_budget(helm: Helm) -> None:
     assert "PodDisruptionBudget" not in {found["kind"] for found in helm.objects("replicas=1")}
 
 
-def test_an_affinity_of_ones_own_replaces_the_default(helm: Helm) -> None:
+def test_a_configured_affinity_replaces_the_default(helm: Helm) -> None:
     affinity = helm.one("Deployment", f"{AFFINITY}.key=zone", f"{AFFINITY}.operator=Exists")["spec"]["template"]
     assert set(affinity["spec"]["affinity"]) == {"nodeAffinity"}
 
@@ -168,7 +168,7 @@ def test_the_defaults_of_chart_and_operator_agree(helm: Helm, monkeypatch: pytes
     assert Settings() == plain
 
 
-def test_values_reach_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chart_values_become_settings_of_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment = helm.one(
         "Deployment",
         "engine.images.gpu=registry.example/gpu:1",
@@ -227,7 +227,7 @@ def test_the_image_is_named_by_repository_tag_and_digest(helm: Helm, sets: tuple
     assert operator_container(helm.one("Deployment", *sets))["image"] == expected
 
 
-def test_a_foreign_service_account_is_used_and_not_made(helm: Helm) -> None:
+def test_an_existing_service_account_is_used_and_not_created(helm: Helm) -> None:
     objects = helm.objects("serviceAccount.create=false", "serviceAccount.name=platform")
     assert "ServiceAccount" not in {found["kind"] for found in objects}
     (deployment,) = (found for found in objects if found["kind"] == "Deployment")

@@ -12,7 +12,7 @@ def by_kind(objects: list[Manifest], kind: str) -> dict[str, Manifest]:
     return {found["metadata"]["name"]: found for found in objects if found["kind"] == kind}
 
 
-def test_both_scopes_grant_the_same_rules_but_for_nodes(helm: Helm) -> None:
+def test_cluster_and_namespace_scope_grant_the_same_rules_except_for_nodes(helm: Helm) -> None:
     cluster = by_kind(helm.objects(), "ClusterRole")[RELEASE]
     roles = [
         found
@@ -25,14 +25,16 @@ def test_both_scopes_grant_the_same_rules_but_for_nodes(helm: Helm) -> None:
     assert all(role["rules"] == everywhere for role in roles)
 
 
-def test_two_namespaces_need_no_right_on_the_cluster(helm: Helm) -> None:
+def test_namespace_scope_creates_no_cluster_role_for_the_operator(helm: Helm) -> None:
     objects = helm.objects(TWO_NAMESPACES)
     assert RELEASE not in by_kind(objects, "ClusterRole")
     assert not by_kind(objects, "ClusterRoleBinding")
 
 
 @pytest.mark.parametrize(("sets", "binding"), [((), "ClusterRoleBinding"), ((TWO_NAMESPACES,), "RoleBinding")])
-def test_the_rules_are_bound_to_the_operator_alone(helm: Helm, sets: tuple[str, ...], binding: str) -> None:
+def test_roles_are_bound_to_the_service_account_of_the_operator_only(
+    helm: Helm, sets: tuple[str, ...], binding: str
+) -> None:
     bindings = [found for found in helm.objects(*sets) if found["kind"] == binding]
     account = {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}
     assert bindings
@@ -41,7 +43,7 @@ def test_the_rules_are_bound_to_the_operator_alone(helm: Helm, sets: tuple[str, 
 
 
 @pytest.mark.parametrize("sets", [(), (TWO_NAMESPACES,)])
-def test_the_lease_is_the_only_object_of_its_own_namespace_that_it_may_touch(helm: Helm, sets: tuple[str, ...]) -> None:
+def test_the_operator_may_touch_only_the_lease_in_its_own_namespace(helm: Helm, sets: tuple[str, ...]) -> None:
     (role,) = (found for found in helm.objects(*sets) if found["kind"] == "Role" and found["metadata"]["name"] == LEASE)
     assert role["metadata"]["namespace"] == NAMESPACE
     assert [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
@@ -56,7 +58,7 @@ def test_the_operator_gets_no_wildcard_and_no_door_to_secrets(helm: Helm) -> Non
         assert not SECRET_DOORS & set(rule["resources"])
 
 
-def test_the_operator_never_writes_what_users_ask_for(helm: Helm) -> None:
+def test_the_operator_has_no_right_to_write_specs_of_users(helm: Helm) -> None:
     (rule,) = (
         rule
         for rule in by_kind(helm.objects(), "ClusterRole")[RELEASE]["rules"]
@@ -76,11 +78,11 @@ def test_the_built_in_roles_cover_the_resource_and_leave_status_to_the_operator(
     assert granted == {"inferencedeployments", "inferencedeployments/scale"}
 
 
-def test_the_roles_of_users_may_be_left_to_others(helm: Helm) -> None:
+def test_the_chart_can_leave_out_the_roles_of_users(helm: Helm) -> None:
     assert set(by_kind(helm.objects("userRoles.create=false"), "ClusterRole")) == {RELEASE}
 
 
-def test_the_right_to_logs_goes_with_the_setting(helm: Helm) -> None:
+def test_the_right_to_read_logs_follows_the_setting_read_logs(helm: Helm) -> None:
     def resources(*sets: str) -> set[str]:
         rules = by_kind(helm.objects(*sets), "ClusterRole")[RELEASE]["rules"]
         return {resource for rule in rules for resource in rule["resources"]}

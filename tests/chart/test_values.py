@@ -44,11 +44,11 @@ def test_a_misspelt_value_is_refused_by_name(helm: Helm, section: str) -> None:
     assert "'misspelt' not allowed" in helm.refusal(f"{section}.misspelt=1".lstrip("."))
 
 
-def test_no_object_of_the_schema_is_open() -> None:
+def test_every_object_of_the_values_schema_refuses_unknown_keys() -> None:
     assert set(open_objects(SCHEMA)) == KUBERNETES_CHECKS
 
 
-def test_schema_and_values_name_the_same_things() -> None:
+def test_values_schema_and_values_file_have_the_same_keys() -> None:
     assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
 
 
@@ -82,5 +82,5 @@ def test_a_wrong_value_is_refused_with_its_path(helm: Helm, wrong: str, path: st
     assert f"at '{path}'" in helm.refusal(wrong)
 
 
-def test_helm_may_hand_in_its_global_values(helm: Helm) -> None:
+def test_the_values_schema_accepts_global_values(helm: Helm) -> None:
     assert helm.objects("global.registry=registry.example")

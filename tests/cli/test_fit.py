@@ -112,30 +112,36 @@ def test_without_a_gpu_the_usual_ones_are_tried(capsys: pytest.CaptureFixture[st
 
 def test_the_arithmetic_is_shown_with_its_origins(capsys: pytest.CaptureFixture[str]) -> None:
     _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu H100 -v")
-    for words in ("weights", "counted from config.json", "activation", "vLLM 0.32", "a token adds 147,456 bytes"):
+    for words in (
+        "weights",
+        "counted from config.json",
+        "activation",
+        "vLLM 0.32",
+        "KV cache per token: 147,456 bytes",
+    ):
         assert words in output
 
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("", "Name a model of the catalogue, or give --config FILE."),
+        ("", "Give either the name of a model in the catalogue or --config FILE."),
         (
             "nobody/nothing",
-            "nobody/nothing: is not in the catalogue. Give --config FILE; `infd inspect -o json` writes one.",
+            "nobody/nothing: is not in the catalogue. Give --config FILE; `infd inspect -o json` writes such a file.",
         ),
         (
             "Qwen/Qwen3-80B",
             "Qwen/Qwen3-80B: is not in the catalogue. Did you mean `Qwen/Qwen3-8B`? Give --config FILE;",
         ),
         ("--config /nowhere", "/nowhere: No such file or directory."),
-        ("--config /etc/passwd", "/etc/passwd: is no JSON."),
-        ("Qwen/Qwen3-8B --gpu abacus", "--gpu: `abacus` is not known. Known: T4, "),
-        ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` is no kind and number of GPUs."),
+        ("--config /etc/passwd", "/etc/passwd: is not valid JSON."),
+        ("Qwen/Qwen3-8B --gpu abacus", "--gpu: `abacus` is not known. Known kinds: T4, "),
+        ("Qwen/Qwen3-8B --gpu L4:0", "--gpu: `L4:0` is not a kind and number of GPUs."),
         ("Qwen/Qwen3-8B --quantization zip", "--quantization: zip is not known."),
-        ("Qwen/Qwen3-8B --kv-cache-dtype zip", "--kv-cache-dtype: zip is none of auto,"),
-        ("Qwen/Qwen3-8B --tensor 0", "argument --tensor: '0' is no whole number from 1"),
-        ("Qwen/Qwen3-8B --gpu-memory-utilization 2", "'2' is no part above 0 and up to 1"),
+        ("Qwen/Qwen3-8B --kv-cache-dtype zip", "--kv-cache-dtype: `zip` is not allowed. Use auto,"),
+        ("Qwen/Qwen3-8B --tensor 0", "argument --tensor: '0' is not a positive integer"),
+        ("Qwen/Qwen3-8B --gpu-memory-utilization 2", "'2' is not a fraction above 0 and at most 1"),
     ],
 )
 def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], line: str, complaint: str) -> None:

@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from tests.builders import inference_deployment, planned
 from tests.cli.conftest import Infd
+from tests.testing.builders import inference_deployment, planned
 
 DRAFT = '--speculative-config={"model":"Qwen/Qwen3-0.6B","num_speculative_tokens":4}'
 UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_speculative_tokens":4}'
@@ -16,12 +16,12 @@ UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_specu
 def test_fit_counts_what_the_operator_counts(infd: Infd, args: list[str]) -> None:
     _, output, _ = infd("fit", "Qwen/Qwen3-8B", "--gpu", "H100:1", "-o", "json", f"--engine-args={shlex.join(args)}")
     found = json.loads(output)
-    plan = planned(inference_deployment(engine={"args": args})).pinned.plan
+    plan = planned(inference_deployment(engine={"args": args})).plan.plan
     assert plan.per_gpu is not None
     assert found["weights_gib"] == pytest.approx(plan.per_gpu.weights_gib, abs=0.01)
     assert found["kv_cache_tokens"] == plan.per_gpu.kv_cache_tokens
     assert f"{found['host']['memory_gib']}Gi" == plan.memory
-    assert found.get("not_counted", []) == list(plan.uncounted)
+    assert found.get("unaccounted", []) == list(plan.uncounted)
     assert ("Not counted" in found["reason"]) == bool(plan.uncounted)
 
 
@@ -43,4 +43,4 @@ def test_fit_refuses_what_the_operator_refuses(infd: Infd) -> None:
         assert status == 2
         assert complaints.startswith("--engine-args: ")
         assert said in complaints
-    assert "not closed" in infd("fit", "Qwen/Qwen3-8B", "--engine-args='")[2]
+    assert "unclosed quotation mark" in infd("fit", "Qwen/Qwen3-8B", "--engine-args='")[2]

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from inference_operator import __version__
+from inference_operator.api.admission_policy import policy
 from inference_operator.api.crd import crd
-from inference_operator.api.policy import policy
-from tests.builders import model_known
 from tests.cli.conftest import Infd
+from tests.testing.builders import model_known
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
 GOOD = SAMPLES[0].read_text()
@@ -41,7 +41,7 @@ def test_a_model_that_nobody_knows_has_to_be_inspected_first(infd: Infd, command
     ("text", "words"),
     [
         (None, "model.json: No such file or directory."),
-        ("{}", "is not what `infd inspect -o json` writes."),
+        ("{}", "is not an output of `infd inspect -o json`."),
         (
             '{"error":{"cause":"Gated","field":"hf://a/b","problem":"is gated.","cure":"Ask."}}',
             "hf://a/b: is gated. Ask.",
@@ -96,10 +96,10 @@ def test_a_file_that_cannot_be_read_is_named(infd: Infd, tmp_path: Path) -> None
     missing, binary = tmp_path / "missing.yaml", tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
     assert infd("render", "-f", str(missing)) == (2, "", f"{missing}: No such file or directory.\n")
-    assert infd("render", "-f", str(binary)) == (2, "", f"{binary}: is no UTF-8 text.\n")
+    assert infd("render", "-f", str(binary)) == (2, "", f"{binary}: is not UTF-8 text.\n")
 
 
-NONE = "standard input: holds no InferenceDeployment of inference-operator.dev/v1alpha1."
+NONE = "standard input: contains no InferenceDeployment of inference-operator.dev/v1alpha1."
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ NONE = "standard input: holds no InferenceDeployment of inference-operator.dev/v
     [
         ("", f"{NONE} It is empty."),
         ("# nothing\n", f"{NONE} It is empty."),
-        ("apiVersion: v1\nkind: Pod\n", f"{NONE} It holds Pod of v1."),
-        (HEADER.replace("v1alpha1", "v1"), f"{NONE} It holds InferenceDeployment of inference-operator.dev/v1."),
-        ("kind: 7\n", f"{NONE} It holds 7 of ?."),
-        ("a: b: c\n", "standard input: is no YAML in line 1, column 5: mapping values are not allowed here."),
-        ("a:\n\tb: c\n", "standard input: is no YAML in line 2, column 1: "),
-        ("[" * 5000, "standard input: is no YAML"),
-        ("a: \x00", "standard input: is no YAML."),
+        ("apiVersion: v1\nkind: Pod\n", f"{NONE} It contains Pod of v1."),
+        (HEADER.replace("v1alpha1", "v1"), f"{NONE} It contains InferenceDeployment of inference-operator.dev/v1."),
+        ("kind: 7\n", f"{NONE} It contains 7 of ?."),
+        ("a: b: c\n", "standard input: is not valid YAML in line 1, column 5: mapping values are not allowed here."),
+        ("a:\n\tb: c\n", "standard input: is not valid YAML in line 2, column 1: "),
+        ("[" * 5000, "standard input: is not valid YAML"),
+        ("a: \x00", "standard input: is not valid YAML."),
     ],
 )
 def test_what_holds_no_resource_says_what_it_holds(infd: Infd, text: str, complaint: str) -> None:
@@ -145,10 +145,10 @@ def test_a_list_as_kubectl_prints_it_is_read(infd: Infd) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ("replicas: '2'", "spec.replicas: must be a whole number. Write one without quotes."),
-        ("engine: {maxModelLen: '4096'}", "spec.engine.maxModelLen: must be a whole number. Write one without quotes."),
-        ("engine: {gpuMemoryUtilization: '0.9'}", "spec.engine.gpuMemoryUtilization: must be a number. Write one"),
-        ("paused: 'true'", "spec.paused: must be `true` or `false`. Write one of them without quotes."),
+        ("replicas: '2'", "spec.replicas: must be an integer. Write it without quotes."),
+        ("engine: {maxModelLen: '4096'}", "spec.engine.maxModelLen: must be an integer. Write it without quotes."),
+        ("engine: {gpuMemoryUtilization: '0.9'}", "spec.engine.gpuMemoryUtilization: must be a number. Write it"),
+        ("paused: 'true'", "spec.paused: must be `true` or `false`. Write it without quotes."),
     ],
 )
 def test_numbers_in_quotes_are_refused_as_the_api_server_refuses_them(infd: Infd, fields: str, complaint: str) -> None:

@@ -7,7 +7,9 @@ import pytest
 import yaml
 
 from inference_operator.cli.offline import offline_inputs
-from inference_operator.pipeline import Planned, outcome
+from inference_operator.engines.registry import ENGINES
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from tests.cli.conftest import Infd
 
@@ -38,9 +40,9 @@ def test_programs_get_the_plan_as_status_has_it(infd: Infd, form: str) -> None:
     assert (document["name"], document["planned"]) == ("qwen", True)
     plan = document["plan"]
     assert (plan["tensorParallelSize"], plan["maxModelLen"], plan["gpu"]) == (2, 40960, "L4")
-    result = outcome(offline_inputs(yaml.safe_load(QUICKSTART.read_text()), Settings(gpu_offers=("L4:4",))))
+    result = outcome(offline_inputs(yaml.safe_load(QUICKSTART.read_text()), Settings(gpu_offers=("L4:4",)), ENGINES))
     assert isinstance(result, Planned)
-    assert plan["perGpu"]["kvCacheTokens"] == result.pinned.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]
+    assert plan["perGpu"]["kvCacheTokens"] == result.plan.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]
 
 
 def test_what_does_not_fit_says_so_and_fails(infd: Infd) -> None:
@@ -62,9 +64,12 @@ def test_several_resources_are_a_list(infd: Infd) -> None:
     ("arguments", "complaint"),
     [
         (("plan", "-f", "nowhere.yaml"), "nowhere.yaml: No such file or directory."),
-        (("plan", "-f", str(QUICKSTART), "--gpu", "abacus:4"), "--gpu: `abacus:4` is not known. Known: T4, V100-16GB,"),
-        (("render", "-f", str(QUICKSTART), "--gpu", "L4:0"), "--gpu: `L4:0` is no kind and number of GPUs."),
-        (("plan", "-f", str(QUICKSTART), "--gpu", "L4:400"), "--gpu: `L4:400` is no kind and number of GPUs."),
+        (
+            ("plan", "-f", str(QUICKSTART), "--gpu", "abacus:4"),
+            "--gpu: `abacus:4` is not known. Known kinds: T4, V100-16GB,",
+        ),
+        (("render", "-f", str(QUICKSTART), "--gpu", "L4:0"), "--gpu: `L4:0` is not a kind and number of GPUs."),
+        (("plan", "-f", str(QUICKSTART), "--gpu", "L4:400"), "--gpu: `L4:400` is not a kind and number of GPUs."),
     ],
 )
 def test_mistakes_are_said_in_a_line(infd: Infd, arguments: tuple[str, ...], complaint: str) -> None:
@@ -79,7 +84,7 @@ def test_where_no_gpu_is_known_the_option_that_names_one_is_told(infd: Infd, com
     status, _, complaints = infd(command, "-f", str(QUICKSTART))
     assert status == 1
     assert complaints.startswith("qwen: spec.hardware.gpu: No GPU is known")
-    assert complaints.endswith("Here say which there are: `--gpu L4:4`.\n")
+    assert complaints.endswith("On the command line, declare GPUs with `--gpu L4:4`.\n")
 
 
 def test_resources_of_one_name_are_told_apart_by_their_namespace(infd: Infd) -> None:
@@ -95,7 +100,7 @@ def test_what_is_paused_is_not_planned_and_says_so(infd: Infd) -> None:
     status, output, complaints = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=paused)
     assert (status, complaints) == (
         1,
-        "qwen: spec.paused: is true, so nothing would be made. Set it to false, or leave it out.\n",
+        "qwen: spec.paused: is true, so no objects would be created. Set it to false, or remove it.\n",
     )
     assert output.splitlines()[1].split() == ["qwen", "no"]
 
@@ -146,5 +151,5 @@ def test_a_cluster_that_cannot_be_asked_is_said(
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster")
     assert (status, output) == (2, "")
     assert complaints.startswith(complaint)
-    assert complaints.endswith("`kubectl get nodes` must answer with the same kubeconfig.\n")
+    assert complaints.endswith("Check that `kubectl get nodes` works with the same kubeconfig.\n")
     assert complaints.count("\n") == 1

@@ -18,24 +18,24 @@ def module(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_same_inputs_give_the_same_key(module: Path) -> None:
+def test_the_same_go_module_gives_the_same_build_key(module: Path) -> None:
     before = build_key(module, ("-trimpath",))
     (module / "go.mod").touch()
     assert build_key(module, ("-trimpath",)) == before
 
 
 @pytest.mark.parametrize("file", ["go.mod", "go.sum", "pause/main.go"])
-def test_every_file_of_the_module_changes_the_key(module: Path, file: str) -> None:
+def test_a_changed_file_of_the_go_module_changes_the_build_key(module: Path, file: str) -> None:
     before = build_key(module, ())
     (module / file).write_text("changed")
     assert build_key(module, ()) != before
 
 
-def test_flags_change_the_key(module: Path) -> None:
+def test_build_flags_change_the_build_key(module: Path) -> None:
     assert build_key(module, ("-trimpath",)) != build_key(module, ())
 
 
-def test_every_package_stands_in_the_module_that_pins_it() -> None:
+def test_go_mod_requires_the_package_of_every_command() -> None:
     go_mod = (MODULE / "go.mod").read_text()
     for command in COMMANDS[Level.NODE]:
         if command.package.startswith("./"):

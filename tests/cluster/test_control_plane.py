@@ -122,7 +122,7 @@ def server(cluster: LocalCluster) -> tuple[str, str]:
     return f"--server={cluster.server}", f"--certificate-authority={authority}"
 
 
-def test_the_environment_is_ready_for_a_shell(cluster: LocalCluster) -> None:
+def test_the_env_command_prints_variables_for_a_shell(cluster: LocalCluster) -> None:
     lines = command("env", f"--name={cluster.name}").stdout
     answer = run("bash", "-c", f"{lines} kubectl get nodes --output=name && helm list --short")
     assert answer.stdout.split() == [f"node/gpu-{number}" for number in range(4)]

@@ -11,7 +11,7 @@ GOOD = Machine(is_root=True, is_debian=True, free_bytes=100 * GIB, missing_packa
 
 
 @pytest.mark.parametrize("level", list(Level))
-def test_a_good_machine_is_not_complained_about(level: Level) -> None:
+def test_preflight_accepts_a_machine_that_has_everything(level: Level) -> None:
     assert complaints(GOOD, level) == []
 
 
@@ -28,13 +28,13 @@ def test_the_control_plane_needs_no_root_and_less_disk() -> None:
         (replace(GOOD, is_debian=False, missing_packages=("runc",)), "missing: runc", "install what provides them"),
     ],
 )
-def test_each_lack_is_one_line_with_its_cure(lacking: Machine, what: str, cure: str) -> None:
+def test_preflight_reports_each_missing_requirement_with_its_cure(lacking: Machine, what: str, cure: str) -> None:
     (line,) = complaints(lacking, Level.NODE)
     assert what in line
     assert cure in line
     assert "\n" not in line
 
 
-def test_all_lacks_are_named_at_once() -> None:
+def test_preflight_reports_all_missing_requirements_at_once() -> None:
     bare = Machine(is_root=False, is_debian=True, free_bytes=GIB, missing_packages=("nftables", "runc"))
     assert len(complaints(bare, Level.NODE)) == 3

@@ -21,17 +21,17 @@ def test_a_taken_slot_and_one_with_a_busy_port_are_passed_over() -> None:
         assert free_slot(candidates=[LAST - 2, LAST - 1, LAST], taken={LAST - 2}) == LAST
 
 
-def test_when_none_is_left_the_cure_is_named() -> None:
+def test_without_a_free_cluster_slot_the_error_names_the_cure() -> None:
     with pytest.raises(ClusterError, match="end one with `python -m"):
         free_slot(candidates=[LAST], taken={LAST})
 
 
-def test_slots_share_no_port() -> None:
+def test_cluster_slots_share_no_port() -> None:
     assert ports(1).api_server - ports(0).api_server == PORTS_PER_SLOT
     assert max(ports(0).etcd_peer, ports(0).scheduler) < ports(1).api_server
 
 
-def test_no_two_ranges_overlap() -> None:
+def test_address_ranges_of_cluster_slots_do_not_overlap() -> None:
     every = [
         range_
         for slot in range(NODE_SLOTS)

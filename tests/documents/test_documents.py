@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from inference_operator.reconcile.recipe import Reconciler
+from docs import demo_output
+from inference_operator.controller.reconciler import Reconciler
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
@@ -44,6 +45,21 @@ def test_the_recipe_on_the_page_is_the_code() -> None:
     page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
     (shown,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert shown == textwrap.dedent(inspect.getsource(Reconciler.reconcile))
+
+
+def test_the_readme_shows_lines_of_the_full_demo_output() -> None:
+    full = demo_output.block(demo_output.FULL.read_text(), "demo-output")
+    shown = demo_output.block(demo_output.README.read_text(), "demo-excerpt")
+    assert shown == demo_output.excerpt(full)
+    assert set(shown.splitlines()) <= set(full.splitlines())
+    assert len(shown.splitlines()) <= 35
+
+
+def test_a_new_demo_output_replaces_the_text_between_the_markers() -> None:
+    page = demo_output.FULL.read_text()
+    new = demo_output.replaced(page, "demo-output", "== 1. Title\n-- 1 s\n")
+    assert demo_output.block(new, "demo-output") == "== 1. Title\n-- 1 s\n"
+    assert demo_output.replaced(new, "demo-output", demo_output.block(page, "demo-output")) == page
 
 
 def test_every_decision_is_numbered_in_order_and_fits_a_page() -> None:

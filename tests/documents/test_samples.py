@@ -6,9 +6,11 @@ import yaml
 
 from inference_operator.api.resource import resource
 from inference_operator.manifest import Ref
-from inference_operator.pipeline import Inputs, Planned, outcome
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
-from tests.builders import model_known
+from tests.testing.builders import model_known
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -58,7 +60,7 @@ def planned(sample: Path) -> Planned:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_every_sample_becomes_a_plan(sample: Path) -> None:
-    assert planned(sample).pinned.plan.device
+    assert planned(sample).plan.plan.device
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -1,4 +1,4 @@
-"""The program that waits before an engine is stopped, run as the kubelet runs it, beside an engine's metrics."""
+"""The pre-stop hook of an engine, run as the kubelet runs it, beside a server with an engine's metrics."""
 
 import subprocess
 import sys
@@ -9,11 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.engine import Patience, Served
+from inference_operator.engines.base import Served, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
-from inference_operator.sizing.plan import Wishes, plan
+from inference_operator.sizing.plan import unchecked_plan
+from inference_operator.sizing.shape import SizingRequest
 
-DRAIN_SECONDS = 3
+DRAIN_SECONDS, BUSY_SECONDS = 60, 2
+"""Of an engine that becomes idle, and of one that never does."""
 IDLE = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="qwen"} 0.0
@@ -25,11 +27,11 @@ WAITING = IDLE.replace('waiting{engine="0",model_name="qwen"} 0.0', 'waiting{eng
 
 
 class Metrics(ThreadingHTTPServer):
-    """An engine that answers with one text after the other, and with the last one from then on."""
+    """An engine that answers with one text after the other, and then always with the last one."""
 
     def __init__(self, texts: Sequence[str], status: int) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.texts, self.status, self.looks = list(texts), status, 0
+        self.texts, self.status, self.scrapes = list(texts), status, 0
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -37,8 +39,8 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         assert self.path == "/metrics"
-        text = self.server.texts[min(self.server.looks, len(self.server.texts) - 1)].encode()
-        self.server.looks += 1
+        text = self.server.texts[min(self.server.scrapes, len(self.server.texts) - 1)].encode()
+        self.server.scrapes += 1
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -48,10 +50,10 @@ class _Answer(BaseHTTPRequestHandler):
         """Tests are quiet."""
 
 
-def wait(port: int) -> subprocess.CompletedProcess[bytes]:
-    patience = Patience(startup=1800, staleness=0, drain=DRAIN_SECONDS)
-    sizes = plan(Wishes(1))
-    _, *rest = Vllm().process(EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), patience, port=port).pre_stop
+def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[bytes]:
+    timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
+    sizes = unchecked_plan(SizingRequest(1))
+    _, *rest = Vllm(port=port).process(EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), timeouts).pre_stop
     return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)
 
 
@@ -65,7 +67,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Metrics]:
 
 
 @pytest.mark.parametrize(
-    ("engine", "looks"),
+    ("engine", "scrapes"),
     [
         (((IDLE,), 200), 1),
         (((RUNNING, IDLE), 200), 2),
@@ -74,10 +76,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Metrics]:
     ],
     indirect=["engine"],
 )
-def test_it_waits_until_all_requests_are_answered(engine: Metrics, looks: int) -> None:
+def test_the_pre_stop_hook_ends_once_the_engine_has_no_requests(engine: Metrics, scrapes: int) -> None:
     done = wait(engine.server_port)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert engine.looks == looks
+    assert engine.scrapes == scrapes
 
 
 @pytest.mark.parametrize(
@@ -86,13 +88,15 @@ def test_it_waits_until_all_requests_are_answered(engine: Metrics, looks: int) -
     ids=["busy", "queueing", "says nothing", "unreadable", "failing"],
     indirect=True,
 )
-def test_it_waits_no_longer_than_it_may(engine: Metrics) -> None:
-    done = wait(engine.server_port)
+def test_the_pre_stop_hook_ends_after_the_drain_timeout_while_the_engine_has_requests_or_does_not_answer(
+    engine: Metrics,
+) -> None:
+    done = wait(engine.server_port, BUSY_SECONDS)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert 1 < engine.looks <= DRAIN_SECONDS
+    assert 1 < engine.scrapes <= BUSY_SECONDS
 
 
-def test_where_no_engine_listens_there_is_nothing_to_wait_for() -> None:
+def test_the_pre_stop_hook_ends_at_once_where_no_engine_listens() -> None:
     with Metrics([IDLE], 200) as server:
         port = server.server_port
     done = wait(port)

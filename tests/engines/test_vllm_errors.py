@@ -1,4 +1,4 @@
-"""vLLM's own errors, in vLLM's own words: recorded where a CPU could be made to give them, quoted where not."""
+"""Diagnosis of vLLM's error messages: recorded ones where they occur on a CPU, quoted ones where they need a GPU."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ RECORDED: dict[str, tuple[Reason | None, str]] = {
         "one request of 1048576 tokens needs 0.5 GiB of KV cache and 0.06",
     ),
     "no-room-for-cache": (Reason.KV_CACHE_TOO_SMALL, "no memory is left for KV cache"),
-    "utilization-beyond-free": (Reason.DEVICE_MEMORY_TAKEN, "23.54 GiB are to be used, 1.0 of the node's memory"),
+    "utilization-beyond-free": (Reason.DEVICE_MEMORY_IN_USE, "23.54 GiB are to be used, 1.0 of the node's memory"),
     "hub-gated": (Reason.MODEL_GATED, "accepted its licence"),
     "hub-gated-no-token": (Reason.MODEL_GATED, "accepted its licence"),
     "hub-not-found": (Reason.MODEL_NOT_FOUND, "the hub has no such model"),
@@ -42,23 +42,23 @@ RECORDED: dict[str, tuple[Reason | None, str]] = {
     "no-tokenizer": (Reason.INVALID_MODEL, "the model has no tokenizer"),
     "no-such-path": (Reason.MODEL_NOT_FOUND, "there is no model in `/models/nosuch`"),
 }
-"""What is said about each recorded failure."""
+"""Reason and part of the cause for each recorded failure."""
 
 TERMINATION_LINES, TERMINATION_BYTES = 80, 2048
-"""What the kubelet takes of a log as termination message (Kubernetes 1.36, pkg/kubelet/kuberuntime)."""
+"""The end of a log that the kubelet takes as termination message (Kubernetes 1.36, pkg/kubelet/kuberuntime)."""
 
 
 def said(name: str) -> str:
     return (OUTPUT / f"{name}.txt").read_text()
 
 
-def test_every_recording_is_judged() -> None:
+def test_every_recorded_failure_has_an_expected_diagnosis_and_a_successful_start_has_none() -> None:
     assert {path.stem for path in OUTPUT.glob("*.txt")} == {*RECORDED, "start"}
     assert diagnosis(said("start")) is None
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_what_vllm_said_is_recognised(name: str) -> None:
+def test_a_recorded_failure_is_diagnosed(name: str) -> None:
     reason, words = RECORDED[name]
     found = diagnosis(said(name))
     assert found is not None
@@ -68,7 +68,7 @@ def test_what_vllm_said_is_recognised(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_termination_message_never_says_another_thing(name: str) -> None:
+def test_the_end_of_a_recorded_failure_has_the_same_reason_or_none(name: str) -> None:
     tail = "\n".join(said(name).splitlines()[-TERMINATION_LINES:])[-TERMINATION_BYTES:]
     found = diagnosis(tail)
     assert found is None or found.reason is RECORDED[name][0]
@@ -110,7 +110,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
     (
         "ValueError: Free memory on device cuda:0 (10.18/79.25 GiB) on startup is less than desired GPU memory"
         " utilization (0.92, 72.91 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
-        Reason.DEVICE_MEMORY_TAKEN,
+        Reason.DEVICE_MEMORY_IN_USE,
         "72.91 GiB are to be used, 0.92 of the device, and 10.18 of 79.25 GiB are free",
     ),
     (
@@ -127,7 +127,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
     (
         "ValueError: VLLM_PORT 'tcp://10.96.0.12:8000' appears to be a URI. This may be caused by a Kubernetes service"
         " discovery issue,check the warning in: https://docs.vllm.ai/",
-        Reason.SERVICE_VARIABLE,
+        Reason.SERVICE_ENV_CONFLICT,
         "`VLLM_PORT=tcp://10.96.0.12:8000`",
     ),
     (
@@ -167,7 +167,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
 
 
 @pytest.mark.parametrize(("text", "reason", "words"), QUOTED)
-def test_what_a_gpu_would_say_is_recognised(text: str, reason: Reason, words: str) -> None:
+def test_a_quoted_failure_is_diagnosed(text: str, reason: Reason, words: str) -> None:
     for log in (
         text,
         f"(EngineCore pid=7) ERROR 11-21 15:43:35 [core.py:1] {text}\nTraceback\nRuntimeError: see above\n",
@@ -188,16 +188,16 @@ def test_what_a_gpu_would_say_is_recognised(text: str, reason: Reason, words: st
         "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'layers'",
     ],
 )
-def test_what_is_unknown_is_not_guessed(text: str) -> None:
+def test_a_log_without_a_known_error_has_no_diagnosis(text: str) -> None:
     assert diagnosis(text) is None
 
 
-def test_every_error_has_a_reason_that_is_explained() -> None:
+def test_every_known_error_has_an_explained_reason_and_a_cause_of_its_own_groups() -> None:
     for known in ERRORS:
         assert EXPLANATIONS[known.reason].condition is ConditionType.RECONCILING
         assert set(re.findall(r"\{(\w+)\}", known.cause)) <= set(known.wording.groupindex)
 
 
-def test_time_grows_with_length_only() -> None:
+def test_the_time_of_a_diagnosis_grows_only_linearly_with_the_text() -> None:
     for piece in ("a", "(", "model's max seq len (1), ", "validation error for X\n", "quantization method a ", "'"):
         diagnosis(piece * (16384 // len(piece)))

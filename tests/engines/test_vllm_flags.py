@@ -1,4 +1,4 @@
-"""Which arguments and variables are passed on, and what users hear about those that are not."""
+"""Which arguments and variables of a spec reach vLLM, and the messages for those that do not."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from inference_operator.engines.vllm.flags import (
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
-from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, meant, nearest, written_option
+from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, nearest, resolve_option, written_option
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
 
@@ -37,12 +37,12 @@ def reason_of(*args: str, image: str = KNOWN) -> Reason | None:
     return refusal.reason if refusal else None
 
 
-def told(*args: str, image: str = KNOWN) -> str:
+def message_of(*args: str, image: str = KNOWN) -> str:
     refusal = refusal_of_args(args, image=image)
     return refusal.message if refusal else ""
 
 
-def test_the_tables_name_options_that_vllm_has_and_none_twice() -> None:
+def test_the_tables_of_flags_name_existing_options_and_none_twice() -> None:
     assert REFUSED.keys() <= set(OPTIONS)
     assert len(REFUSED) == sum(len(table) for table in TABLES.values())
     assert not set(REMOVED_FLAGS) & SPELLINGS.keys()
@@ -51,7 +51,7 @@ def test_the_tables_name_options_that_vllm_has_and_none_twice() -> None:
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("image", [KNOWN, FOREIGN])
-def test_every_spelling_of_every_option_is_judged_alike(spelling: str, image: str) -> None:
+def test_every_spelling_of_an_option_has_the_same_reason_for_refusal(spelling: str, image: str) -> None:
     reason = REFUSED.get(SPELLINGS[spelling])
     underscored = spelling[:2] + spelling[2:].replace("-", "_")
     for written in (spelling, f"{spelling}=x", f"{spelling}=", underscored):
@@ -59,10 +59,10 @@ def test_every_spelling_of_every_option_is_judged_alike(spelling: str, image: st
 
 
 @pytest.mark.parametrize("flag", REFUSED)
-def test_no_abbreviation_slips_through(flag: str) -> None:
+def test_every_abbreviation_of_a_refused_flag_is_refused(flag: str) -> None:
     for length in range(3, len(flag)):
         short = flag[:length]
-        if short not in SPELLINGS and flag in meant(short):
+        if short not in SPELLINGS and flag in resolve_option(short):
             assert reason_of(f"{short}=1", image=FOREIGN) in {*TABLES, Reason.UNKNOWN_ARGUMENT}
 
 
@@ -84,37 +84,37 @@ def test_no_abbreviation_slips_through(flag: str) -> None:
         ("-h", "--help"),
     ],
 )
-def test_what_is_managed(argument: str, flag: str) -> None:
+def test_a_managed_flag_is_recognised_in_any_spelling(argument: str, flag: str) -> None:
     assert managed_flag(argument) == flag
 
 
 @pytest.mark.parametrize("argument", ["", "-", "--", "8", "port", "/models", "-1", "-0.5", '{"port": 1}', "a--port"])
-def test_values_are_no_flags(argument: str) -> None:
+def test_a_value_of_an_option_is_not_taken_for_an_option(argument: str) -> None:
     assert written_option(argument) is None
     assert reason_of("--seed", argument) is None
 
 
-def test_keys_of_a_json_value_belong_to_their_option() -> None:
+def test_an_option_with_a_key_of_its_json_value_has_the_refusal_of_the_option() -> None:
     assert (
         reason_of("--compilation-config.mode=3", "-cc.backend=eager", "-O2", "--speculative_config.model_x=a") is None
     )
     assert reason_of("--kv-transfer-config.kv_connector=X") is Reason.ARGUMENT_NOT_ALLOWED
 
 
-def test_the_first_refused_argument_is_named_with_its_cure_and_without_its_value() -> None:
-    assert told("--seed", "8", "-tp", "2", "--port=1") == (
+def test_a_refusal_names_the_first_refused_argument_and_its_cure_but_not_its_value() -> None:
+    assert message_of("--seed", "8", "-tp", "2", "--port=1") == (
         "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is the operator's to decide."
         " Use `spec.parallelism.tensor`."
     )
-    assert told("--api-key=abc") == (
+    assert message_of("--api-key=abc") == (
         "spec.engine.args[0]: `--api-key` would show a secret to whoever sees the pod."
         " Set `VLLM_API_KEY` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
     )
-    assert told("--seed", "8", "--enforce-eager") == told() == ""
+    assert message_of("--seed", "8", "--enforce-eager") == message_of() == ""
 
 
-def test_what_is_dangerous_must_be_allowed() -> None:
-    assert told("--trust-remote-code") == (
+def test_dangerous_arguments_and_variables_are_refused_unless_a_setting_allows_them() -> None:
+    assert message_of("--trust-remote-code") == (
         "spec.engine.args[0]: `--trust-remote-code` runs code that comes with the model, which is not allowed here."
         " Remove it, or have whoever runs the operator add it to the setting `allowedArguments`."
     )
@@ -140,13 +140,13 @@ def test_what_is_dangerous_must_be_allowed() -> None:
         ("--seed 8", "`--seed` and its value are one argument, which vLLM does not understand."),
     ],
 )
-def test_what_vllm_would_refuse_is_refused_with_the_nearest(argument: str, words: str) -> None:
-    assert words in told(argument)
+def test_an_argument_that_vllm_would_refuse_is_refused_with_the_most_similar_option(argument: str, words: str) -> None:
+    assert words in message_of(argument)
     assert reason_of(argument) is Reason.UNKNOWN_ARGUMENT
 
 
 @pytest.mark.parametrize("argument", ["--max-model-length=8", "--swap-space=4", "--max-log=1", "--zzz"])
-def test_another_version_may_have_other_options(argument: str) -> None:
+def test_an_unknown_argument_is_accepted_for_an_image_of_another_version(argument: str) -> None:
     assert reason_of(argument, image=FOREIGN) is None
 
 
@@ -162,18 +162,18 @@ def test_another_version_may_have_other_options(argument: str) -> None:
         ("vllm:latest", False),
     ],
 )
-def test_the_tag_tells_the_version(image: str, known: bool) -> None:  # noqa: FBT001
+def test_the_tag_of_an_image_decides_whether_its_options_are_known(image: str, known: bool) -> None:  # noqa: FBT001
     assert has_known_options(image) is known
 
 
-def test_the_nearest_are_few_and_real() -> None:
+def test_at_most_three_existing_options_are_suggested_for_a_misspelt_one() -> None:
     for misspelt in ("--max-model-length", "--enforce-eagre", "--gpu-memory-utilisation"):
         assert 0 < len(nearest(misspelt)) <= 3
         assert set(nearest(misspelt)) <= set(OPTIONS)
 
 
 @pytest.mark.parametrize("name", MANAGED_VARIABLES)
-def test_managed_variables_are_refused(name: str) -> None:
+def test_a_managed_variable_is_refused_even_where_a_setting_allows_it(name: str) -> None:
     refusal = refusal_of_env([EnvironmentVariable(name="A", value="1"), EnvironmentVariable(name=name, value="1")])
     assert refusal is not None
     assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is the operator's to decide.")
@@ -181,7 +181,7 @@ def test_managed_variables_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DANGEROUS_VARIABLES)
-def test_dangerous_variables_must_be_allowed(name: str) -> None:
+def test_a_dangerous_variable_is_refused_unless_a_setting_allows_it(name: str) -> None:
     variables = [EnvironmentVariable(name=name, value="1")]
     refusal = refusal_of_env(variables)
     assert refusal is not None
@@ -190,6 +190,6 @@ def test_dangerous_variables_must_be_allowed(name: str) -> None:
     assert refusal_of_env(variables, allowed=[name]) is None
 
 
-def test_other_variables_are_not() -> None:
+def test_variables_in_no_table_are_accepted() -> None:
     names = ("VLLM_USE_V1", "HF_HOME", "home", "HOMEPAGE", "PYTHONUNBUFFERED")
     assert refusal_of_env([EnvironmentVariable(name=name, value="1") for name in names]) is None

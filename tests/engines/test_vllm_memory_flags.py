@@ -1,10 +1,10 @@
-"""What arguments of `vllm serve` say about memory, and which are refused."""
+"""Arguments of `vllm serve` that decide its memory, and which of them are refused."""
 
 import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.vllm.memory_flags import MOST_BYTES, with_arguments
+from inference_operator.engines.vllm.memory_flags import MAX_CACHE_BYTES, with_arguments
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
@@ -32,7 +32,7 @@ IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
         (["--enable-lora", "--max-loras=999999999"], Adapters(16, 65536, 65536)),
     ],
 )
-def test_adapters(args: list[str], expected: Adapters | None) -> None:
+def test_lora_adapters_are_read_from_the_arguments(args: list[str], expected: Adapters | None) -> None:
     assert with_arguments(Shape(), args).adapters == expected
 
 
@@ -65,7 +65,7 @@ def test_adapters(args: list[str], expected: Adapters | None) -> None:
         (['--speculative-config={"model":"a\\u0000b"}'], None),
     ],
 )
-def test_what_guesses_tokens(args: list[str], expected: Speculation | None) -> None:
+def test_speculative_decoding_is_read_from_the_arguments(args: list[str], expected: Speculation | None) -> None:
     assert speculation_of(args) == expected
 
 
@@ -79,11 +79,11 @@ def test_what_guesses_tokens(args: list[str], expected: Speculation | None) -> N
         (["--kv-offloading-size=99999999999"], 0.0),
     ],
 )
-def test_cache_in_the_hosts_memory(args: list[str], gib: float) -> None:
+def test_the_size_of_the_kv_cache_in_host_memory_is_read_from_the_arguments(args: list[str], gib: float) -> None:
     assert with_arguments(Shape(), args).kv_offload_gib == gib
 
 
-def test_a_cache_that_no_machine_has_is_refused() -> None:
+def test_a_kv_cache_larger_than_any_gpu_memory_is_refused() -> None:
     asked = EngineSpec(args=("--seed=1", "--kv-cache-memory-bytes", "2048T"))
     refusal = Vllm().check(asked, image=IMAGE, settings=Settings())
     assert refusal is not None
@@ -92,5 +92,5 @@ def test_a_cache_that_no_machine_has_is_refused() -> None:
         "spec.engine.args[1]: `--kv-cache-memory-bytes` asks for a KV cache of 2,048 TiB on each GPU, which none has. "
         "Give the bytes of one GPU's cache, for example `64G`, or leave it out: it is then what is left."
     )
-    most = EngineSpec(args=(f"--kv-cache-memory-bytes={MOST_BYTES}",))
+    most = EngineSpec(args=(f"--kv-cache-memory-bytes={MAX_CACHE_BYTES}",))
     assert Vllm().check(most, image=IMAGE, settings=Settings()) is None

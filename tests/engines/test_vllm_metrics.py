@@ -1,4 +1,4 @@
-"""What is read of the metrics of a real vLLM 0.32.0 with two requests running and eight waiting."""
+"""Samples of the metrics of a real vLLM 0.32.0 with two running and eight waiting requests."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.engines.vllm.metrics import engine_sample
-from inference_operator.observed.samples import EngineSample
+from inference_operator.views.samples import EngineSample
 
 LOADED = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
 SAMPLE = EngineSample(
@@ -18,7 +18,7 @@ SAMPLE = EngineSample(
 )
 
 
-def test_work_and_progress_are_read_from_real_metrics() -> None:
+def test_requests_progress_and_cache_size_are_read_from_recorded_metrics() -> None:
     assert engine_sample(LOADED) == SAMPLE
 
 
@@ -33,7 +33,7 @@ def test_work_and_progress_are_read_from_real_metrics() -> None:
         ("vllm:num_requests_waiting{", "8.0"),
     ],
 )
-def test_each_number_that_moves_is_progress(before: str, after: str) -> None:
+def test_a_change_of_any_number_of_the_engine_core_is_progress(before: str, after: str) -> None:
     lines = LOADED.splitlines(keepends=True)
     moved = [line.replace(f" {after}", f" {float(after) + 1}") if line.startswith(before) else line for line in lines]
     assert moved != lines
@@ -42,7 +42,7 @@ def test_each_number_that_moves_is_progress(before: str, after: str) -> None:
     assert sample.progress != SAMPLE.progress
 
 
-def test_what_the_api_process_counts_by_itself_is_no_progress() -> None:
+def test_numbers_that_the_api_process_counts_itself_are_no_progress() -> None:
     busier = "".join(
         line if line.startswith(("vllm:", "#")) else line.replace(" 2.0", " 3.0")
         for line in LOADED.splitlines(keepends=True)
@@ -51,7 +51,7 @@ def test_what_the_api_process_counts_by_itself_is_no_progress() -> None:
     assert engine_sample(busier) == SAMPLE
 
 
-def test_cores_are_counted_together() -> None:
+def test_the_requests_of_several_engine_cores_are_summed() -> None:
     second = "".join(
         line.replace('engine="0"', 'engine="1"') for line in LOADED.splitlines(keepends=True) if 'engine="0"' in line
     )
@@ -61,9 +61,9 @@ def test_cores_are_counted_together() -> None:
     assert sample.kv_cache_tokens == SAMPLE.kv_cache_tokens, "cores are alike"
 
 
-@pytest.mark.parametrize("told", ['kv_cache_size_tokens="None"', 'kv_cache_size_tokens="-1"', 'other="1"'])
-def test_an_engine_may_not_tell_what_its_cache_holds(told: str) -> None:
-    sample = engine_sample(LOADED.replace('kv_cache_size_tokens="2097152"', told))
+@pytest.mark.parametrize("label", ['kv_cache_size_tokens="None"', 'kv_cache_size_tokens="-1"', 'other="1"'])
+def test_a_missing_or_invalid_cache_size_is_unknown(label: str) -> None:
+    sample = engine_sample(LOADED.replace('kv_cache_size_tokens="2097152"', label))
     assert sample is not None
     assert sample == replace(SAMPLE, kv_cache_tokens=None)
 
@@ -79,5 +79,5 @@ def test_an_engine_may_not_tell_what_its_cache_holds(told: str) -> None:
         "\n".join(line for line in LOADED.splitlines() if "num_requests" not in line),
     ],
 )
-def test_what_does_not_tell_of_work_is_missing_not_zero(text: str) -> None:
+def test_metrics_without_numbers_of_requests_give_no_sample(text: str) -> None:
     assert engine_sample(text) is None

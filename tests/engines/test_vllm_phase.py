@@ -1,10 +1,10 @@
-"""How far a start is, in vLLM's own words: recorded on a CPU, quoted from vLLM 0.32.0 where that takes a GPU."""
+"""Phases of vLLM's startup by its log: recorded on a CPU, quoted from vLLM 0.32.0 where they need a GPU."""
 
 from pathlib import Path
 
 import pytest
 
-from inference_operator.engines.engine import Phase
+from inference_operator.engines.base import Phase
 from inference_operator.engines.vllm.phase import phase
 from inference_operator.engines.vllm.vllm import Vllm
 
@@ -37,20 +37,20 @@ QUOTED: list[tuple[str, Phase]] = [
 ]
 
 
-def test_a_recorded_start_goes_through_its_phases_in_order() -> None:
+def test_a_recorded_start_on_a_cpu_shows_its_phases_in_order() -> None:
     lines = START.splitlines()
     seen = [phase("\n".join(lines[:number])) for number in range(len(lines) + 1)]
-    told = list(dict.fromkeys(seen))
-    assert told == [None, Phase.SETTING_UP, Phase.LOADING, Phase.WARMING_UP]
+    phases = list(dict.fromkeys(seen))
+    assert phases == [None, Phase.SETTING_UP, Phase.LOADING, Phase.WARMING_UP]
     assert seen == sorted(seen, key=lambda one: ORDER.index(one) if one else -1)
 
 
 @pytest.mark.parametrize(("text", "expected"), QUOTED)
-def test_what_a_gpu_would_say_is_recognised(text: str, expected: Phase) -> None:
+def test_a_quoted_message_of_a_start_on_a_gpu_shows_its_phase(text: str, expected: Phase) -> None:
     assert Vllm().phase(text) is expected
 
 
-def test_the_whole_of_a_start_on_a_gpu_is_at_its_end() -> None:
+def test_the_log_of_a_start_on_a_gpu_shows_the_phase_of_its_last_message() -> None:
     for number, (_, expected) in enumerate(QUOTED, start=1):
         assert phase("\n".join(text for text, _ in QUOTED[:number])) is expected
 
@@ -64,11 +64,11 @@ def test_the_whole_of_a_start_on_a_gpu_is_at_its_end() -> None:
         "INFO [gpu_model_runner.py:6369] Profiling CUDA graph memory: FULL=51",
     ],
 )
-def test_other_words_tell_nothing(text: str) -> None:
+def test_messages_of_no_phase_show_no_phase(text: str) -> None:
     assert phase(text) is None
 
 
-def test_time_grows_with_length_only() -> None:
+def test_the_time_to_find_a_phase_grows_only_linearly_with_the_log() -> None:
     for piece in (
         "with config: model='/",
         "with config: model='a",

@@ -53,7 +53,7 @@ def test_a_product_label_names_its_kind(product: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GPU_KINDS, ids=lambda kind: kind.name)
-def test_a_kind_goes_by_its_name(kind: object) -> None:
+def test_a_gpu_kind_is_found_by_its_common_names(kind: object) -> None:
     assert kind_named(getattr(kind, "name", "")) is kind
 
 
@@ -72,7 +72,7 @@ def test_a_node_without_labels_offers_nothing_that_can_be_sized() -> None:
     assert offers_of_node({}, {"nvidia.com/gpu": "8"}) == ()
 
 
-def test_google_names_its_products_itself() -> None:
+def test_googles_accelerator_label_names_the_product() -> None:
     found = only({"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, {"nvidia.com/gpu": "8"})
     assert (found.kind, found.product, found.label) == (
         "H100-80GB",
@@ -81,7 +81,7 @@ def test_google_names_its_products_itself() -> None:
     )
 
 
-def test_a_slice_stands_alone_under_either_strategy() -> None:
+def test_a_mig_slice_is_an_offer_of_one_gpu_under_both_strategies() -> None:
     single = only({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}, {"nvidia.com/gpu": "7"})
     assert (single.kind, single.most_in_a_group) == ("A100-80GB 1g.10gb", 1)
     assert single.memory_gib == pytest.approx(9.75)
@@ -103,7 +103,7 @@ def test_a_slice_stands_alone_under_either_strategy() -> None:
         ({"nvidia.com/gpu.product": "NVIDIA-L4"}, "nvidia.com/gpu.shared"),
     ],
 )
-def test_a_shared_gpu_says_so(labels: dict[str, str], resource: str) -> None:
+def test_a_shared_gpu_is_marked_as_shared(labels: dict[str, str], resource: str) -> None:
     assert only(labels, {resource: "4"}).shared
 
 
@@ -111,12 +111,12 @@ def test_a_shared_gpu_says_so(labels: dict[str, str], resource: str) -> None:
     st.dictionaries(st.sampled_from(["nvidia.com/gpu.product", "nvidia.com/gpu.memory", "x"]), st.text(max_size=12)),
     st.dictionaries(st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"]), st.text(max_size=6)),
 )
-def test_any_labels_can_be_read(labels: dict[str, str], allocatable: dict[str, str]) -> None:
+def test_any_node_labels_are_read_without_an_error(labels: dict[str, str], allocatable: dict[str, str]) -> None:
     assert all(one.per_node > 0 for one in offers_of_node(labels, allocatable))
 
 
 @given(st.lists(OFFERS, max_size=6), st.randoms(use_true_random=False))
-def test_the_order_of_nodes_does_not_matter(offers: list[GpuOffer], chance: object) -> None:
+def test_the_order_of_nodes_does_not_change_merged_offers(offers: list[GpuOffer], chance: object) -> None:
     shuffled = list(offers)
     getattr(chance, "shuffle")(shuffled)  # noqa: B009 - a random.Random, which pure code may not import
     assert merged(offers) == merged(shuffled)

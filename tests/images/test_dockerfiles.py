@@ -26,23 +26,23 @@ def test_each_dockerfile_is_an_image_that_can_be_built() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 class TestDockerfile:
-    def test_starts_from_the_base_that_can_be_made_without_a_registry(self, name: str) -> None:
+    def test_dockerfile_starts_from_the_base_image(self, name: str) -> None:
         stages = set[str]()
         for argument in (argument for word, argument in instructions(name) if word == "FROM"):
             source, _, stage = argument.partition(" AS ")
             assert source in {BASE} | stages
             stages.add(stage)
 
-    def test_ends_as_a_user_that_is_not_root(self, name: str) -> None:
+    def test_dockerfile_ends_with_a_numeric_user_that_is_not_root(self, name: str) -> None:
         users = [argument for word, argument in instructions(name) if word == "USER"]
         assert re.fullmatch(r"[1-9]\d*:\d+", users[-1]), "a number, or Kubernetes cannot tell that it is not root"
 
-    def test_starts_its_program_itself_and_not_through_a_shell(self, name: str) -> None:
+    def test_dockerfile_starts_its_program_without_a_shell(self, name: str) -> None:
         started = [argument for word, argument in instructions(name) if word in {"CMD", "ENTRYPOINT"}]
         assert len(started) == 1
         assert isinstance(json.loads(started[0]), list)
 
-    def test_copies_only_what_the_builder_counts_as_input(self, name: str) -> None:
+    def test_dockerfile_copies_only_inputs_that_the_builder_knows(self, name: str) -> None:
         image = images.IMAGES[name]
         assert isinstance(image, Dockerfile)
         counted = [ROOT / entry for entry in image.inputs]
@@ -53,7 +53,7 @@ class TestDockerfile:
                     assert path.exists()
                     assert any(path.is_relative_to(entry) for entry in counted), source
 
-    def test_every_input_exists(self, name: str) -> None:
+    def test_every_input_of_a_dockerfile_exists(self, name: str) -> None:
         image = images.IMAGES[name]
         assert isinstance(image, Dockerfile)
         assert all((ROOT / entry).exists() for entry in image.inputs)
@@ -75,12 +75,12 @@ class TestEngineRequirements:
         lines = (self.folder / "requirements.txt").read_text().splitlines()
         return dict(line.split("==") for line in lines if not line.startswith("#"))
 
-    def test_are_what_was_asked_for(self) -> None:
+    def test_pinned_engine_requirements_match_requirements_in(self) -> None:
         for line in (self.folder / "requirements.in").read_text().splitlines():
             name, version = line.split("==")
             assert self.pinned()[name] == version
 
-    def test_hold_nothing_that_the_overrides_leave_out(self) -> None:
+    def test_pinned_engine_requirements_contain_nothing_that_overrides_exclude(self) -> None:
         overrides = (self.folder / "overrides.txt").read_text()
         left_out = re.findall(r'^(\S+); sys_platform == "never"', overrides, re.MULTILINE)
         assert left_out

@@ -29,7 +29,7 @@ def test_an_unknown_image_is_refused_with_the_known_ones() -> None:
         images.build(["nothing"])
 
 
-def test_names_are_never_latest() -> None:
+def test_image_references_have_no_latest_tag() -> None:
     assert [images.reference(name) for name in images.IMAGES] == [
         "localhost/inference-operator/operator:dev",
         "localhost/inference-operator/router:dev",
@@ -50,7 +50,7 @@ def test_the_users_certificates_come_before_the_systems(tmp_path: Path, monkeypa
     assert trust.certificates() == bundle
 
 
-def test_only_indexes_that_are_set_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_package_indexes_that_are_set_reach_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example/simple")
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     assert trust.indexes() == {"PIP_INDEX_URL": "https://packages.example/simple"}

@@ -27,7 +27,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_second_build_does_nothing(repository: Path) -> None:
+def test_a_second_build_with_the_same_inputs_does_nothing(repository: Path) -> None:
     assert repository.is_dir()
     builder = KeptInMemory()
     IMAGE.ensure(builder)
@@ -65,7 +65,7 @@ def test_another_base_image_means_a_new_build(repository: Path) -> None:
     assert len(builder.built) == 2
 
 
-def test_what_is_no_input_means_no_build(repository: Path) -> None:
+def test_files_that_are_no_input_cause_no_new_build(repository: Path) -> None:
     builder = KeptInMemory()
     IMAGE.ensure(builder)
     (repository / "unrelated").write_text("y")

@@ -16,14 +16,14 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_each_line_goes_to_the_log_and_to_whoever_watches() -> None:
+def test_each_line_of_a_command_goes_to_the_log_and_to_the_callback() -> None:
     seen: list[str] = []
     run_logged("thing", ["sh", "-c", "echo one; echo two >&2"], seen.append)
     assert seen == ["one", "two"]
     assert log_path("thing").read_text() == "one\ntwo\n"
 
 
-def test_a_failure_shows_the_status_the_log_and_its_last_lines_only() -> None:
+def test_a_failed_command_reports_status_log_file_and_last_lines() -> None:
     with pytest.raises(ImageError) as failure:
         run_logged("thing", ["sh", "-c", "seq 100; exit 3"])
     message = str(failure.value)
@@ -32,7 +32,7 @@ def test_a_failure_shows_the_status_the_log_and_its_last_lines_only() -> None:
     assert message.splitlines()[1:] == [str(number) for number in range(101 - SHOWN_LINES, 101)]
 
 
-def test_output_that_is_no_text_is_no_problem() -> None:
+def test_command_output_that_is_not_utf_8_is_accepted() -> None:
     run_logged("thing", ["sh", "-c", r"printf '\377\n'"])
 
 
@@ -51,7 +51,7 @@ def test_an_interrupted_command_is_stopped() -> None:
     assert not Path(f"/proc/{interrupted.value}").exists()
 
 
-def test_a_short_command_answers_or_says_why_not() -> None:
+def test_a_short_command_returns_its_output_or_raises_its_error() -> None:
     assert output(["echo", "yes"]) == "yes\n"
     with pytest.raises(ImageError, match="no such thing"):
         output(["sh", "-c", "echo no such thing >&2; exit 1"])
@@ -59,7 +59,7 @@ def test_a_short_command_answers_or_says_why_not() -> None:
     assert not succeeds(["false"])
 
 
-def test_the_command_line_refuses_what_it_does_not_know() -> None:
+def test_the_images_command_refuses_an_unknown_image() -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "e2e.images", "build", "nothing"], capture_output=True, text=True, check=False
     )

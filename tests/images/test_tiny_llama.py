@@ -21,7 +21,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "inference-operator" / "images" / "tiny-llama"
 
 
-def test_it_is_made_in_the_engine_image_and_then_kept() -> None:
+def test_the_test_model_is_made_once_in_the_engine_image() -> None:
     builder = KeptInMemory()
     MODEL.ensure(builder)
     MODEL.ensure(builder)
@@ -29,9 +29,7 @@ def test_it_is_made_in_the_engine_image_and_then_kept() -> None:
     assert len(builder.ran) == 1
 
 
-def test_a_changed_script_makes_another_and_removes_the_old(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_script_replaces_the_test_model(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = KeptInMemory()
     MODEL.ensure(builder)
     script = tmp_path / "make_tiny_llama.py"
@@ -42,13 +40,13 @@ def test_a_changed_script_makes_another_and_removes_the_old(
     assert len(list(cache.iterdir())) == 1
 
 
-def test_a_failure_leaves_nothing_behind(cache: Path) -> None:
+def test_a_failed_run_leaves_no_test_model(cache: Path) -> None:
     with pytest.raises(ImageError):
         MODEL.ensure(KeptInMemory(run_fails=True))
     assert not list(cache.iterdir())
 
 
-def test_its_files_are_at_the_root_of_the_image() -> None:
+def test_files_of_the_test_model_are_at_the_root_of_its_image() -> None:
     builder, archive = KeptInMemory(), io.BytesIO()
     MODEL.ensure(builder)
     MODEL.write(builder, archive)
@@ -61,7 +59,7 @@ def test_its_files_are_at_the_root_of_the_image() -> None:
             assert layer.getnames() == ["config.json"]
 
 
-def test_packing_what_was_not_made_says_what_to_do() -> None:
+def test_packing_a_missing_test_model_names_the_command_that_makes_it() -> None:
     with pytest.raises(ImageError, match=r"python -m e2e\.images build tiny-llama"):
         MODEL.write(KeptInMemory(), io.BytesIO())
 

@@ -1,4 +1,4 @@
-"""What the client makes of an API server's answers, and of none."""
+"""The client: requests that it sends, and what it returns or raises for each response."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,11 +10,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
-from inference_operator.kube.client import Api
-from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import CONFIG_MAP, POD, Manifest, Ref
-from inference_operator.observed.look import LogTail
-from inference_operator.reconcile.cluster import (
+from inference_operator.controller.cluster import (
     ClusterError,
     ConflictError,
     ForbiddenError,
@@ -22,7 +18,11 @@ from inference_operator.reconcile.cluster import (
     NotLeaderError,
     RejectedError,
 )
-from tests.listings import listing
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import CONFIG_MAP, POD, Manifest, Ref
+from inference_operator.views.lookups import LogLookup
+from tests.testing.listings import listing
 
 REF = Ref(CONFIG_MAP, "default", "settings")
 BODY: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
@@ -30,7 +30,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiServer:
-    """Answers every request with what a test wants, and remembers it."""
+    """An API server that records requests and responds as the test says."""
 
     def __init__(self) -> None:
         self.answer: Handler = self._nothing
@@ -69,10 +69,10 @@ async def client(api: ApiServer) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 def cluster(api: ApiServer, client: ApiClient) -> KubeCluster:
-    return KubeCluster(Api(client, tell=lambda *request: api.told.append(request)))
+    return KubeCluster(Api(client, on_request=lambda *request: api.told.append(request)))
 
 
-async def test_apply_is_server_side(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_apply_sends_a_server_side_apply_patch(api: ApiServer, cluster: KubeCluster) -> None:
     api.says(200, **BODY)
     assert await cluster.apply(REF, BODY, force=True) == BODY
     path = "/api/v1/namespaces/default/configmaps/settings"
@@ -80,31 +80,37 @@ async def test_apply_is_server_side(api: ApiServer, cluster: KubeCluster) -> Non
     assert api.told == [("PATCH", "ConfigMap", "200")]
 
 
-async def test_status_goes_to_its_own_path(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_apply_status_sends_a_patch_to_the_status_subresource(api: ApiServer, cluster: KubeCluster) -> None:
     api.says(200, **BODY)
     await cluster.apply_status(REF, BODY)
     assert api.requests[0][1].startswith("/api/v1/namespaces/default/configmaps/settings/status?")
 
 
-async def test_delete_names_the_uid_and_leaves_no_pods_of_a_job(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_delete_sends_the_uid_as_precondition_and_deletes_dependents(
+    api: ApiServer, cluster: KubeCluster
+) -> None:
     await cluster.delete(REF, uid="u")
     body = api.requests[0][2]
     assert isinstance(body, dict)
     assert (body["preconditions"], body["propagationPolicy"]) == ({"uid": "u"}, "Background")
 
 
-async def test_delete_may_name_the_version_too(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_delete_with_a_version_sends_the_resource_version_as_precondition(
+    api: ApiServer, cluster: KubeCluster
+) -> None:
     await cluster.delete(REF, uid="u", version="7")
     assert (api.requests[0][2] or {})["preconditions"] == {"uid": "u", "resourceVersion": "7"}
 
 
-async def test_delete_may_say_how_long_the_end_may_take(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_delete_with_grace_seconds_sends_the_grace_period(api: ApiServer, cluster: KubeCluster) -> None:
     await cluster.delete(REF, uid="u", grace_seconds=1)
     assert (api.requests[0][2] or {})["gracePeriodSeconds"] == 1
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", 0.0)])
-async def test_how_long_to_wait_is_handed_on(api: ApiServer, cluster: KubeCluster, header: str, seconds: float) -> None:
+async def test_the_retry_after_header_is_in_the_error(
+    api: ApiServer, cluster: KubeCluster, header: str, seconds: float
+) -> None:
     async def busy(_: web.Request) -> web.StreamResponse:
         return web.json_response({"message": "too many"}, status=429, headers={"Retry-After": header})
 
@@ -115,7 +121,7 @@ async def test_how_long_to_wait_is_handed_on(api: ApiServer, cluster: KubeCluste
     assert raised.value.cause == "HTTP 429: too many"
 
 
-async def test_every_answer_tells_the_api_servers_time(api: ApiServer, client: ApiClient) -> None:
+async def test_every_response_sets_the_clock_to_the_api_servers_date(api: ApiServer, client: ApiClient) -> None:
     async def later(_: web.Request) -> web.StreamResponse:
         return web.json_response({}, headers={"Date": "Fri, 22 Nov 2999 12:00:00 GMT"})
 
@@ -139,7 +145,7 @@ async def test_every_answer_tells_the_api_servers_time(api: ApiServer, client: A
         (503, ClusterError),
     ],
 )
-async def test_an_error_becomes_its_kind_with_the_servers_words(
+async def test_an_error_status_raises_its_exception_with_the_servers_message(
     api: ApiServer, cluster: KubeCluster, status: int, error: type[ClusterError]
 ) -> None:
     api.says(status, kind="Status", message="these are the words")
@@ -149,13 +155,13 @@ async def test_an_error_becomes_its_kind_with_the_servers_words(
     assert api.told == [("PATCH", "ConfigMap", str(status))]
 
 
-async def test_what_is_absent_is_none(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_get_of_an_absent_object_returns_none(api: ApiServer, cluster: KubeCluster) -> None:
     api.says(404, kind="Status", message="not found")
     assert await cluster.get(REF) is None
     assert await cluster.apply_status(REF, BODY) is None
 
 
-async def test_an_error_page_of_a_proxy_is_a_fault(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_an_html_error_page_of_a_proxy_raises_cluster_error(api: ApiServer, cluster: KubeCluster) -> None:
     async def page(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html")
 
@@ -164,7 +170,7 @@ async def test_an_error_page_of_a_proxy_is_a_fault(api: ApiServer, cluster: Kube
         await cluster.get(REF)
 
 
-async def test_a_connection_that_breaks_is_a_fault(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_a_broken_connection_raises_cluster_error(api: ApiServer, cluster: KubeCluster) -> None:
     async def hang_up(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
@@ -176,7 +182,7 @@ async def test_a_connection_that_breaks_is_a_fault(api: ApiServer, cluster: Kube
     assert api.told == [("GET", "ConfigMap", "error")]
 
 
-async def test_an_answer_that_ends_too_early_is_a_fault(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_a_truncated_response_raises_cluster_error(api: ApiServer, cluster: KubeCluster) -> None:
     async def half(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
         await response.prepare(request)
@@ -190,7 +196,7 @@ async def test_an_answer_that_ends_too_early_is_a_fault(api: ApiServer, cluster:
         await cluster.get(REF)
 
 
-async def test_nobody_there_is_a_fault() -> None:
+async def test_a_refused_connection_raises_cluster_error() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:9")) as client:
         with pytest.raises(ClusterError):
             await KubeCluster(Api(client)).get(REF)
@@ -223,7 +229,7 @@ async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeClust
         ({"fields": "spec.nodeName=gpu-a"}, "resourceVersion=0&fieldSelector=spec.nodeName%3Dgpu-a"),
     ],
 )
-async def test_what_is_not_kept_is_read_in_small_pages_or_from_the_servers_index(
+async def test_uncached_listings_are_paged_or_with_field_selectors_read_from_the_servers_cache(
     api: ApiServer, cluster: KubeCluster, selectors: dict[str, str], query: str
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -238,7 +244,7 @@ async def test_what_is_not_kept_is_read_in_small_pages_or_from_the_servers_index
     assert [path for _, path, _ in api.requests] == [path, f"{path}&continue=page2"]
 
 
-async def test_a_namespace_is_listed_alone_and_without_what_nothing_reads(api: ApiServer, cluster: KubeCluster) -> None:
+async def test_a_listing_of_one_namespace_omits_managed_fields(api: ApiServer, cluster: KubeCluster) -> None:
     item = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}}
     api.says(200, metadata={"resourceVersion": "7"}, items=[item])
     found = await listing(cluster, CONFIG_MAP, namespace="team-a")
@@ -247,7 +253,7 @@ async def test_a_namespace_is_listed_alone_and_without_what_nothing_reads(api: A
     assert [path for _, path, _ in api.requests] == ["/api/v1/namespaces/team-a/configmaps?limit=100"]
 
 
-async def test_who_may_not_act_asks_nothing(api: ApiServer, client: ApiClient) -> None:
+async def test_a_process_without_the_lease_sends_no_requests(api: ApiServer, client: ApiClient) -> None:
     cluster = KubeCluster(Api(client), may_act=lambda: False)
     with pytest.raises(NotLeaderError):
         await cluster.apply(REF, BODY, force=True)
@@ -258,7 +264,7 @@ async def test_who_may_not_act_asks_nothing(api: ApiServer, client: ApiClient) -
     assert api.requests == []
 
 
-LOG = LogTail("default", "qwen-engine-a", "u", "engine", run=2, previous=True, running=False)
+LOG = LogLookup("default", "qwen-engine-a", "u", "engine", run=2, previous=True, running=False)
 
 
 async def test_a_log_is_read_as_text_within_bounds(api: ApiServer, cluster: KubeCluster) -> None:
@@ -275,7 +281,7 @@ async def test_a_log_is_read_as_text_within_bounds(api: ApiServer, cluster: Kube
 @pytest.mark.parametrize(
     ("status", "error"), [(400, RejectedError), (403, ForbiddenError), (404, NotFoundError), (502, ClusterError)]
 )
-async def test_a_log_that_cannot_be_read_is_an_error(
+async def test_a_log_that_cannot_be_read_raises(
     api: ApiServer, cluster: KubeCluster, status: int, error: type[ClusterError]
 ) -> None:
     api.says(status, kind="Status", message="these are the words")

@@ -1,4 +1,4 @@
-"""Who holds the Lease, in virtual time: never two at once, whatever becomes of their requests."""
+"""Leader election in virtual time: never two holders, whatever happens to their requests."""
 
 import asyncio
 import random
@@ -6,18 +6,18 @@ from copy import deepcopy
 
 import pytest
 
+from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError
 from inference_operator.kube.lease import Lease
 from inference_operator.manifest import Kind, Manifest
-from inference_operator.reconcile.cluster import ClusterError, ConflictError, NotFoundError
 from inference_operator.settings import Settings
-from tests.reconcile.virtual_time import run
+from tests.controller.virtual_time import run
 
 SETTINGS = Settings()
 DURATION, DEADLINE = SETTINGS.lease_duration_seconds, SETTINGS.lease_renew_deadline_seconds
 
 
 class OneLease:
-    """The API server's rules for one Lease, and what can go wrong on the way to it."""
+    """An API server with one Lease, and faults of requests to it."""
 
     def __init__(self) -> None:
         self.lease: Manifest | None = None
@@ -70,12 +70,12 @@ def now() -> float:
 
 
 async def led(lease: Lease) -> asyncio.Task[None]:
-    """Lead, and go on renewing."""
+    """Acquire the Lease and renew it."""
     assert await lease.acquire(asyncio.Event())
     return asyncio.create_task(lease.keep())
 
 
-def test_the_first_process_leads_at_once_and_renews() -> None:
+def test_the_first_process_becomes_leader_at_once_and_renews_the_lease() -> None:
     async def script() -> None:
         api = OneLease()
         lease = process(api, "a")
@@ -89,7 +89,7 @@ def test_the_first_process_leads_at_once_and_renews() -> None:
     run(script())
 
 
-def test_a_standby_leads_at_once_after_a_release_and_after_the_duration_otherwise() -> None:
+def test_a_standby_leads_at_once_after_a_release_and_otherwise_after_the_lease_duration() -> None:
     async def script() -> None:
         api = OneLease()
         first, second, third = (process(api, name) for name in "abc")
@@ -114,8 +114,8 @@ def test_a_standby_leads_at_once_after_a_release_and_after_the_duration_otherwis
 
 
 @pytest.mark.parametrize("skew", [3600.0, -3600.0])
-def test_machines_whose_clocks_differ_count_the_same_duration(skew: float) -> None:
-    """Each counts by its own clock, and the time of day in the Lease, here an hour off, is for people."""
+def test_machines_with_different_clocks_wait_the_same_lease_duration(skew: float) -> None:
+    """Each process counts by its own clock; the time of day in the Lease, here an hour off, is only for people."""
 
     async def script() -> None:
         api = OneLease()
@@ -137,7 +137,7 @@ def test_machines_whose_clocks_differ_count_the_same_duration(skew: float) -> No
     run(script())
 
 
-def test_who_cannot_renew_stops_to_act_before_anybody_else_may_begin() -> None:
+def test_a_leader_that_cannot_renew_stops_before_a_standby_may_start() -> None:
     async def script() -> None:
         api = OneLease()
         lease = process(api, "a")
@@ -150,7 +150,7 @@ def test_who_cannot_renew_stops_to_act_before_anybody_else_may_begin() -> None:
     run(script())
 
 
-def test_an_answer_that_got_lost_costs_nobody_the_lease() -> None:
+def test_a_lost_response_does_not_lose_the_lease() -> None:
     async def script() -> None:
         api = OneLease()
         api.unanswered = True
@@ -172,7 +172,7 @@ def test_an_answer_that_got_lost_costs_nobody_the_lease() -> None:
 
 
 @pytest.mark.parametrize("deed", ["delete", "take", "empty"])
-def test_who_finds_the_lease_gone_or_anothers_has_lost_it(deed: str) -> None:
+def test_a_leader_whose_lease_is_deleted_or_taken_stops(deed: str) -> None:
     async def script() -> None:
         api = OneLease()
         lease = process(api, "a")
@@ -190,7 +190,7 @@ def test_who_finds_the_lease_gone_or_anothers_has_lost_it(deed: str) -> None:
     run(script())
 
 
-def test_a_standby_waits_for_a_lease_that_vanished_as_for_one_that_runs_out() -> None:
+def test_a_standby_waits_the_lease_duration_after_the_lease_was_deleted() -> None:
     async def script() -> None:
         api = OneLease()
         keeping = await led(process(api, "a"))
@@ -204,7 +204,7 @@ def test_a_standby_waits_for_a_lease_that_vanished_as_for_one_that_runs_out() ->
     run(script())
 
 
-def test_a_lease_without_holder_or_of_a_strange_form_is_taken() -> None:
+def test_a_lease_without_a_holder_or_with_invalid_fields_is_taken() -> None:
     async def script() -> None:
         api = OneLease()
         api._store({"metadata": {"name": "x"}})  # noqa: SLF001 - as `kubectl create` leaves it
@@ -215,8 +215,8 @@ def test_a_lease_without_holder_or_of_a_strange_form_is_taken() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_never_two_at_once(seed: int) -> None:
-    """Three processes, an hour, an API server that is away, forgets to answer, and processes that crash."""
+def test_two_processes_never_hold_the_lease_at_the_same_time(seed: int) -> None:
+    """Three processes for an hour, with an unreachable API server, lost responses and crashes."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, guards nothing
 
     async def live(api: OneLease, name: str, holders: dict[str, Lease]) -> None:

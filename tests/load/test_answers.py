@@ -27,12 +27,12 @@ async def asked(address: str, *, streamed: bool, seconds: float = 5) -> Answer:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_whole_answer_is_ok(streamed: bool) -> None:  # noqa: FBT001
+async def test_a_complete_answer_is_ok(streamed: bool) -> None:  # noqa: FBT001
     got = await answer(echo, streamed=streamed)
     assert (got.ok, got.loss, got.status, got.streamed) == (True, None, 200, streamed)
 
 
-async def test_429_is_no_loss() -> None:
+async def test_status_429_is_not_a_lost_request() -> None:
     async def full(_: web.Request) -> web.StreamResponse:
         return web.Response(status=429, text="full")
 
@@ -49,7 +49,7 @@ async def test_429_is_no_loss() -> None:
         ("[]", False),
     ],
 )
-async def test_another_status_is_a_loss_with_or_without_a_clean_error(body: str, clean: bool) -> None:  # noqa: FBT001
+async def test_an_error_status_is_a_lost_request(body: str, clean: bool) -> None:  # noqa: FBT001
     async def fails(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, text=body)
 
@@ -57,7 +57,7 @@ async def test_another_status_is_a_loss_with_or_without_a_clean_error(body: str,
     assert (got.loss, got.status, got.clean_error) == (Loss.STATUS, 502, clean)
 
 
-async def test_nobody_listening_is_refused() -> None:
+async def test_a_port_without_listener_counts_as_refused() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         got = await asked(f"127.0.0.1:{free.getsockname()[1]}", streamed=False)
@@ -111,7 +111,7 @@ async def test_an_answer_that_breaks_off_is_broken() -> None:
 
 
 @pytest.mark.parametrize("body", ["{}", '{"choices": []}', '{"choices": [{"text": null}]}', "no json"])
-async def test_what_is_no_completion_is_broken(body: str) -> None:
+async def test_an_answer_that_is_no_completion_is_broken(body: str) -> None:
     async def odd(_: web.Request) -> web.StreamResponse:
         return web.Response(text=body)
 
@@ -119,7 +119,7 @@ async def test_what_is_no_completion_is_broken(body: str) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_another_text_is_a_loss(streamed: bool) -> None:  # noqa: FBT001
+async def test_an_answer_with_another_text_is_a_lost_request(streamed: bool) -> None:  # noqa: FBT001
     async def wrong(request: web.Request) -> web.StreamResponse:
         return await (stream(request, ["one", "two"]) if streamed else plain("one two"))
 
@@ -128,7 +128,7 @@ async def test_another_text_is_a_loss(streamed: bool) -> None:  # noqa: FBT001
     assert "'one two' instead of 'one two three'" in got.detail
 
 
-async def test_no_answer_in_time_is_late() -> None:
+async def test_an_answer_after_the_timeout_is_late() -> None:
     async def slow(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(60)
         return web.Response()
@@ -136,7 +136,7 @@ async def test_no_answer_in_time_is_late() -> None:
     assert (await answer(slow, streamed=False, seconds=0.1)).loss is Loss.LATE
 
 
-async def test_chunks_have_times_of_their_own() -> None:
+async def test_each_chunk_of_a_stream_has_its_own_time() -> None:
     async def steady(request: web.Request) -> web.StreamResponse:
         return await stream(request, ["a"] * 5, pause=0.02)
 

@@ -10,7 +10,7 @@ from e2e.load import Load, LoadError, Loss
 from tests.load.conftest import Serve, abort, echo
 
 
-def test_all_are_equal_without_a_fault(serve: Serve) -> None:
+def test_without_a_fault_every_answer_of_a_phase_is_equal(serve: Serve) -> None:
     at_once, most, thinking = 0, 0, 0.0
 
     async def counted(request: web.Request) -> web.StreamResponse:
@@ -52,6 +52,14 @@ def test_kept_connections_are_used_again_and_new_ones_are_not(serve: Serve) -> N
     assert sum(number == 1 for number in used.values()) == sum(not answer.kept for answer in phase.result.answers)
 
 
+def test_a_worker_pauses_between_its_requests_where_a_phase_asks_for_it(serve: Serve) -> None:
+    load = Load(serve(echo), "m", workers=4)
+    load.learn()
+    with load.phase("gentle", at_least=4, seconds=20, pause=3.0) as phase:
+        pass
+    assert phase.result.sent == 4
+
+
 def test_losses_are_counted_by_kind_and_told_apart_by_the_fault(serve: Serve) -> None:
     broken = False
 
@@ -78,7 +86,7 @@ def test_losses_are_counted_by_kind_and_told_apart_by_the_fault(serve: Serve) ->
     assert len(result.losses()) == len(result.lost)
 
 
-def test_the_gap_is_the_longest_time_without_a_good_answer(serve: Serve) -> None:
+def test_gap_is_the_longest_time_without_a_good_answer(serve: Serve) -> None:
     waiting = 0.0
 
     async def waits_for_a_while(request: web.Request) -> web.StreamResponse:
@@ -97,7 +105,7 @@ def test_the_gap_is_the_longest_time_without_a_good_answer(serve: Serve) -> None
     assert 0.3 < phase.result.gap <= phase.result.slowest
 
 
-def test_what_a_client_does_not_wait_for_is_lost(serve: Serve) -> None:
+def test_a_request_whose_client_gives_up_is_lost(serve: Serve) -> None:
     waiting = 0.0
 
     async def waits_for_ever(request: web.Request) -> web.StreamResponse:
@@ -112,7 +120,7 @@ def test_what_a_client_does_not_wait_for_is_lost(serve: Serve) -> None:
     assert {answer.loss for answer in phase.result.lost} == {Loss.LATE}
 
 
-def test_rejections_are_counted_apart(serve: Serve) -> None:
+def test_rejected_requests_are_counted_apart_from_lost_ones(serve: Serve) -> None:
     numbers = count()
 
     async def full_at_times(request: web.Request) -> web.StreamResponse:
@@ -147,6 +155,6 @@ def test_equal_answers_to_different_prompts_prove_nothing(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:80", "example.com:80", "10.0.0.1:80", "127.0.0.1", ""])
-def test_load_goes_nowhere_else(address: str) -> None:
+def test_load_refuses_addresses_of_other_machines(address: str) -> None:
     with pytest.raises(LoadError, match="no address of this machine's clusters"):
         Load(address, "m")

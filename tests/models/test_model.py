@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from bench.catalogue import FIELDS
 from inference_operator.models.catalogue import FILE, entry, names
 from inference_operator.models.checkpoint import Weights, weights_of_files
-from inference_operator.models.config import TEXT_CONFIGS
+from inference_operator.models.config import TEXT_CONFIGS, NotUnderstood
 from inference_operator.models.facts import Attention, Kernel, ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.models.not_understood import NotUnderstood
+from inference_operator.units import GIB
 
-GIB = 2**30
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -53,7 +52,7 @@ def test_any_json_gives_facts_or_names_the_field(document: object) -> None:
 
 
 @given(st.sampled_from([*names()]), KEYS, JSON)
-def test_one_wrong_field_does_no_more(name: str, key: str, value: object) -> None:
+def test_one_wrong_field_of_a_config_raises_nothing(name: str, key: str, value: object) -> None:
     known = entry(name)
     assert known
     assert isinstance(model_facts({**known.config, key: value}, known.weights), ModelFacts | NotUnderstood)
@@ -111,7 +110,7 @@ def test_matrices_alone_come_near_the_checkpoint(name: str, gib: float) -> None:
         ("google/gemma-4-31B-it", [(Attention.FULL, 10, 4, 1024), (Attention.SLIDING, 50, 16, 512)]),
     ],
 )
-def test_layers_are_grouped_by_how_they_remember(name: str, expected: list[tuple[Any, ...]]) -> None:
+def test_layers_are_grouped_by_their_attention(name: str, expected: list[tuple[Any, ...]]) -> None:
     assert [(one.attention, one.layers, one.kv_heads, one.elements) for one in facts(name).groups] == expected
 
 

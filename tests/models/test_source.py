@@ -26,7 +26,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         (f"oci://ghcr.io/org/qwen:1@{DIGEST}", ImageModel(f"ghcr.io/org/qwen:1@{DIGEST}")),
     ],
 )
-def test_what_names_a_model_is_read(text: str, source: ModelSource) -> None:
+def test_a_valid_model_source_is_parsed(text: str, source: ModelSource) -> None:
     assert model_source(text) == source
 
 
@@ -63,7 +63,7 @@ def test_what_names_a_model_is_read(text: str, source: ModelSource) -> None:
         ("oci://--privileged", "names no image"),
     ],
 )
-def test_what_names_none_is_refused_with_a_cure(text: str, problem: str) -> None:
+def test_an_invalid_model_source_is_refused_with_a_cure(text: str, problem: str) -> None:
     refusal = model_source(text)
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.field) == (Reason.INVALID_MODEL_SOURCE, "spec.model.source")
@@ -71,7 +71,7 @@ def test_what_names_none_is_refused_with_a_cure(text: str, problem: str) -> None
     assert "hf://Qwen/Qwen3-8B" in refusal.cure
 
 
-def test_the_example_in_every_cure_is_good() -> None:
+def test_the_examples_in_cures_are_valid_model_sources() -> None:
     refusal = model_source("nonsense")
     assert isinstance(refusal, Refusal)
     for example in refusal.cure.split("`")[1::2]:

@@ -6,11 +6,12 @@ import pytest
 
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.manifest import Manifest
-from inference_operator.observed.node import NodeView, node_view
 from inference_operator.planning.gpu_offers import GpuOffers, gpu_offers, has_gpus, room_for
 from inference_operator.settings import Capacity, Settings
-from inference_operator.sizing.plan import Wishes, plan
-from tests.nodes import node
+from inference_operator.sizing.plan import unchecked_plan
+from inference_operator.sizing.shape import SizingRequest
+from inference_operator.views.node import NodeView, node_view
+from tests.testing.nodes import node
 
 L4 = {"nvidia.com/gpu.product": "NVIDIA-L4"}
 ELASTIC = Settings()
@@ -64,25 +65,25 @@ def test_fixed_capacity_counts_only_what_is_there() -> None:
     assert [one.kind for one in offers(None, fixed).possible] == ["L4"], "nobody sees what is there"
 
 
-def test_prices_go_to_all_of_their_kind() -> None:
+def test_a_declared_price_applies_to_all_offers_of_its_kind() -> None:
     found = offers(nodes(node("a", gpus=8)), Settings(gpu_offers=("H100-80GB:8@2.5",)))
     assert [one.price for one in found.possible] == [2.5]
 
 
-def test_what_a_resource_names_counts_where_nobody_knows_it() -> None:
+def test_gpus_named_in_the_spec_count_if_no_node_or_setting_has_them() -> None:
     assert told(offers([], products=["H200", "abacus"])) == [("H200", 8, 1, "")]
     seen = nodes(node("a", gpus=2, labels=L4))
     assert told(offers(seen, products=["L4"])) == [("L4", 2, 1, "NVIDIA-L4")]
 
 
-def test_a_name_tells_what_labels_do_not() -> None:
+def test_a_gpu_kind_of_the_spec_applies_to_nodes_without_labels() -> None:
     bare = node_view({**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "2"}}})
     assert offers([bare]).unknown_nodes == 1
     assert offers([bare]).possible == ()
     assert told(offers([bare], products=["L4"])) == [("L4", 2, 1, "")]
 
 
-def test_a_resource_name_leaves_only_its_own() -> None:
+def test_a_resource_name_excludes_all_other_resources() -> None:
     slices = node_view(
         {**node("a", labels=L4), "status": {"allocatable": {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}}}
     )
@@ -92,7 +93,7 @@ def test_a_resource_name_leaves_only_its_own() -> None:
 
 
 def test_room_is_counted_node_by_node_where_pods_are_admitted() -> None:
-    three = plan(Wishes(3))
+    three = unchecked_plan(SizingRequest(3))
     seen = nodes(node("a", gpus=8), node("b", gpus=2), node("c", gpus=8, cordoned=True), node("d", gpus=8, ready=False))
     assert room_for(seen, {}, three) == 2
     assert room_for(seen, {}, replace(three, gpus_per_replica=0)) == 0
@@ -101,6 +102,6 @@ def test_room_is_counted_node_by_node_where_pods_are_admitted() -> None:
 @pytest.mark.parametrize(
     ("resource", "has"), [("nvidia.com/gpu", True), ("nvidia.com/mig-1g.5gb", True), ("cpu", False)]
 )
-def test_only_nodes_with_gpus_are_of_interest(resource: str, has: bool) -> None:  # noqa: FBT001
+def test_only_nodes_with_gpus_are_observed(resource: str, has: bool) -> None:  # noqa: FBT001
     assert has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "1"}}})) is has
     assert not has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "0"}}}))

@@ -1,27 +1,37 @@
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from inference_operator.manifest import Owner
 from inference_operator.router.haproxy import (
     MAX_CONNECTIONS,
     MAX_WAIT_SECONDS,
     MIN_SLOTS,
     QUEUE_SIZE,
+    RouterRequest,
     haproxy_cfg,
     slots,
 )
-from tests.golden import GoldenFile
+from tests.testing.builders import KEY, SETTINGS, UID
+from tests.testing.golden import GoldenFile
 
-CONFIG = haproxy_cfg(
+REQUEST = RouterRequest(
     engines_host="qwen-engines.default.svc.cluster.local",
     engine_port=8000,
     engine_health_path="/health",
+    engine_max_concurrency=256,
     slots=32,
+    replicas=2,
     drain_seconds=300,
+    progress_deadline_seconds=600,
+    owner=Owner(KEY, UID),
+    settings=SETTINGS,
 )
+CONFIG = haproxy_cfg(REQUEST)
 
 
 @pytest.fixture
@@ -42,13 +52,7 @@ def test_nothing_is_left_unrendered() -> None:
 
 
 def test_the_same_is_rendered_twice() -> None:
-    again = haproxy_cfg(
-        engines_host="qwen-engines.default.svc.cluster.local",
-        engine_port=8000,
-        engine_health_path="/health",
-        slots=32,
-        drain_seconds=300,
-    )
+    again = haproxy_cfg(replace(REQUEST))
     assert again == CONFIG
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.observed.samples import RouterSample
 from inference_operator.router.stats import router_sample
+from inference_operator.views.samples import RouterSample
 
 HEADER = "# pxname,svname,qcur,qmax,scur,smax,addr,cookie,\n"
 TOTAL = "engines,BACKEND,2,2,9,9,,,\n"

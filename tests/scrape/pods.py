@@ -1,4 +1,4 @@
-"""Pods that answer over HTTP, on loopback: what they show and whether they compute is up to the test."""
+"""HTTP servers on loopback that stand for pods; the test sets what metrics they show and whether they compute."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from inference_operator.observed.pod import PodView
-from inference_operator.resources.names import ENGINE, ROUTER
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.views.pod import PodView
 
 LOADED = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_text()
 IDLE = LOADED.replace(
@@ -26,24 +26,26 @@ STATISTICS = (
 
 @dataclass(slots=True)
 class Answering:
-    """One HTTP server that stands for a pod."""
+    """HTTP server of one pod."""
 
     text: str = LOADED
     status: int = 200
-    """Of answers to questions."""
+    """Of responses to test requests."""
     hangs: bool = False
-    """Whether questions get no answer."""
+    """Whether test requests get no response."""
     port: int = 0
-    asked: list[object] = field(default_factory=list)
-    looks: int = 0
+    test_requests: list[object] = field(default_factory=list)
+    scrapes: int = 0
+    clients: set[object] = field(default_factory=set)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def show(self, _: web.Request) -> web.Response:
-        self.looks += 1
+    async def show(self, request: web.Request) -> web.Response:
+        self.scrapes += 1
+        self.clients.add(request.transport.get_extra_info("peername") if request.transport else None)
         return web.Response(text=self.text)
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append(await request.json())
+        self.test_requests.append(await request.json())
         if self.hangs:
             await self.released.wait()
         return web.Response(status=self.status)

@@ -1,21 +1,23 @@
-"""Looks at servers that answer over HTTP; only the clock is the test's."""
+"""Scrapes of HTTP servers on loopback; the clock is the test's."""
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
+from inference_operator.controller.sample_store import SampleStore
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
-from inference_operator.observed.pod import PodView
-from inference_operator.observed.samples import Asked, RouterSample, Samples
-from inference_operator.reconcile.samples import SampleStore
-from inference_operator.rollout.watchdog import has_stalled
-from inference_operator.scrape.fetch import MOST_BYTES
-from inference_operator.scrape.scraper import WORKERS, Known, Scraper, Told
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.scrape.pod_client import MAX_BODY_BYTES
+from inference_operator.scrape.schedule import Intervals
+from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Asked, RouterSample, Samples
+from inference_operator.workload.stall import has_stalled
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, router
 
 KEY = Key("default", "qwen")
@@ -23,197 +25,242 @@ SETTINGS = Settings()
 STALL = SETTINGS.stall_seconds
 
 
+VLLM = Vllm()
+
+
+def engine_of(_key: Key, component: str) -> Vllm | None:
+    return VLLM if component == ENGINE else None
+
+
 @dataclass(slots=True)
 class Hands:
-    """The test's hands on a scraper."""
+    """A scraper with the pods, clock, store and callbacks of a test."""
 
     pods: Sequence[PodView] = ()
     now: float = 0.0
     store: SampleStore = field(default_factory=SampleStore)
     stalled: list[Key] = field(default_factory=list)
     stalls: list[Key] = field(default_factory=list)
-    looks: list[tuple[str, bool]] = field(default_factory=list)
+    scrapes: list[tuple[str, bool]] = field(default_factory=list)
     caches: list[Key] = field(default_factory=list)
     scraper: Scraper = field(init=False)
 
     def __post_init__(self) -> None:
-        told = Told(stalled=self.stalled.append, stall=self.stalls.append, look=self.looked, cache=self.caches.append)
-        known = Known(lambda: [KEY], lambda _: self.pods)
-        self.scraper = Scraper(known, self.store, Vllm(), told, SETTINGS, now=lambda: self.now)
+        self.scraper = Scraper(self.targets, self.store, self.callbacks, SETTINGS, now=lambda: self.now)
 
-    def looked(self, component: str, *, answered: bool) -> None:
-        self.looks.append((component, answered))
+    @property
+    def targets(self) -> Targets:
+        return Targets(lambda: [KEY], lambda _: self.pods, engine_of)
 
-    async def look(self, *, at: float = 0.0) -> Samples:
+    @property
+    def callbacks(self) -> Callbacks:
+        return Callbacks(
+            on_stalled=self.stalled.append,
+            on_stall=self.stalls.append,
+            on_scrape=self.on_scrape,
+            on_kv_cache=self.caches.append,
+        )
+
+    def on_scrape(self, component: str, *, answered: bool) -> None:
+        self.scrapes.append((component, answered))
+
+    async def scrape(self, *components: str, at: float = 0.0) -> Samples:
+        """Scrape these components, or all."""
         self.now = at
-        await self.scraper.look(KEY)
-        await asyncio.sleep(0.01)  # lets a question get through to its server, on this very loop
+        await self.scraper.scrape(KEY, components or (ROUTER, ENGINE))
+        await asyncio.sleep(0.01)  # lets a test request get to its server, in this event loop
         return self.store.of(self.pods)
 
-    async def look_until(self, at: float) -> Samples:
-        """Look every round from now on."""
+    async def scrape_until(self, at: float) -> Samples:
+        """Scrape every `scrapeSeconds` from now on."""
         while self.now < at:
-            await self.look(at=min(at, self.now + SETTINGS.scrape_seconds))
+            await self.scrape(at=min(at, self.now + SETTINGS.scrape_seconds))
         return self.store.of(self.pods)
 
 
 @pytest.fixture
-def hands() -> Hands:
-    return Hands()
+async def hands() -> AsyncIterator[Hands]:
+    hands = Hands()
+    yield hands
+    await hands.scraper.close()
 
 
-async def test_engines_and_routers_are_read(hands: Hands) -> None:
+async def test_samples_of_engines_and_routers_are_stored(hands: Hands) -> None:
     async with answering() as served, answering(STATISTICS.format(sessions=3)) as routed:
         hands.pods = [engine(served), router(routed)]
-        seen = await hands.look()
+        seen = await hands.scrape()
     assert seen.routers == {"uid-router": RouterSample({"127.0.0.1": 3}, 0, 0)}
     assert seen.engines["uid-engine"].sessions == 3
     assert seen.engines["uid-engine"].sample.waiting == 8
-    assert sorted(hands.looks) == [("engine", True), ("router", True)]
+    assert sorted(hands.scrapes) == [("engine", True), ("router", True)]
 
 
-async def test_how_much_a_cache_holds_is_told_once_for_each_start(hands: Hands) -> None:
+async def test_the_size_of_a_kv_cache_is_reported_once_for_each_start_of_the_engine(hands: Hands) -> None:
     async with answering() as served:
         hands.pods = [engine(served)]
-        await hands.look(at=0)
-        seen = await hands.look(at=15)
+        await hands.scrape(at=0)
+        seen = await hands.scrape(at=15)
         assert seen.engines["uid-engine"].sample.kv_cache_tokens == 2_097_152
         assert hands.caches == [KEY]
         served.text = LOADED.replace('kv_cache_size_tokens="2097152"', 'kv_cache_size_tokens="1048576"')
-        await hands.look(at=30)
+        await hands.scrape(at=30)
         assert hands.caches == [KEY, KEY]
         served.text = LOADED.replace('kv_cache_size_tokens="2097152"', "")
-        await hands.look(at=45)
+        await hands.scrape(at=45)
     assert hands.caches == [KEY, KEY]
 
 
-async def test_all_processes_of_a_router_count_and_none_may_be_missing(hands: Hands) -> None:
+async def test_a_routers_sample_sums_its_processes_and_is_missing_if_one_does_not_answer(hands: Hands) -> None:
     async with answering(STATISTICS.format(sessions=3)) as one, answering(STATISTICS.format(sessions=4)) as other:
         hands.pods = [router(one, other)]
-        assert (await hands.look()).routers["uid-router"].sessions == {"127.0.0.1": 7}
+        assert (await hands.scrape()).routers["uid-router"].sessions == {"127.0.0.1": 7}
         other.text = "out of order"
-        assert (await hands.look()).routers == {}
+        assert (await hands.scrape()).routers == {}
         one.text = "out of order"
-        assert (await hands.look()).routers == {}
-    assert hands.looks == [("router", True), ("router", False), ("router", False)]
-    assert (one.looks, other.looks) == (3, 2), "what one does not tell the others cannot"
+        assert (await hands.scrape()).routers == {}
+    assert hands.scrapes == [("router", True), ("router", False), ("router", False)]
+    assert (one.scrapes, other.scrapes) == (3, 2), "the first that does not answer ends the scrape"
 
 
-async def test_a_router_without_a_port_for_it_is_missing_not_idle(hands: Hands) -> None:
+async def test_a_router_without_a_metrics_port_is_missing_and_not_idle(hands: Hands) -> None:
     hands.pods = [router()]
-    assert (await hands.look()).routers == {}
+    assert (await hands.scrape()).routers == {}
 
 
-async def test_what_loads_or_goes_is_left_alone(hands: Hands) -> None:
+async def test_pods_that_are_not_ready_or_terminating_are_not_scraped(hands: Hands) -> None:
     async with answering() as served:
         hands.pods = [engine(served, "a", ready=False), engine(served, "b", terminating=True)]
-        await hands.look()
-    assert served.looks == 0
+        await hands.scrape()
+    assert served.scrapes == 0
 
 
-async def test_an_engine_that_stands_still_and_owes_an_answer_is_told_once_and_looked_at_each_time(
+async def test_an_engine_without_progress_that_does_not_answer_a_test_request_is_stalled(
     hands: Hands,
 ) -> None:
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
-        await hands.look()
-        await hands.look_until(STALL / 2 - 1)
-        assert served.asked == []
-        await hands.look_until(STALL - 1)
-        assert served.asked == [{"model": "tiny", "prompt": "1", "max_tokens": 1}]
+        await hands.scrape()
+        await hands.scrape_until(STALL / 2 - 1)
+        assert served.test_requests == []
+        await hands.scrape_until(STALL - 1)
+        assert served.test_requests == [{"model": "tiny", "prompt": "1", "max_tokens": 1}]
         assert hands.stalled == []
-        await hands.look_until(STALL + 2 * SETTINGS.scrape_seconds)
-    assert len(served.asked) == 1
+        await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
+    assert len(served.test_requests) == 1
     assert hands.stalls == [KEY]
     assert set(hands.stalled) == {KEY}
 
 
-async def test_a_client_that_does_not_send_its_request_is_no_standstill(hands: Hands) -> None:
+async def test_a_session_whose_client_sends_no_request_does_not_make_an_engine_stalled(hands: Hands) -> None:
     async with answering(IDLE) as served, answering(STATISTICS.format(sessions=1)) as routed:
         hands.pods = [engine(served), router(routed)]
-        await hands.look()
-        await hands.look_until(3 * STALL)
-    assert len(served.asked) >= 1, "it has been asked, and has answered"
+        await hands.scrape()
+        await hands.scrape_until(3 * STALL)
+    assert len(served.test_requests) >= 1, "it has answered a test request"
     assert hands.stalled == []
 
 
-async def test_an_engine_that_hung_while_idle_stands_still_once_it_is_used(hands: Hands) -> None:
+async def test_an_engine_that_hung_while_idle_is_stalled_once_a_router_uses_it(hands: Hands) -> None:
     async with answering(IDLE, hangs=True) as served, answering(STATISTICS.format(sessions=0)) as routed:
         hands.pods = [engine(served), router(routed)]
-        await hands.look()
-        await hands.look_until(2 * STALL)
-        assert served.asked == []
+        await hands.scrape()
+        await hands.scrape_until(2 * STALL)
+        assert served.test_requests == []
         routed.text = STATISTICS.format(sessions=1)
         used = hands.now
-        await hands.look_until(used + STALL + 2 * SETTINGS.scrape_seconds)
+        await hands.scrape_until(used + STALL + 2 * SETTINGS.scrape_seconds)
     assert hands.stalls == [KEY]
 
 
+@pytest.mark.parametrize(("age", "sessions"), [(0, 3), (SETTINGS.scrape_seconds, 3), (SETTINGS.scrape_seconds + 1, 0)])
+async def test_an_engine_counts_the_sessions_of_routers_only_while_their_sample_is_fresh(
+    hands: Hands, age: float, sessions: int
+) -> None:
+    async with answering(IDLE) as served, answering(STATISTICS.format(sessions=3)) as routed:
+        hands.pods = [engine(served), router(routed)]
+        await hands.scrape(ROUTER, at=0)
+        seen = await hands.scrape(ENGINE, at=age)
+    assert seen.engines["uid-engine"].sessions == sessions
+    assert (served.scrapes, routed.scrapes) == (1, 1)
+
+
+async def test_routers_and_engines_are_scraped_at_their_own_intervals(hands: Hands) -> None:
+    intervals = {ROUTER: Intervals(0.05, 0.05), ENGINE: Intervals(0.4, 0.4)}
+    async with answering(IDLE) as served, answering(STATISTICS.format(sessions=0)) as routed:
+        hands.pods = [engine(served), router(routed)]
+        fast = SETTINGS.model_copy(update={"scrape_seconds": 0.05})
+        scraper = Scraper(hands.targets, hands.store, hands.callbacks, fast, intervals=intervals)
+        task = asyncio.create_task(scraper.run())
+        while hands.scrapes.count((ENGINE, True)) < 3:  # noqa: ASYNC110 - the callback sets no event
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert hands.scrapes.count((ROUTER, True)) >= 6, "eight times as often; a slow machine scrapes less"
+    assert len(routed.clients) == 1, "kept, as the next scrape follows soon"
+
+
 @pytest.mark.parametrize(("text", "stalls"), [(LOADED, [KEY]), (IDLE, [])])
-async def test_an_engine_that_takes_no_question_counts_by_what_it_says_itself(
+async def test_an_engine_that_rejects_test_requests_is_stalled_by_its_own_metrics(
     hands: Hands, text: str, stalls: list[Key]
 ) -> None:
     async with answering(text, status=404) as served, answering(STATISTICS.format(sessions=1)) as routed:
         hands.pods = [engine(served), router(routed)]
-        await hands.look()
-        await hands.look_until(STALL + SETTINGS.scrape_seconds)
+        await hands.scrape()
+        await hands.scrape_until(STALL + SETTINGS.scrape_seconds)
     assert hands.stalls == stalls
-    assert len(served.asked) == 1
+    assert len(served.test_requests) == 1
 
 
-async def test_while_metrics_are_missing_there_is_no_verdict(hands: Hands) -> None:
+async def test_an_engine_whose_metrics_are_missing_is_not_stalled_meanwhile(hands: Hands) -> None:
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
-        await hands.look()
-        await hands.look_until(STALL - 1)
+        await hands.scrape()
+        await hands.scrape_until(STALL - 1)
         served.text = ""
-        seen = await hands.look(at=STALL + 1)
+        seen = await hands.scrape(at=STALL + 1)
         assert (seen.engines, hands.stalled) == ({}, [])
         served.text = LOADED
-        seen = await hands.look(at=STALL + 16)
-        assert has_stalled(seen.engines["uid-engine"], stall_seconds=STALL), "one look that failed forgets nothing"
+        seen = await hands.scrape(at=STALL + 16)
+        assert has_stalled(seen.engines["uid-engine"], stall_seconds=STALL), "one failed scrape forgets nothing"
 
 
-async def test_what_nobody_listens_on_is_missing(hands: Hands) -> None:
+async def test_a_pod_on_whose_port_nobody_listens_is_missing(hands: Hands) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     async with answering() as served:
         served.port = port
         hands.pods = [engine(served), router(served)]
-        assert await hands.look() == Samples()
-    assert sorted(hands.looks) == [("engine", False), ("router", False)]
+        assert await hands.scrape() == Samples()
+    assert sorted(hands.scrapes) == [("engine", False), ("router", False)]
 
 
-async def test_an_answer_without_end_is_missing(hands: Hands) -> None:
-    async with answering(LOADED + "x" * MOST_BYTES) as served:
+async def test_an_engine_whose_metrics_are_too_long_is_missing(hands: Hands) -> None:
+    async with answering(LOADED + "x" * MAX_BODY_BYTES) as served:
         hands.pods = [engine(served)]
-        assert (await hands.look()).engines == {}
+        assert (await hands.scrape()).engines == {}
 
 
-async def test_pods_that_are_gone_are_forgotten(hands: Hands) -> None:
+async def test_samples_of_deleted_pods_are_forgotten(hands: Hands) -> None:
     async with answering() as served:
         hands.pods = [engine(served)]
-        await hands.look()
+        await hands.scrape()
     hands.store.forget_all_but([])
     assert hands.store.engine("uid-engine") is None
 
 
-async def test_it_works_by_itself_and_ends_when_told(hands: Hands) -> None:
+async def test_run_scrapes_with_tasks_made_at_its_start_and_ends_when_cancelled(hands: Hands) -> None:
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
         settings = Settings(scrape_seconds=1.0)
-        told = Told(
-            stalled=hands.stalled.append, stall=hands.stalls.append, look=hands.looked, cache=hands.caches.append
-        )
-        scraper = Scraper(Known(lambda: [KEY], lambda _: hands.pods), hands.store, Vllm(), told, settings)
+        scraper = Scraper(hands.targets, hands.store, hands.callbacks, settings)
         task = asyncio.create_task(scraper.run())
         await asyncio.sleep(0)
-        began_with = asyncio.all_tasks()
-        while not hands.looks:  # noqa: ASYNC110 - it is told in passing
+        first_tasks = asyncio.all_tasks()
+        while not hands.scrapes:  # noqa: ASYNC110 - the callback sets no event
             await asyncio.sleep(0.01)
-        assert len(began_with) > WORKERS, "who stops it waits for no task of a later time"
-        assert not [one for one in asyncio.all_tasks() - began_with if "scrape" in repr(one)]
+        assert len(first_tasks) > WORKERS, "kopf would take later ones for its own"
+        assert not [task for task in asyncio.all_tasks() - first_tasks if "inference_operator/scrape" in repr(task)]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     seen = hands.store.engine("uid-engine")

@@ -9,27 +9,27 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.budget import Budget, Gpu, budget
 from inference_operator.sizing.kv_cache import cache_layout
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.weights import rank_weights
+from inference_operator.units import GIB
 from tests.sizing.pools import model
 
-GIB = 2**30
 H100 = Gpu("H100-80GB", 79.19)
-TWO_AT_95 = Shape(tensor=2, context=8192, utilization=0.95)
+TWO_AT_95 = Shape(ParallelSizes(2), context=8192, utilization=0.95)
 
 
 def on_h100(name: str, shape: Shape, version: str = "0.19.0", facts: ModelFacts | None = None) -> Budget:
     return budget(facts or model(name), H100, vllm_memory(version, memory_gib=79.19, product="H100"), shape)
 
 
-def test_qwen_72b_on_two_has_the_three_gib_that_were_measured() -> None:
+def test_qwen_72b_on_two_h100_has_the_measured_kv_cache_of_3_gib() -> None:
     found = on_h100("Qwen/Qwen2.5-72B-Instruct", TWO_AT_95)
     assert found.kv_cache == pytest.approx(3.04, abs=0.03)
     assert found.kv_tokens == pytest.approx(19920, rel=0.01)
     assert found.fits
 
 
-def test_with_graphs_counted_at_92_it_is_refused() -> None:
+def test_qwen_72b_on_two_h100_is_refused_at_the_default_utilization_with_graphs() -> None:
     found = on_h100("Qwen/Qwen2.5-72B-Instruct", replace(TWO_AT_95, utilization=None), "0.32.0")
     assert found.utilization == pytest.approx(0.92)
     assert found.kv_cache < 0
@@ -49,18 +49,18 @@ def test_with_graphs_counted_at_92_it_is_refused() -> None:
         ("Qwen/Qwen3-30B-A3B", 4, 14.25),
     ],
 )
-def test_weights_of_a_rank(name: str, tensor: int, gib: float) -> None:
-    (found,) = rank_weights(model(name), Shape(tensor=tensor))
+def test_weights_of_one_rank_are_as_measured(name: str, tensor: int, gib: float) -> None:
+    (found,) = rank_weights(model(name), Shape(ParallelSizes(tensor)))
     assert found.bytes / GIB == pytest.approx(gib, rel=0.005)
 
 
-def test_the_end_of_a_pipeline_holds_the_vocabulary_too() -> None:
-    first, last = rank_weights(model("meta-llama/Llama-3.1-8B-Instruct"), Shape(pipeline=4))
+def test_both_ends_of_a_pipeline_hold_vocabulary_weights() -> None:
+    first, last = rank_weights(model("meta-llama/Llama-3.1-8B-Instruct"), Shape(ParallelSizes(1, 4)))
     assert first.bytes / GIB == pytest.approx(4.26, abs=0.01)
     assert last.bytes / GIB == pytest.approx(4.26, abs=0.01)
 
 
-def test_online_fp8_leaves_the_vocabulary_alone() -> None:
+def test_fp8_quantization_at_load_leaves_the_vocabulary_in_16_bits() -> None:
     shape = Shape(quantization=named_quantization("fp8"))
     (found,) = rank_weights(model("meta-llama/Llama-3.1-8B-Instruct"), shape)
     assert found.bytes / GIB == pytest.approx(8.49, abs=0.01)
@@ -77,8 +77,8 @@ def test_online_fp8_leaves_the_vocabulary_alone() -> None:
         ("codellama/CodeLlama-7b-hf", "0.19.0", 1, 0.77),
     ],
 )
-def test_the_peak_of_activations(name: str, version: str, tensor: int, gib: float) -> None:
-    found = on_h100(name, Shape(tensor=tensor, context=8192, max_num_seqs=1024), version)
+def test_the_peak_of_activations_is_as_measured(name: str, version: str, tensor: int, gib: float) -> None:
+    found = on_h100(name, Shape(ParallelSizes(tensor), context=8192, max_num_seqs=1024), version)
     assert found.activation == pytest.approx(gib, abs=0.1)
 
 
@@ -94,9 +94,9 @@ def test_the_peak_of_activations(name: str, version: str, tensor: int, gib: floa
         ("Qwen/Qwen3.5-4B", 1, 32768),
     ],
 )
-def test_what_a_token_adds(name: str, tensor: int, expected: int) -> None:
+def test_the_kv_cache_bytes_of_one_token(name: str, tensor: int, expected: int) -> None:
     engine = vllm_memory("0.19.0", memory_gib=79.19)
-    assert cache_layout(model(name), engine, Shape(tensor=tensor)).token_bytes == expected
+    assert cache_layout(model(name), engine, Shape(ParallelSizes(tensor))).token_bytes == expected
 
 
 @pytest.mark.parametrize(
@@ -116,34 +116,34 @@ def test_groups_of_layers_share_blocks_as_vllm_reports_them(
     assert blocks / layout.blocks(8192, 8192) == pytest.approx(concurrency, rel=0.002)
 
 
-def test_a_block_of_a_hybrid_holds_one_state() -> None:
+def test_a_kv_cache_block_of_a_hybrid_model_holds_one_state() -> None:
     layout = cache_layout(model("Qwen/Qwen3.5-4B"), vllm_memory("0.23.0", memory_gib=23.5), Shape())
     assert (layout.block_tokens, layout.groups) == (528, 4)
     blocks = int(10.21 * GIB // layout.unit_bytes)
     assert int(blocks / layout.blocks(4096, 2048) * 4096) == 235706
 
 
-def test_a_fp8_cache_holds_twice_as_much() -> None:
+def test_an_fp8_kv_cache_holds_twice_as_many_tokens() -> None:
     plain, small = (on_h100("Qwen/Qwen3-8B", Shape(context=8192, kv_cache_dtype=kind)) for kind in ("auto", "fp8"))
     assert small.kv_tokens == pytest.approx(2 * plain.kv_tokens, rel=0.001)
 
 
-def test_offloaded_weights_make_room() -> None:
+def test_weights_offloaded_to_the_host_enlarge_the_kv_cache() -> None:
     plain = on_h100("Qwen/Qwen3-8B", Shape(context=8192))
     assert on_h100("Qwen/Qwen3-8B", Shape(context=8192, cpu_offload_gib=4)).kv_cache == plain.kv_cache + 4
 
 
-def test_without_graphs_there_is_more_room() -> None:
+def test_eager_mode_enlarges_the_kv_cache() -> None:
     graphs, eager = (on_h100("Qwen/Qwen3-8B", Shape(context=8192, eager=eager), "0.32.0") for eager in (False, True))
     assert eager.kv_cache == pytest.approx(graphs.kv_cache + graphs.graphs)
 
 
-def test_what_mxfp4_kernels_take_later_must_fit_outside() -> None:
+def test_memory_of_mxfp4_kernels_must_fit_outside_the_budget() -> None:
     narrow, wide = (on_h100("openai/gpt-oss-20b", Shape(context=8192, utilization=part)) for part in (0.95, 0.9))
     assert (narrow.fits, wide.fits) == (False, True)
 
 
-def test_every_number_has_an_origin() -> None:
+def test_every_term_of_the_budget_has_an_origin() -> None:
     found = on_h100("Qwen/Qwen3-8B", Shape(context=8192))
     assert [term.name for term in found.terms] == ["weights", "activation", "non-torch", "CUDA graphs", "KV cache"]
     assert all(term.origin for term in found.terms)

@@ -3,10 +3,11 @@
 import pytest
 
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.gpu_plan import GpuPlan, GpuWishes, Misfit, Why
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.shape import SizingRequest
 from tests.sizing.pools import memory_of, model, pool
 
-CHOICES: list[tuple[str, str, tuple[str, int, int, int] | Why]] = [
+CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
     ("Qwen/Qwen3-0.6B", "T4:1", ("T4", 1, 40960, 1)),
     ("Qwen/Qwen3-8B", "L4:1", ("L4", 1, 19456, 1)),
     ("Qwen/Qwen3-8B", "T4:4", ("T4", 2, 40960, 2)),
@@ -21,19 +22,19 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | Why]] = [
     ("meta-llama/Llama-3.1-8B-Instruct", "L4:8", ("L4", 2, 131072, 2)),
     ("meta-llama/Llama-3.1-8B-Instruct", "A100-40GB:8", ("A100-40GB", 1, 131072, 1)),
     ("meta-llama/Llama-3.1-8B-Instruct", "H100:1", ("H100-80GB", 1, 131072, 1)),
-    ("microsoft/phi-4", "L4:1", Why.INSUFFICIENT_GPU_MEMORY),
+    ("microsoft/phi-4", "L4:1", InfeasibleReason.INSUFFICIENT_GPU_MEMORY),
     ("microsoft/phi-4", "L4:8", ("L4", 2, 16384, 2)),
-    ("microsoft/phi-4", "T4:4", Why.NEEDS_MULTI_NODE),
+    ("microsoft/phi-4", "T4:4", InfeasibleReason.NEEDS_MULTI_NODE),
     ("microsoft/phi-4", "A100-40GB:8", ("A100-40GB", 1, 16384, 1)),
     ("Qwen/Qwen3-14B", "T4:4", ("T4", 4, 40960, 4)),
     ("Qwen/Qwen3-14B", "A100-40GB:8", ("A100-40GB", 1, 38912, 1)),
     ("openai/gpt-oss-20b", "L4:1", ("L4", 1, 131072, 1)),
-    ("openai/gpt-oss-20b", "T4:1", Why.NEEDS_MULTI_NODE),
+    ("openai/gpt-oss-20b", "T4:1", InfeasibleReason.NEEDS_MULTI_NODE),
     ("openai/gpt-oss-20b", "H100:1", ("H100-80GB", 1, 131072, 1)),
     ("openai/gpt-oss-120b", "H100:8", ("H100-80GB", 1, 112640, 1)),
     ("openai/gpt-oss-120b", "A100-40GB:8", ("A100-40GB", 4, 131072, 4)),
     ("openai/gpt-oss-120b", "L40S:4", ("L40S", 2, 131072, 2)),
-    ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "RTX-4090:2", Why.INSUFFICIENT_GPU_MEMORY),
+    ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "RTX-4090:2", InfeasibleReason.INSUFFICIENT_GPU_MEMORY),
     ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "L40S:4", ("L40S", 2, 131072, 2)),
     ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", "H100:8", ("H100-80GB", 1, 131072, 1)),
     ("Qwen/Qwen3-32B", "H100:1", ("H100-80GB", 1, 31744, 1)),
@@ -46,19 +47,19 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | Why]] = [
     ("meta-llama/Llama-3.3-70B-Instruct", "H200:8", ("H200", 2, 131072, 2)),
     ("meta-llama/Llama-3.3-70B-Instruct", "A100-40GB:8", ("A100-40GB", 8, 131072, 8)),
     ("meta-llama/Llama-3.3-70B-Instruct", "L4:8", ("L4", 8, 23552, 8)),
-    ("meta-llama/Llama-3.3-70B-Instruct", "A10G:4", Why.NEEDS_MULTI_NODE),
+    ("meta-llama/Llama-3.3-70B-Instruct", "A10G:4", InfeasibleReason.NEEDS_MULTI_NODE),
     ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "H100:8", ("H100-80GB", 2, 131072, 2)),
     ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "H200:8", ("H200", 1, 131072, 1)),
     ("RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic", "L40S:4", ("L40S", 4, 131072, 4)),
     ("Qwen/Qwen2.5-72B-Instruct", "H100:8", ("H100-80GB", 4, 131072, 4)),
     ("Qwen/Qwen2.5-72B-Instruct", "H200:8", ("H200", 2, 131072, 2)),
-    ("mistralai/Mixtral-8x7B-Instruct-v0.1", "H100:1", Why.INSUFFICIENT_GPU_MEMORY),
+    ("mistralai/Mixtral-8x7B-Instruct-v0.1", "H100:1", InfeasibleReason.INSUFFICIENT_GPU_MEMORY),
     ("mistralai/Mixtral-8x7B-Instruct-v0.1", "H100:8", ("H100-80GB", 2, 32768, 2)),
     ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "H100:8", ("H100-80GB", 4, 1103872, 4)),
     ("Qwen/Qwen3-235B-A22B-Instruct-2507", "A100-80GB:8", ("A100-80GB", 8, 40960, 8)),
     ("Qwen/Qwen3-235B-A22B-Instruct-2507", "H200:8", ("H200", 4, 40960, 4)),
     ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "H100:8", ("H100-80GB", 4, 40960, 4)),
-    ("deepseek-ai/DeepSeek-R1", "H100:8", Why.NEEDS_MULTI_NODE),
+    ("deepseek-ai/DeepSeek-R1", "H100:8", InfeasibleReason.NEEDS_MULTI_NODE),
     ("deepseek-ai/DeepSeek-R1", "H200:8", ("H200", 8, 163840, 8)),
     ("deepseek-ai/DeepSeek-V2-Lite-Chat", "A100-40GB:8", ("A100-40GB", 1, 134144, 1)),
     ("Qwen/Qwen3.5-27B", "H100:1", ("H100-80GB", 1, 262144, 1)),
@@ -77,16 +78,16 @@ REDUCED = {
 """Where no group on a node has room for what is aimed at."""
 
 
-def test_there_are_enough_of_them() -> None:
+def test_the_table_of_choices_is_long_enough() -> None:
     assert len({(name, gpus) for name, gpus, _ in CHOICES}) == len(CHOICES) >= 40
 
 
 @pytest.mark.parametrize(("name", "gpus", "expected"), CHOICES, ids=[f"{name} on {gpus}" for name, gpus, _ in CHOICES])
-def test_a_choice(name: str, gpus: str, expected: tuple[str, int, int, int] | Why) -> None:
-    found = choose(model(name), pool(gpus), memory_of, GpuWishes())
-    if isinstance(found, Misfit):
-        assert found.why is expected
+def test_expected_sizes(name: str, gpus: str, expected: tuple[str, int, int, int] | InfeasibleReason) -> None:
+    found = choose(model(name), pool(gpus), memory_of, SizingRequest())
+    if isinstance(found, Infeasible):
+        assert found.reason is expected
         return
-    assert (found.offer.kind, found.shape.tensor, found.shape.context, found.gpus_per_replica) == expected
+    assert (found.offer.kind, found.shape.parallel.tensor, found.shape.context, found.gpus_per_replica) == expected
     assert found.context_reduced is ((name, gpus) in REDUCED)
     assert isinstance(found, GpuPlan)

@@ -17,19 +17,14 @@ FIGURES, REMARKS = measured()
         "KV tokens, family held out, p90",
         "verdict: unsafe",
         "verdict: over-refusals",
+        "verdict: balanced accuracy",
+        "verdict: right near the boundary",
     ],
 )
-def test_at_most_the_aim(name: str) -> None:
+def test_a_published_figure_of_sizing_keeps_its_aim(name: str) -> None:
     (figure,) = (one for one in FIGURES if one.name == name)
-    assert figure.aim is not None
-    assert figure.value <= figure.aim
-
-
-@pytest.mark.parametrize("name", ["verdict: balanced accuracy", "verdict: right near the boundary"])
-def test_at_least_the_aim(name: str) -> None:
-    (figure,) = (one for one in FIGURES if one.name == name)
-    assert figure.aim is not None
-    assert figure.value >= figure.aim
+    assert figure.bound
+    assert figure.bound.met_by(figure.value)
 
 
 def test_every_row_is_judged_or_excluded_by_a_rule() -> None:

@@ -25,7 +25,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_the_cache_of_a_kind_is_computed_exactly(name: str) -> None:
+def test_the_computed_kv_cache_equals_that_of_a_real_vllm(name: str) -> None:
     facts = model_facts({**KINDS[name], "dtype": "bfloat16"})
     assert isinstance(facts, ModelFacts)
     found = computed(facts)

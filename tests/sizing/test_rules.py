@@ -4,7 +4,7 @@ import pytest
 
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import ParallelSizes, Shape
 from tests.sizing.pools import model
 
 
@@ -18,8 +18,8 @@ from tests.sizing.pools import model
         ("Qwen/Qwen2.5-7B-Instruct", 8, "28 attention heads"),
     ],
 )
-def test_a_size_that_a_model_does_not_allow(name: str, tensor: int, words: str) -> None:
-    rule = broken_rule(model(name), Shape(tensor=tensor))
+def test_a_tensor_parallel_size_that_breaks_a_rule_is_explained(name: str, tensor: int, words: str) -> None:
+    rule = broken_rule(model(name), Shape(ParallelSizes(tensor)))
     assert rule
     assert words in rule
 
@@ -35,12 +35,12 @@ def test_a_size_that_a_model_does_not_allow(name: str, tensor: int, words: str) 
         ("Qwen/Qwen2-72B-Instruct-GPTQ-Int8", (1,)),
     ],
 )
-def test_the_sizes_that_it_allows(name: str, expected: tuple[int, ...]) -> None:
+def test_the_allowed_tensor_parallel_sizes_of_a_model(name: str, expected: tuple[int, ...]) -> None:
     assert allowed_sizes(model(name), Shape(), 16) == expected
 
 
-def test_online_blocks_must_divide_too() -> None:
-    shape = Shape(tensor=4, quantization=named_quantization("fp8_per_block"))
+def test_blocks_of_quantization_at_load_must_be_divisible() -> None:
+    shape = Shape(ParallelSizes(4), quantization=named_quantization("fp8_per_block"))
     assert "192" in (broken_rule(model("Qwen/Qwen3-30B-A3B"), shape) or "")
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
-from inference_operator.observed.answer import Answer
-from inference_operator.observed.look import EventsOf, Told, ToldEvent
-from inference_operator.pipeline import Inputs
-from tests.builders import deployment_status, inference_deployment, inputs, waiting
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.write_results import WriteResult
+from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, loading, seen, starting, view
+from tests.testing.builders import deployment_status, inference_deployment, inputs, waiting
 
 TAKEN = (
     "Free memory on device cuda:0 (1.0/9.0 GiB) on startup is less than desired GPU memory utilization (0.9, 8.1 GiB)"
@@ -17,7 +17,7 @@ TAKEN = (
 LAST_WORDS: dict[str, Reason] = {
     "No available memory for the cache blocks": Reason.KV_CACHE_TOO_SMALL,
     "CUDA out of memory": Reason.GPU_OUT_OF_MEMORY,
-    TAKEN: Reason.DEVICE_MEMORY_TAKEN,
+    TAKEN: Reason.DEVICE_MEMORY_IN_USE,
     "Total number of attention heads (4) must be divisible by tensor parallel size (3)": Reason.HEADS_NOT_DIVISIBLE,
     "User-specified max_model_len (9) is greater than the derived max_model_len (m=8.0": Reason.CONTEXT_TOO_LONG,
     "Unknown quantization method: x": Reason.UNSUPPORTED_PRECISION,
@@ -28,7 +28,7 @@ LAST_WORDS: dict[str, Reason] = {
     "couldn't connect to 'https://hub.example'": Reason.HUB_UNREACHABLE,
     "Error while deserializing header": Reason.INVALID_MODEL,
     "insufficient shared memory (shm)": Reason.SHARED_MEMORY_TOO_SMALL,
-    "VLLM_PORT 'tcp://10.0.0.1:80' appears to be a URI": Reason.SERVICE_VARIABLE,
+    "VLLM_PORT 'tcp://10.0.0.1:80' appears to be a URI": Reason.SERVICE_ENV_CONFLICT,
     "NCCL error: x": Reason.COMMUNICATION_FAILED,
     "CUDA driver version is insufficient for CUDA runtime version": Reason.DRIVER_TOO_OLD,
     "vllm serve: error: unrecognized arguments: -x": Reason.INVALID_ARGUMENT,
@@ -37,12 +37,12 @@ LAST_WORDS: dict[str, Reason] = {
 
 
 SLOW = view(waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 137, **HALF_AN_HOUR}}))
-OUT_OF_TIME = Told((ToldEvent("Killing", "Container engine failed startup probe, will be restarted"),))
+OUT_OF_TIME = ObjectEvents((EventSummary("Killing", "Container engine failed startup probe, will be restarted"),))
 UNMOUNTED = view(starting(minutes=-2), age=2)
-ATTACHED_ELSEWHERE = Told(
+ATTACHED_ELSEWHERE = ObjectEvents(
     (
-        ToldEvent("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[model]: timed out"),
-        ToldEvent(
+        EventSummary("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[model]: timed out"),
+        EventSummary(
             "FailedAttachVolume",
             'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) other, another',
         ),
@@ -54,31 +54,32 @@ def ended(words: str) -> Manifest:
     return waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": words}})
 
 
-ENGINE_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
+ENGINE_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **{
         f"engine says {reason}": (
             loading(pods=[view(ended(words))]),
             [],
-            ("False Starting", f"True {reason}", "False Unobstructed"),
+            (f"False {reason}", f"True {reason}", "False NotStalled"),
         )
         for words, reason in LAST_WORDS.items()
     },
     "engine did not answer in time": (
-        replace(loading(pods=[SLOW]), seen={EventsOf("default", SLOW.name, SLOW.uid): OUT_OF_TIME}),
+        replace(loading(pods=[SLOW]), lookups={EventsLookup("default", SLOW.name, SLOW.uid): OUT_OF_TIME}),
         [],
-        ("False Starting", "True StartupTimeout", "False Unobstructed"),
+        ("False StartupTimeout", "True StartupTimeout", "False NotStalled"),
     ),
     "a volume is in use elsewhere": (
         replace(
-            loading(pods=[UNMOUNTED]), seen={EventsOf("default", UNMOUNTED.name, UNMOUNTED.uid): ATTACHED_ELSEWHERE}
+            loading(pods=[UNMOUNTED]),
+            lookups={EventsLookup("default", UNMOUNTED.name, UNMOUNTED.uid): ATTACHED_ELSEWHERE},
         ),
         [],
-        ("False Starting", "True VolumeUnavailable", "False Unobstructed"),
+        ("False VolumeUnavailable", "True VolumeUnavailable", "False NotStalled"),
     ),
     "over quota": (
         seen(engines=OVER_QUOTA, routers=deployment_status(2)),
         [],
-        ("False Starting", "True QuotaExceeded", "False Unobstructed"),
+        ("False QuotaExceeded", "True QuotaExceeded", "False NotStalled"),
     ),
     "secret in an argument": (
         inputs(inference_deployment(engine={"args": ["--api-key=a"]})),

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from inference_operator.observed.answer import Answer
-from inference_operator.pipeline import Inputs
-from tests.builders import deployment_status, inference_deployment, inputs
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.write_results import WriteResult
 from tests.status.situations import OVERDUE, loading, seen, told
+from tests.testing.builders import deployment_status, inference_deployment, inputs
 
 PAUSED = inference_deployment(paused=True)
 
-PAUSED_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
+PAUSED_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     "paused, serving": (
         seen(PAUSED, engines=deployment_status(1), routers=deployment_status(2)),
         [],
@@ -54,6 +54,6 @@ PAUSED_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] 
             before=told(seen(PAUSED, engines=deployment_status(1), routers=deployment_status(2))).status, minutes=1
         ),
         [],
-        ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed"),
+        ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled"),
     ),
 }

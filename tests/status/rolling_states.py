@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from inference_operator.observed.answer import Answer
-from inference_operator.pipeline import Inputs
-from tests.builders import deployment_status
-from tests.status.situations import MAKING_ROOM, MINUTES, NO_IMAGE, OVERDUE, seen, view
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.write_results import WriteResult
+from tests.status.situations import MINUTES, NO_IMAGE, OVERDUE, SWITCHED_TO_REPLACE, seen, view
+from tests.testing.builders import deployment_status
 
-ROLLING_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
+ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     "rolling, old pods serving": (
         seen(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2)),
         [],
-        ("True Serving", "True RollingOut", "False Unobstructed"),
+        ("True Serving", "True RollingOut", "False NotStalled"),
     ),
     "rolling, the controller has not looked yet": (
         seen(engines=deployment_status(1, seen=0), routers=deployment_status(2)),
         [],
-        ("True Serving", "True RollingOut", "False Unobstructed"),
+        ("True Serving", "True RollingOut", "False NotStalled"),
     ),
     "rolling, the new pod has a problem": (
         seen(
@@ -25,7 +25,7 @@ ROLLING_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]]
             pods=[view(NO_IMAGE)],
         ),
         [],
-        ("True Serving", "True ImagePullFailed", "False Unobstructed"),
+        ("True Serving", "True ImagePullFailed", "False NotStalled"),
     ),
     "rolling, the new pod has had it too long": (
         seen(
@@ -36,5 +36,5 @@ ROLLING_STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]]
         [],
         ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
     ),
-    "rolling, making room": (MAKING_ROOM, [], ("True Serving", "True MakingRoom", "False Unobstructed")),
+    "rolling, making room": (SWITCHED_TO_REPLACE, [], ("True Serving", "True SwitchedToReplace", "False NotStalled")),
 }

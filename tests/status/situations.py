@@ -7,13 +7,14 @@ from datetime import timedelta
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.observed.answer import Answer
-from inference_operator.observed.pod import TEMPLATE_ANNOTATION, PodView, pod_view, template_of
-from inference_operator.observed.samples import Samples
-from inference_operator.pipeline import Inputs, outcome
-from inference_operator.resources.names import ENGINE
+from inference_operator.objects.names import ENGINE
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.report import Report, report
-from tests.builders import (
+from inference_operator.status.write_results import WriteResult
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_template_hash, pod_view
+from inference_operator.views.samples import Samples
+from tests.testing.builders import (
     ENGINES,
     NOW,
     ROUTERS,
@@ -75,7 +76,7 @@ def view(
     """A pod's view; `age` in minutes."""
     manifest = pod(name=name, component=component, status=status, age=timedelta(minutes=age))
     if template:
-        manifest["metadata"]["annotations"] = {TEMPLATE_ANNOTATION: template}
+        manifest["metadata"]["annotations"] = {TEMPLATE_HASH_ANNOTATION: template}
     return pod_view(manifest, component=component)
 
 
@@ -124,7 +125,7 @@ def loading(
     )
 
 
-def told(situation: Inputs, answers: Sequence[Answer] = ()) -> Report:
+def told(situation: Inputs, answers: Sequence[WriteResult] = ()) -> Report:
     return report(situation, outcome(situation), answers)
 
 
@@ -141,8 +142,8 @@ def message(told_: Report, kind: ConditionType) -> str:
 
 
 SERVING = seen(engines=deployment_status(1), routers=deployment_status(2))
-CURRENT = template_of(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
-MAKING_ROOM = seen(
+CURRENT = pod_template_hash(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
+SWITCHED_TO_REPLACE = seen(
     engines=deployment_status(2, updated=1, ready=1),
     routers=deployment_status(2),
     pods=[

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
+from inference_operator.inspection.result import Cause
 from inference_operator.manifest import Manifest
-from inference_operator.models.inspected import Cause
-from inference_operator.observed.answer import Answer
-from inference_operator.observed.node import node_view
-from inference_operator.pipeline import Inputs
+from inference_operator.pipeline.inputs import Inputs
 from inference_operator.settings import Settings
-from tests.builders import ENGINES, deployment_status, inference_deployment, inputs, planned
-from tests.inspected import MINE, failing
-from tests.nodes import node
+from inference_operator.status.write_results import WriteResult
+from inference_operator.views.node import node_view
 from tests.status.situations import NO_GPU, seen, view
+from tests.testing.builders import ENGINES, deployment_status, inference_deployment, inputs, planned
+from tests.testing.inspected import MINE, failing
+from tests.testing.nodes import node
 
 L4 = {"nvidia.com/gpu.product": "NVIDIA-L4"}
 ONE_L4 = [node_view(node("l4-a", gpus=1, labels=L4))]
-Settled = tuple[Inputs, Sequence[Answer], tuple[str, str, str]]
+Settled = tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]
 
 
 def refused(
@@ -38,7 +38,7 @@ def _awaiting() -> Settled:
     made = planned(raw, settings=settings).desired
     children = {**made, ENGINES: {**made[ENGINES], "status": deployment_status(1, ready=0)}}
     found = inputs(raw, children=children.values(), pods=[view(NO_GPU)], settings=settings, nodes=ONE_L4)
-    return found, [], ("False Starting", "True WaitingForNode", "False Unobstructed")
+    return found, [], ("False WaitingForNode", "True WaitingForNode", "False NotStalled")
 
 
 CAUSES = {
@@ -58,7 +58,7 @@ SIZING_STATES: dict[str, Settled] = {
     "a model that has to be inspected": (
         inputs(inference_deployment(source=MINE, parallelism={"tensor": 2})),
         [],
-        ("False InspectingModel", "True InspectingModel", "False Unobstructed"),
+        ("False InspectingModel", "True InspectingModel", "False NotStalled"),
     ),
     "another model that has to be inspected, old pods serving": (
         seen(
@@ -67,17 +67,17 @@ SIZING_STATES: dict[str, Settled] = {
             routers=deployment_status(2),
         ),
         [],
-        ("True Serving", "True InspectingModel", "False Unobstructed"),
+        ("True Serving", "True InspectingModel", "False NotStalled"),
     ),
     "a model of which nothing depends": (
         inputs(inference_deployment(source=MINE, hardware={"device": "CPU"})),
         [],
-        ("False Starting", "True Starting", "False Unobstructed"),
+        ("False Starting", "True Starting", "False NotStalled"),
     ),
     "a config of the catalogue that says too little": (
         inputs(inference_deployment(source="hf://nvidia/Qwen3-235B-A22B-NVFP4")),
         [],
-        ("False InspectingModel", "True InspectingModel", "False Unobstructed"),
+        ("False InspectingModel", "True InspectingModel", "False NotStalled"),
     ),
     "too large for what is there": refused(
         "InsufficientGpuMemory", gpus=[node("l4-a", gpus=1, labels=L4)], source="hf://deepseek-ai/DeepSeek-V3"
@@ -95,12 +95,12 @@ SIZING_STATES: dict[str, Settled] = {
     "a shorter context than is aimed at": (
         inputs(inference_deployment(), nodes=ONE_L4),
         [],
-        ("False Starting", "True Starting", "False Unobstructed"),
+        ("False Starting", "True Starting", "False NotStalled"),
     ),
     "a size that nobody can check": (
         failing(Cause.GATED, parallelism={"tensor": 2}),
         [],
-        ("False Starting", "True Starting", "False Unobstructed"),
+        ("False Starting", "True Starting", "False NotStalled"),
     ),
     **{f"a model that cannot be inspected: {cause}": _uninspected(cause, reason) for cause, reason in CAUSES.items()},
     "an edit that cannot be sized, old pods serving": (

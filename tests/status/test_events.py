@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from inference_operator.api.status import Status
-from inference_operator.pipeline import Inputs
+from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.events import MAX_NOTE_BYTES, events
-from tests.builders import deployment_status
 from tests.status.situations import CRASHING, HUNG, MINUTES, NO_IMAGE, SERVING, loading, seen, told, view
+from tests.testing.builders import deployment_status
 
 STARTING, SERVES = loading(), SERVING
 PULLING = loading(pods=[view(NO_IMAGE)])

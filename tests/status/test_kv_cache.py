@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import KvCacheStatus, Status
-from inference_operator.observed.pod import template_of
-from inference_operator.observed.samples import EngineSample, Samples, Watched
-from inference_operator.pipeline import Inputs
-from tests.builders import ENGINES, deployment_status, inference_deployment, planned, ready_pod
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.views.pod import pod_template_hash
+from inference_operator.views.samples import EngineSample, Samples, Watched
 from tests.status.situations import CURRENT, message, seen, told, view
+from tests.testing.builders import ENGINES, deployment_status, inference_deployment, planned, ready_pod
 
 COMPUTED = 394_224
 """Of Qwen3-8B on one H100."""
@@ -34,7 +34,9 @@ def test_nothing_is_told_before_an_engine_has_told() -> None:
 def test_computed_and_told_stand_side_by_side() -> None:
     found = told(serving({OLD.uid: 390_000, YOUNG.uid: 1}))
     assert CURRENT
-    assert cache(found.status) == KvCacheStatus(estimated_tokens=COMPUTED, reported_tokens=390_000, template=CURRENT)
+    assert cache(found.status) == KvCacheStatus(
+        estimated_tokens=COMPUTED, reported_tokens=390_000, pod_template_hash=CURRENT
+    )
     assert "reports" not in message(found, ConditionType.SIZED)
 
 
@@ -48,11 +50,11 @@ def test_another_template_is_another_cache() -> None:
     first = told(serving({OLD.uid: 390_000})).status
     assert first.engine
     assert first.engine.kv_cache
-    earlier = first.engine.kv_cache.model_copy(update={"template": "earlier"})
+    earlier = first.engine.kv_cache.model_copy(update={"pod_template_hash": "earlier"})
     before = first.model_copy(update={"engine": first.engine.model_copy(update={"kv_cache": earlier})})
     assert cache(told(serving({}, before)).status) is None
     assert cache(told(serving({OLD.uid: 380_000}, before)).status) == earlier.model_copy(
-        update={"reported_tokens": 380_000, "template": CURRENT}
+        update={"reported_tokens": 380_000, "pod_template_hash": CURRENT}
     )
 
 
@@ -70,7 +72,7 @@ def test_a_cache_that_is_not_as_computed_is_said() -> None:
 
 def test_where_nothing_was_counted_it_is_said_all_the_same() -> None:
     raw = inference_deployment(hardware={"device": "CPU"})
-    template = template_of(planned(raw).desired[ENGINES]["spec"]["template"]["metadata"])
+    template = pod_template_hash(planned(raw).desired[ENGINES]["spec"]["template"]["metadata"])
     found = seen(raw, live=raw, engines=deployment_status(1), routers=deployment_status(2))
     engine = Watched(EngineSample("qwen", 0, 0, (0.0,), kv_cache_tokens=65_536), 0, at=0.0)
     one = replace(found, pods=[replace(OLD, template=template)], samples=Samples({OLD.uid: engine}))

@@ -7,13 +7,11 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
-from inference_operator.observed.node import node_view
-from inference_operator.pipeline import outcome
+from inference_operator.pipeline.decide import outcome
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.status.facts import facts
 from inference_operator.status.model_resolved import model_resolved
-from tests.builders import deployment_status, inference_deployment, unschedulable
-from tests.nodes import node
+from inference_operator.views.node import node_view
 from tests.status.situations import (
     MINUTES,
     NO_CLAIM,
@@ -27,6 +25,8 @@ from tests.status.situations import (
     told,
     view,
 )
+from tests.testing.builders import deployment_status, inference_deployment, unschedulable
+from tests.testing.nodes import node
 
 NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
 L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVIDIA-L4"}))
@@ -35,11 +35,11 @@ L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVID
 @pytest.mark.parametrize(
     ("problem", "cause"),
     [
-        (NO_SECRET, 'secret "hugging-face" not found. Create what is missing.'),
+        (NO_SECRET, 'secret "hugging-face" not found. Create the missing object.'),
         (
             NO_IMAGE,
             (
-                'Back-off pulling image "example.com/vllm:nope". Check the image\'s name and the pull secret of the'
+                'Back-off pulling image "example.com/vllm:nope". Check the image name, and the pull secret of the'
                 " namespace's default ServiceAccount."
             ),
         ),
@@ -47,7 +47,7 @@ L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVID
             NO_CLAIM,
             (
                 '0/1 nodes are available: persistentvolumeclaim "models" not found. Create the'
-                " PersistentVolumeClaim that is named, or end what uses its volume on another node."
+                " PersistentVolumeClaim in the message, or stop the pod that uses its volume on another node."
             ),
         ),
     ],
@@ -65,7 +65,7 @@ def test_the_kubelets_cause_is_in_the_message_with_what_helps(problem: Manifest,
 def test_the_cause_is_told_beside_what_is_waited_for(problem: Manifest) -> None:
     result = told(loading(pods=[view(problem)]))
     cause = message(result, ConditionType.RECONCILING)
-    assert message(result, ConditionType.READY) == f"Waiting for the first of 1 engines. {cause}"
+    assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {cause}"
 
 
 def test_so_is_a_pod_that_kubernetes_refuses() -> None:
@@ -78,12 +78,12 @@ def test_gpus_that_no_node_has_are_named_with_what_helps() -> None:
     pods, engines = [view(unschedulable(NO_NODE))], deployment_status(1, ready=0)
     situation = replace(seen(raw, live=raw, engines=engines, routers=deployment_status(2), pods=pods), nodes=[L4_NODE])
     said = (
-        "No node with H100-80GB is there yet. Wait for the node autoscaler, add such a node, or name other GPUs in"
+        "No node has H100-80GB yet. Wait for the node autoscaler, add such a node, or name other GPUs in"
         " `spec.hardware.gpu.products`."
     )
     result = told(situation)
     assert message(result, ConditionType.RECONCILING) == said
-    assert message(result, ConditionType.READY) == f"Waiting for the first of 1 engines. {said}"
+    assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {said}"
 
 
 def test_a_model_without_a_name_of_its_architecture_is_told_without_one() -> None:

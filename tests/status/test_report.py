@@ -5,16 +5,8 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
-from inference_operator.observed.pod import template_of
-from inference_operator.resources.names import ROUTER
-from tests.builders import (
-    ENGINES,
-    SETTINGS,
-    deployment_status,
-    inference_deployment,
-    inputs,
-    planned,
-)
+from inference_operator.objects.names import ROUTER
+from inference_operator.views.pod import pod_template_hash
 from tests.status.situations import (
     CRASHING,
     EVICTED,
@@ -33,6 +25,14 @@ from tests.status.situations import (
     told,
     view,
 )
+from tests.testing.builders import (
+    ENGINES,
+    SETTINGS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+    planned,
+)
 
 
 def test_the_engines_problem_comes_before_the_routers_and_the_oldest_first() -> None:
@@ -48,11 +48,11 @@ def test_the_engines_problem_comes_before_the_routers_and_the_oldest_first() -> 
 def test_a_pod_that_is_going_is_nobodys_problem() -> None:
     going = replace(view(NO_IMAGE), terminating=True)
     result = told(loading(pods=[going]))
-    assert three(result) == ("False Starting", "True Starting", "False Unobstructed")
+    assert three(result) == ("False Starting", "True Starting", "False NotStalled")
 
 
 def test_a_pod_of_an_earlier_template_is_nobodys_problem() -> None:
-    current = template_of(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
+    current = pod_template_hash(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
     assert current
     for template, reason in (("earlier", "RollingOut"), (current, "ImagePullFailed"), (None, "ImagePullFailed")):
         stuck = view(NO_IMAGE, template=template)
@@ -82,34 +82,34 @@ def test_a_pod_that_kubernetes_refuses_is_told() -> None:
 def test_who_had_served_is_stalled_after_the_deadline() -> None:
     served = told(SERVING).status
     first = told(loading(before=served, minutes=1))
-    assert three(first) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
-    assert first.again is not None
-    assert first.again.seconds == MINUTES * 60
+    assert three(first) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
+    assert first.requeue is not None
+    assert first.requeue.seconds == MINUTES * 60
     almost = told(loading(before=first.status, minutes=MINUTES))
-    assert three(almost)[2] == "False Unobstructed"
-    assert almost.again is not None
-    assert almost.again.seconds == 60
+    assert three(almost)[2] == "False NotStalled"
+    assert almost.requeue is not None
+    assert almost.requeue.seconds == 60
     late = told(loading(before=first.status, minutes=MINUTES + 1))
     assert three(late) == ("False EnginesUnavailable", "False Settled", "True ProgressDeadlineExceeded")
-    assert late.again is None
+    assert late.requeue is None
     back = told(replace(SERVING, resource=replace(SERVING.resource, status=late.status)))
-    assert three(back) == ("True Serving", "False Settled", "False Unobstructed")
+    assert three(back) == ("True Serving", "False Settled", "False NotStalled")
 
 
 def test_the_deadline_of_a_pods_problem_is_looked_at_in_time() -> None:
     first = told(loading(pods=[view(NO_IMAGE)]))
     second = told(loading(pods=[view(NO_IMAGE)], before=first.status, minutes=10))
     younger = told(loading(pods=[view(NO_IMAGE, age=-5)], before=first.status, minutes=10))
-    waits = [(result.again.seconds or 0) / 60 for result in (first, second, younger) if result.again]
+    waits = [(result.requeue.seconds or 0) / 60 for result in (first, second, younger) if result.requeue]
     assert waits == [MINUTES, MINUTES - 10, MINUTES - 5]
 
 
 def test_a_pod_that_has_served_for_days_has_its_time_to_recover() -> None:
     crashing = [view(CRASHING, age=3 * 24 * 60)]
     first = told(loading(pods=crashing, before=told(SERVING).status, minutes=1))
-    assert three(first) == ("False EnginesUnavailable", "True CrashLoop", "False Unobstructed")
-    assert first.again is not None
-    assert first.again.seconds == MINUTES * 60
+    assert three(first) == ("False EnginesUnavailable", "True CrashLoop", "False NotStalled")
+    assert first.requeue is not None
+    assert first.requeue.seconds == MINUTES * 60
     late = told(loading(pods=crashing, before=first.status, minutes=MINUTES + 1))
     assert three(late)[2] == "True ProgressDeadlineExceeded"
 
@@ -119,12 +119,12 @@ def test_a_cure_has_its_time() -> None:
     earlier = view(CRASHING, name="qwen-engine-old", age=60, template="earlier")
     rolling = deployment_status(1, updated=0, ready=0)
     applied = told(loading(engines=rolling, pods=[earlier], before=down, minutes=40))
-    assert three(applied) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
+    assert three(applied) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
     young = view({}, age=-41)
     loads = told(loading(pods=[young], before=applied.status, minutes=50))
-    assert three(loads)[2] == "False Unobstructed"
-    assert loads.again is not None
-    assert loads.again.seconds == (MINUTES - 9) * 60
+    assert three(loads)[2] == "False NotStalled"
+    assert loads.requeue is not None
+    assert loads.requeue.seconds == (MINUTES - 9) * 60
 
 
 def test_time_without_a_router_is_not_time_without_engines() -> None:
@@ -136,9 +136,9 @@ def test_time_without_a_router_is_not_time_without_engines() -> None:
             minutes=1,
         )
     )
-    assert three(down) == ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed")
+    assert three(down) == ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled")
     both = told(loading(before=down.status, minutes=MINUTES + 10))
-    assert three(both) == ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed")
+    assert three(both) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
     late = told(loading(before=both.status, minutes=2 * MINUTES + 10))
     assert three(late)[2] == "True ProgressDeadlineExceeded"
 
@@ -154,14 +154,14 @@ def test_a_router_that_crashes_beside_one_that_answers_has_no_deadline() -> None
             pods=[view(CRASHING, component=ROUTER, age=600)],
         )
     )
-    assert three(result) == ("True ScaledToZero", "False Settled", "False Unobstructed")
-    assert result.again is None
+    assert three(result) == ("True ScaledToZero", "False Settled", "False NotStalled")
+    assert result.requeue is None
 
 
 @pytest.mark.parametrize(
     ("status", "lasting"),
     [
-        (deployment_status(1, ready=0), "Waiting for the first of 1 engines."),
+        (deployment_status(1, ready=0), "0 of 1 engines are ready."),
         (deployment_status(2, updated=1, ready=1), "No pod of the new specification has become ready."),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_pod_that_stays_refused_is_told_as_what_lasts() -> None:
 
 
 def test_what_is_settled_is_not_looked_at_again() -> None:
-    assert told(SERVING).again is None
+    assert told(SERVING).requeue is None
 
 
 def test_transition_times_move_with_the_status_only() -> None:
@@ -224,7 +224,7 @@ def test_a_refusal_tells_of_the_decisions_that_still_serve() -> None:
     assert refused.ready == "1/1"
     reconciling = refused.condition(ConditionType.RECONCILING)
     assert reconciling is not None
-    assert reconciling.message == "Nothing is changed until the specification can be served."
+    assert reconciling.message == "No changes are applied until the specification is valid."
 
 
 def test_a_refusal_counts_by_the_specification_before_it() -> None:
@@ -233,8 +233,8 @@ def test_a_refusal_counts_by_the_specification_before_it() -> None:
     result = told(
         seen(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
     )
-    refusal = "An edit is refused (InvalidModelSource): see the condition Stalled."
-    assert message(result, ConditionType.READY) == f"1 of 2 engines serve. {refusal}"
+    refusal = "The last edit is refused (InvalidModelSource): see the condition Stalled."
+    assert message(result, ConditionType.READY) == f"1 of 2 engines are ready. {refusal}"
     assert message(result, ConditionType.ENGINES_AVAILABLE) == "1 of 2 engines are ready."
     assert message(result, ConditionType.ROUTER_AVAILABLE) == "2 of 2 routers are ready."
     assert result.status.ready == "1/2"
@@ -257,20 +257,22 @@ def test_engines_that_go_while_none_is_wanted_are_not_counted() -> None:
     for raw in (nothing, invalid):
         result = told(seen(raw, live=nothing, engines=deployment_status(1), routers=deployment_status(2)))
         assert three(result)[0] == "True ScaledToZero"
-        assert message(result, ConditionType.ENGINES_AVAILABLE) == "No engine is wanted."
+        assert message(result, ConditionType.ENGINES_AVAILABLE) == "Scaled to zero."
 
 
 def test_a_quota_that_stops_a_scale_up_is_told_beside_ready() -> None:
     refusing = {**OVER_QUOTA, **deployment_status(1)}
     result = told(seen(inference_deployment(replicas=3), engines=refusing, routers=deployment_status(2)))
-    assert message(result, ConditionType.RECONCILING) == "Nothing is being changed."
+    assert message(result, ConditionType.RECONCILING) == "No changes are in progress."
     assert message(result, ConditionType.ENGINES_AVAILABLE).endswith(
-        "exceeded quota: small. Raise the quota that is named, or ask for less."
+        "exceeded quota: small. Raise the quota in the message, or lower the requests."
     )
 
 
 def test_a_newer_default_is_told() -> None:
     newer = SETTINGS.model_copy(update={"gpu_engine_image": "docker.io/vllm/vllm-openai:v9.9.9"})
     result = told(replace(SERVING, settings=newer))
-    assert message(result, ConditionType.READY).startswith("1 of 1 engines serve. The engine stays on `docker.io/vllm/")
+    assert message(result, ConditionType.READY).startswith(
+        "1 of 1 engines are ready. The engine stays on `docker.io/vllm/"
+    )
     assert "v9.9.9" in message(result, ConditionType.READY)

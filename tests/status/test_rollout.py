@@ -3,15 +3,15 @@
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from tests.builders import deployment_status, inference_deployment
 from tests.status.situations import message, seen, told
+from tests.testing.builders import deployment_status, inference_deployment
 
 
 @pytest.mark.parametrize(
     ("asked", "how"),
     [
-        ("Surge", "Each new engine starts before its predecessor ends, as `spec.rollout.strategy` asks."),
-        ("Replace", "One engine at a time ends before its successor starts, as `spec.rollout.strategy` asks."),
+        ("Surge", "Each new engine starts before an old one ends, as `spec.rollout.strategy` says."),
+        ("Replace", "Each old engine ends before a new one starts, as `spec.rollout.strategy` says."),
     ],
 )
 def test_a_rollout_says_how_it_goes_and_why(asked: str, how: str) -> None:

@@ -7,17 +7,8 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
-from inference_operator.pipeline import Inputs
-from tests.builders import (
-    BUDGET_OF_ROUTERS,
-    CONFIG,
-    ENGINES,
-    SERVICE_OF_ROUTERS,
-    deployment_status,
-    inference_deployment,
-    inputs,
-)
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from tests.status.engine_states import ENGINE_STATES
 from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
@@ -40,19 +31,28 @@ from tests.status.situations import (
     view,
 )
 from tests.status.sizing_states import SIZING_STATES
+from tests.testing.builders import (
+    BUDGET_OF_ROUTERS,
+    CONFIG,
+    ENGINES,
+    SERVICE_OF_ROUTERS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+)
 
-STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
+STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **PAUSED_STATES,
     **ROLLING_STATES,
     "first start, nothing there yet": (
         inputs(inference_deployment()),
         [],
-        ("False Starting", "True Starting", "False Unobstructed"),
+        ("False Starting", "True Starting", "False NotStalled"),
     ),
     "first start, engines load": (
         loading(),
         [],
-        ("False Starting", "True Starting", "False Unobstructed"),
+        ("False Starting", "True Starting", "False NotStalled"),
     ),
     "first start, without end": (
         loading(engines={**deployment_status(1, ready=0), **OVERDUE}),
@@ -62,7 +62,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     "first start, the Deployment gave up on the specification before": (
         loading(engines={**deployment_status(1, ready=0, seen=0), **OVERDUE}),
         [],
-        ("False Starting", "True Starting", "False Unobstructed"),
+        ("False Starting", "True Starting", "False NotStalled"),
     ),
     "first start of routers, without end": (
         seen(engines=deployment_status(1), routers={**deployment_status(2, ready=0), **OVERDUE}),
@@ -72,73 +72,73 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     "serving, one engine never came": (
         seen(engines={**deployment_status(2, ready=1), **OVERDUE}, routers=deployment_status(2)),
         [],
-        ("True Serving", "False Settled", "False Unobstructed"),
+        ("True Serving", "False Settled", "False NotStalled"),
     ),
     "had served although one engine never came": (
         loading(engines={**deployment_status(2, ready=0), **OVERDUE}, before=told(SERVING).status, minutes=1),
         [],
-        ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed"),
+        ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled"),
     ),
     "router down": (
         seen(engines=deployment_status(1), routers=deployment_status(2, ready=0)),
         [],
-        ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed"),
+        ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled"),
     ),
-    "serving": (SERVING, [], ("True Serving", "False Settled", "False Unobstructed")),
+    "serving": (SERVING, [], ("True Serving", "False Settled", "False NotStalled")),
     "serving while scaling up": (
         seen(inference_deployment(replicas=3), engines=deployment_status(3, ready=1), routers=deployment_status(2)),
         [],
-        ("True Serving", "False Settled", "False Unobstructed"),
+        ("True Serving", "False Settled", "False NotStalled"),
     ),
     "scaled to zero": (
         seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2)),
         [],
-        ("True ScaledToZero", "False Settled", "False Unobstructed"),
+        ("True ScaledToZero", "False Settled", "False NotStalled"),
     ),
     "scaled to zero, router down": (
         seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2, ready=0)),
         [],
-        ("False RouterUnavailable", "True RouterUnavailable", "False Unobstructed"),
+        ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled"),
     ),
     "waiting for a node": (
         loading(pods=[view(NO_GPU, age=600)], engines={**deployment_status(1, ready=0), **OVERDUE}),
         [],
-        ("False Starting", "True Unschedulable", "False Unobstructed"),
+        ("False Unschedulable", "True Unschedulable", "False NotStalled"),
     ),
     "image missing": (
         loading(pods=[view(NO_IMAGE)]),
         [],
-        ("False Starting", "True ImagePullFailed", "False Unobstructed"),
+        ("False ImagePullFailed", "True ImagePullFailed", "False NotStalled"),
     ),
     "secret missing": (
         loading(pods=[view(NO_SECRET)]),
         [],
-        ("False Starting", "True ContainerConfigError", "False Unobstructed"),
+        ("False ContainerConfigError", "True ContainerConfigError", "False NotStalled"),
     ),
     "claim missing": (
         loading(pods=[view(NO_CLAIM)]),
         [],
-        ("False Starting", "True VolumeUnavailable", "False Unobstructed"),
+        ("False VolumeUnavailable", "True VolumeUnavailable", "False NotStalled"),
     ),
     "out of memory": (
         loading(pods=[view(OUT_OF_MEMORY)]),
         [],
-        ("False Starting", "True OutOfMemory", "False Unobstructed"),
+        ("False OutOfMemory", "True OutOfMemory", "False NotStalled"),
     ),
     "crashing": (
         loading(pods=[view(CRASHING)]),
         [],
-        ("False Starting", "True CrashLoop", "False Unobstructed"),
+        ("False CrashLoop", "True CrashLoop", "False NotStalled"),
     ),
     "a pod is refused": (
         seen(engines=REFUSED_POD, routers=deployment_status(2)),
         [],
-        ("False Starting", "True PodRejected", "False Unobstructed"),
+        ("False PodRejected", "True PodRejected", "False NotStalled"),
     ),
     "had served, none ready now": (
         loading(before=told(SERVING).status, minutes=1),
         [],
-        ("False EnginesUnavailable", "True EnginesUnavailable", "False Unobstructed"),
+        ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled"),
     ),
     "managed argument": (
         inputs(inference_deployment(engine={"args": ["--port=1"]})),
@@ -150,7 +150,7 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     "claim missing for too long": (
         loading(pods=[view(NO_CLAIM)], before=told(loading(pods=[view(NO_CLAIM)])).status, minutes=MINUTES),
         [],
-        ("False Starting", "False Settled", "True ProgressDeadlineExceeded"),
+        ("False VolumeUnavailable", "False Settled", "True ProgressDeadlineExceeded"),
     ),
     "refused at once": (
         inputs(inference_deployment(source="s3://bucket")),
@@ -194,12 +194,12 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     "a request for the first child fails": (
         inputs(inference_deployment()),
         [Failed(CONFIG, "HTTP 500: etcd is slow")],
-        ("False RequestFailed", "True RequestFailed", "False Unobstructed"),
+        ("False RequestFailed", "True RequestFailed", "False NotStalled"),
     ),
     "a request fails, old pods serving": (
         SERVING,
         [Failed(CONFIG, "HTTP 500: etcd is slow")],
-        ("True Serving", "True RequestFailed", "False Unobstructed"),
+        ("True Serving", "True RequestFailed", "False NotStalled"),
     ),
     "one request fails and another child is rejected": (
         SERVING,
@@ -219,9 +219,9 @@ STATES: dict[str, tuple[Inputs, Sequence[Answer], tuple[str, str, str]]] = {
     "a child of the same name is being deleted": (
         seen(routers=deployment_status(2), absent=[ENGINES]),
         [Waiting(ENGINES)],
-        ("False WaitingForDeletion", "True WaitingForDeletion", "False Unobstructed"),
+        ("False WaitingForDeletion", "True WaitingForDeletion", "False NotStalled"),
     ),
-    "an engine stands still": (HUNG, [], ("True Serving", "False Settled", "False Unobstructed")),
+    "an engine stands still": (HUNG, [], ("True Serving", "False Settled", "False NotStalled")),
 }
 
 
@@ -234,12 +234,12 @@ EVERY_STATE = pytest.mark.parametrize(("situation", "answers"), [state[:2] for s
 
 
 @pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
-def test_a_state(situation: Inputs, answers: Sequence[Answer], expected: tuple[str, str, str]) -> None:
+def test_a_state(situation: Inputs, answers: Sequence[WriteResult], expected: tuple[str, str, str]) -> None:
     assert three(told(situation, answers)) == expected
 
 
 @EVERY_STATE
-def test_in_every_state_the_conditions_are_whole(situation: Inputs, answers: Sequence[Answer]) -> None:
+def test_in_every_state_the_conditions_are_whole(situation: Inputs, answers: Sequence[WriteResult]) -> None:
     conditions = told(situation, answers).status.conditions
     assert [c.type for c in conditions] == list(ConditionType)
     for condition in conditions:
@@ -254,7 +254,7 @@ def test_in_every_state_the_conditions_are_whole(situation: Inputs, answers: Seq
 
 
 @EVERY_STATE
-def test_the_same_facts_are_told_in_the_same_words_for_ever(situation: Inputs, answers: Sequence[Answer]) -> None:
+def test_the_same_facts_are_told_in_the_same_words_for_ever(situation: Inputs, answers: Sequence[WriteResult]) -> None:
     first = told(situation, answers)
     later = replace(
         situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)

@@ -13,7 +13,7 @@ def free_port() -> int:
         return port
 
 
-async def test_probes_follow_the_process_and_metrics_are_prometheus_text() -> None:
+async def test_probes_return_the_health_of_the_process_and_metrics_are_prometheus_text() -> None:
     state = {"alive": True, "ready": False}
     port = free_port()
     async with (

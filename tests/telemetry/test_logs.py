@@ -15,7 +15,7 @@ def _logs_as_before() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def test_one_json_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_record_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("json")
     logging.getLogger("inference_operator").warning("cannot reconcile %s", "default/qwen")
     (line,) = capsys.readouterr().err.splitlines()
@@ -25,7 +25,7 @@ def test_one_json_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry["time"]
 
 
-def test_an_error_with_its_cause_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_with_a_traceback_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("json")
     try:
         int("broken")
@@ -35,7 +35,7 @@ def test_an_error_with_its_cause_is_one_line_too(capsys: pytest.CaptureFixture[s
     assert "ValueError: invalid literal" in json.loads(line)["exc_info"]
 
 
-def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_logs_contain_time_level_and_message(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("text")
     logging.getLogger("inference_operator").info("serves %s", "the whole cluster")
     (line,) = capsys.readouterr().err.splitlines()

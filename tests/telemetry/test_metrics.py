@@ -3,23 +3,23 @@ import re
 import pytest
 from prometheus_client import generate_latest
 
-from inference_operator.reconcile.cache import Cache
+from inference_operator.controller.cache import Cache
 from inference_operator.telemetry.metrics import DESCRIPTIONS, RESOURCES, Description
-from tests.builders import SETTINGS, inference_deployment
+from tests.testing.builders import SETTINGS, inference_deployment
 
 UNITS = ("_seconds", "_total", "_info")
 COUNTS = {"infd_leader", "infd_resources", "infd_workqueue_depth", "infd_namespaces_unreadable"}
 
 
 @pytest.mark.parametrize("one", DESCRIPTIONS, ids=lambda one: one.name)
-def test_names_follow_the_conventions(one: Description) -> None:
+def test_metric_names_follow_the_prometheus_conventions(one: Description) -> None:
     assert re.fullmatch(r"infd_[a-z_]+", one.name)
     assert one.name.endswith(UNITS) or one.name in COUNTS
     assert one.name.endswith("_total") == (one.type == "counter")
     assert "|" not in one.text
 
 
-def test_every_metric_is_told_as_it_is_described() -> None:
+def test_every_metric_is_exported_as_described() -> None:
     text = generate_latest().decode()
     for one in DESCRIPTIONS:
         assert f"# TYPE {one.name} {one.type}\n" in text
@@ -41,7 +41,7 @@ def test_every_metric_is_told_as_it_is_described() -> None:
         ({"Ready": "True", "Stalled": "True"}, "stalled"),
     ],
 )
-def test_resources_are_counted_by_state_whenever_it_is_asked(conditions: dict[str, str], state: str) -> None:
+def test_resources_are_counted_by_state_at_each_scrape(conditions: dict[str, str], state: str) -> None:
     cache = Cache(SETTINGS)
     raw = inference_deployment()
     listed = [{"type": kind, "status": status} for kind, status in conditions.items()]

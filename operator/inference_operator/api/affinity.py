@@ -1,7 +1,7 @@
-"""`spec.scheduling.affinity`: Kubernetes' own names and meaning, as far as most ask for it.
+"""`spec.scheduling.affinity`: the commonly used part of Kubernetes' `affinity`, with the same names and meaning.
 
-Nodes by their labels; pods of the same namespace by `matchLabels`. The whole of Kubernetes' affinity would be half of
-the CRD.
+Nodes are selected by their labels, pods of the same namespace by `matchLabels`. All of Kubernetes' affinity would be
+half of the CRD.
 """
 
 import re
@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
-from inference_operator.api.labels import LabelKey, Labels
-from inference_operator.api.part import Part, Rule
+from inference_operator.api.validation import LabelKey, Labels, Rule, SpecModel
 
 _Value = Annotated[str, StringConstraints(max_length=63)]
 _ORDERED = ("Gt", "Lt")
@@ -19,7 +18,7 @@ _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
 
 
 class NodeOperator(StrEnum):
-    """How a label of a node is compared."""
+    """Operator that compares a node label with values."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -44,82 +43,84 @@ _ORDERING = Rule(
 )
 
 
-class NodeRequirement(Part):
-    """What must hold of one label of a node."""
+class NodeRequirement(SpecModel):
+    """A requirement on one node label."""
 
-    key: LabelKey = Field(description="Label.")
-    operator: NodeOperator = Field(description="How it is compared.")
-    values: tuple[_Value, ...] = Field((), max_length=16, description="What it is compared with.")
+    key: LabelKey = Field(description="Label key.")
+    operator: NodeOperator = Field(description="Relation of the label to the values.")
+    values: tuple[_Value, ...] = Field((), max_length=16, description="Values that the label is compared with.")
 
     rules: ClassVar[tuple[Rule, ...]] = (_LISTED, _ORDERING)
 
 
-class NodeSelectorTerm(Part):
-    """Labels of a node, all of which must match."""
+class NodeSelectorTerm(SpecModel):
+    """Requirements on node labels, all of which must match."""
 
     match_expressions: tuple[NodeRequirement, ...] = Field(
-        min_length=1, max_length=8, description="What must hold of its labels."
+        min_length=1, max_length=8, description="Requirements on node labels; all must match."
     )
 
 
-class NodeSelector(Part):
-    """Terms, one of which must match."""
+class NodeSelector(SpecModel):
+    """Node selector terms, one of which must match."""
 
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(min_length=1, max_length=8, description="The terms.")
-
-
-class PreferredNodes(Part):
-    """Nodes that are preferred, and how much."""
-
-    weight: int = Field(ge=1, le=100, description="How much.")
-    preference: NodeSelectorTerm = Field(description="Which.")
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(
+        min_length=1, max_length=8, description="Node selector terms; one must match."
+    )
 
 
-class NodeAffinity(Part):
-    """Nodes that attract engines."""
+class PreferredNodes(SpecModel):
+    """Preferred nodes with a weight."""
+
+    weight: int = Field(ge=1, le=100, description="Weight of this preference, 1 to 100.")
+    preference: NodeSelectorTerm = Field(description="Preferred nodes.")
+
+
+class NodeAffinity(SpecModel):
+    """Node affinity of the engine pods."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
-        None, description="Nodes that engines must run on."
+        None, description="Engine pods run only on nodes that match."
     )
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] = Field(
-        (), max_length=8, description="Nodes that are preferred."
+        (), max_length=8, description="Nodes that the scheduler prefers."
     )
 
 
-class LabelSelector(Part):
-    """Which pods are meant."""
+class LabelSelector(SpecModel):
+    """Selects pods by their labels."""
 
-    match_labels: Labels = Field(min_length=1, description="Labels and their values.")
-
-
-class PodTerm(Part):
-    """Pods of this namespace, and what counts as near them."""
-
-    label_selector: LabelSelector = Field(description="Which pods.")
-    topology_key: LabelKey = Field(description="Node label whose value near pods share.")
+    match_labels: Labels = Field(min_length=1, description="Labels that a pod must have.")
 
 
-class PreferredPods(Part):
-    """Pods that matter, and how much."""
+class PodTerm(SpecModel):
+    """Pods of the same namespace, and the topology domain that they share."""
 
-    weight: int = Field(ge=1, le=100, description="How much.")
-    pod_affinity_term: PodTerm = Field(description="Which.")
+    label_selector: LabelSelector = Field(description="Selects pods of the same namespace.")
+    topology_key: LabelKey = Field(description="Node label whose values are the topology domains.")
 
 
-class PodAffinity(Part):
-    """Pods of this namespace that attract engines, or repel them."""
+class PreferredPods(SpecModel):
+    """Preferred pod affinity term with a weight."""
+
+    weight: int = Field(ge=1, le=100, description="Weight of this preference, 1 to 100.")
+    pod_affinity_term: PodTerm = Field(description="Pod affinity term.")
+
+
+class PodAffinity(SpecModel):
+    """Pod affinity or anti-affinity of the engine pods."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = Field(
-        (), max_length=8, description="What must hold."
+        (), max_length=8, description="Terms that must be met."
     )
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] = Field(
-        (), max_length=8, description="What is preferred."
+        (), max_length=8, description="Terms that the scheduler prefers to meet."
     )
 
 
-class Affinity(Part):
-    """Nodes and pods that attract or repel engines."""
+class Affinity(SpecModel):
+    """Affinity of the engine pods."""
 
-    node_affinity: NodeAffinity = Field(NodeAffinity(), description="Nodes that attract engines.")
-    pod_affinity: PodAffinity = Field(PodAffinity(), description="Pods of this namespace that attract engines.")
-    pod_anti_affinity: PodAffinity = Field(PodAffinity(), description="Pods of this namespace that repel engines.")
+    node_affinity: NodeAffinity = Field(NodeAffinity(), description="Nodes that engine pods run on or prefer.")
+    pod_affinity: PodAffinity = Field(PodAffinity(), description="Pods that engine pods are placed near.")
+    pod_anti_affinity: PodAffinity = Field(PodAffinity(), description="Pods that engine pods are kept away from.")

@@ -1,4 +1,4 @@
-"""A condition of `status`, in Kubernetes' standard form (API conventions, typical status properties)."""
+"""A condition of `status`, with the fields of `metav1.Condition` (Kubernetes API conventions)."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -7,34 +7,36 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 MAX_MESSAGE_LENGTH = 32768
-"""Upper bound of a condition's message in Kubernetes' own type (`metav1.Condition`)."""
+"""Maximum length of a message in `metav1.Condition`."""
 
 
 def _moment(text: str) -> str:
-    """A time that names its zone, as text: what is read is written back unchanged."""
+    """Check that a time has a zone. It stays text, so that it is written back unchanged."""
     if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("must name its zone")
+        raise ValueError("must have a time zone")
     return text
 
 
 class Condition(BaseModel):
-    """One aspect of the state, why it is so, and since when its status has been what it is."""
+    """One condition of an InferenceDeployment."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_alias=True, validate_by_name=True, frozen=True, extra="ignore"
     )
 
-    # Words, not enumerations: a status that a newer operator wrote must stay readable.
-    type: str = Field(max_length=64, description="Which aspect.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: str = Field(max_length=64, description="Why, in one word of the documented list.")
-    message: str = Field(max_length=MAX_MESSAGE_LENGTH, description="Why, in a sentence.")
-    observed_generation: int = Field(description="The generation of the spec that this is about.")
+    # Strings, not enums: a status that a newer operator wrote must stay readable.
+    type: str = Field(max_length=64, description="Type of the condition.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: str = Field(max_length=64, description="Documented CamelCase reason for the status.")
+    message: str = Field(max_length=MAX_MESSAGE_LENGTH, description="Details for people.")
+    observed_generation: int = Field(description="Generation of the spec that the condition was computed from.")
     last_transition_time: Annotated[str, AfterValidator(_moment)] = Field(
-        max_length=64, description="When `status` changed last.", json_schema_extra={"format": "date-time"}
+        max_length=64,
+        description="Time of the last change of the condition's status.",
+        json_schema_extra={"format": "date-time"},
     )
 
     @property
     def since(self) -> datetime:
-        """When `status` changed last."""
+        """The time of the last change of `status`."""
         return datetime.fromisoformat(self.last_transition_time)

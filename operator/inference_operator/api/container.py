@@ -1,31 +1,32 @@
-"""What users may say of a container: its environment and its compute resources."""
+"""Parts of a container in the spec: image, environment and compute resources."""
 
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
 
-from inference_operator.api.labels import ObjectName
-from inference_operator.api.part import Must, Part, Quantity, Rule, form
+from inference_operator.api.validation import CelRules, ObjectName, Quantity, Rule, SpecModel, matches
 
-IMAGE_FORM = form(r"\S+", "must be an image reference without spaces, for example `docker.io/vllm/vllm-openai:v0.32.0`")
-Image = Annotated[str, StringConstraints(min_length=1, max_length=512), Must(IMAGE_FORM)]
+IMAGE_RULE = matches(
+    r"\S+", "must be an image reference without spaces, for example `docker.io/vllm/vllm-openai:v0.32.0`"
+)
+Image = Annotated[str, StringConstraints(min_length=1, max_length=512), CelRules(IMAGE_RULE)]
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 ResourceName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 
 
-class KeySelector(Part):
-    """One key of a Secret or ConfigMap of this namespace."""
+class KeySelector(SpecModel):
+    """One key of a Secret or ConfigMap in the same namespace."""
 
-    name: ObjectName = Field(description="Name of the object.")
-    key: str = Field(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$", description="Key in its data.")
+    name: ObjectName = Field(description="Name of the Secret or ConfigMap.")
+    key: str = Field(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$", description="Key in its `data`.")
 
 
-class EnvironmentSource(Part):
-    """Where the value of an environment variable comes from."""
+class EnvironmentSource(SpecModel):
+    """The source of the value of an environment variable."""
 
-    secret_key_ref: KeySelector | None = Field(None, description="A key of a Secret.")
-    config_map_key_ref: KeySelector | None = Field(None, description="A key of a ConfigMap.")
+    secret_key_ref: KeySelector | None = Field(None, description="Selects a key of a Secret.")
+    config_map_key_ref: KeySelector | None = Field(None, description="Selects a key of a ConfigMap.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -36,14 +37,14 @@ class EnvironmentSource(Part):
     )
 
 
-class EnvironmentVariable(Part):
+class EnvironmentVariable(SpecModel):
     """An environment variable of a container."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         min_length=1, max_length=256, description="Name of the variable."
     )
-    value: str | None = Field(None, max_length=8192, description="Its value.")
-    value_from: EnvironmentSource | None = Field(None, description="Where its value comes from.")
+    value: str | None = Field(None, max_length=8192, description="Value of the variable.")
+    value_from: EnvironmentSource | None = Field(None, description="Source of the value.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -56,23 +57,23 @@ class EnvironmentVariable(Part):
 
 def _unique_names(variables: tuple[EnvironmentVariable, ...]) -> tuple[EnvironmentVariable, ...]:
     if len({v.name for v in variables}) != len(variables):
-        raise ValueError("must not name a variable twice")
+        raise ValueError("must not contain the same variable name twice")
     return variables
 
 
 Environment = Annotated[tuple[EnvironmentVariable, ...], AfterValidator(_unique_names)]
 BY_NAME: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
-"""Marks a list whose items server-side apply tells apart by their names."""
+"""Marks a list that server-side apply merges by the name of its items."""
 
 
-class ResourcesSpec(Part):
-    """Compute resources of one container, beside its GPUs."""
+class ResourcesSpec(SpecModel):
+    """Compute resources of one container, without GPUs."""
 
     requests: dict[ResourceName, Quantity] = Field(
         default_factory=dict,
         max_length=16,
-        description="What the scheduler reserves.",
+        description="Resources that the scheduler reserves.",
     )
     limits: dict[ResourceName, Quantity] = Field(
-        default_factory=dict, max_length=16, description="What the kubelet enforces."
+        default_factory=dict, max_length=16, description="Upper limits that the kubelet enforces."
     )

@@ -1,6 +1,6 @@
-"""The CustomResourceDefinition, generated from the pydantic models: one source for schema, checks and reference.
+"""Generates the CustomResourceDefinition from the pydantic models of `spec` and `status`.
 
-Kubernetes wants structural schemas: no references, every node typed, nothing but validation inside `anyOf`
+Kubernetes requires structural schemas: no references, every node typed, nothing but validation inside `anyOf`
 (Kubernetes documentation, CustomResourceDefinitions, "Specifying a structural schema").
 """
 
@@ -16,20 +16,20 @@ from inference_operator.manifest import GROUP, KIND, PLURAL, VERSION, Manifest
 
 _DROPPED = ("title", "additionalProperties", "default")
 _WIDE = 1
-"""The priority of a column that `kubectl get --output wide` alone shows."""
+"""Priority of a column that only `kubectl get --output wide` shows."""
 _COLUMNS = (
-    ("Model", "string", ".spec.model.source", "Where the model comes from"),
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it serves"),
-    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why it serves or not"),
-    ("Replicas", "string", ".status.ready", "Ready engines of wanted engines"),
-    ("GPUs", "integer", ".status.plan.gpusPerReplica", "GPUs of one engine"),
-    ("URL", "string", ".status.url", "Where the OpenAI API answers inside the cluster"),
-    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists"),
+    ("Model", "string", ".spec.model.source", "Model source"),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Status of the condition Ready"),
+    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Reason of the condition Ready"),
+    ("Replicas", "string", ".status.ready", "Ready and desired engine pods"),
+    ("GPUs", "integer", ".status.plan.gpusPerReplica", "GPUs per engine pod"),
+    ("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster"),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
 )
 _WIDE_COLUMNS = (
-    ("GPU Kind", "string", ".status.plan.gpu", "What engines run on"),
-    ("Context", "integer", ".status.plan.maxModelLen", "Longest sequence in tokens"),
-    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "Why it serves or not, in words"),
+    ("GPU Kind", "string", ".status.plan.gpu", "Kind of GPU that the engines were sized for"),
+    ("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens"),
+    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "Message of the condition Ready"),
 )
 
 _NAME_RULES = (
@@ -40,23 +40,23 @@ _NAME_RULES = (
     (
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         (
-            "metadata.name must be a DNS-1035 label (lower-case letters, digits and `-`, a letter first),"
+            "metadata.name must be a DNS-1035 label (lower-case letters, digits and `-`, starting with a letter),"
             " for example `qwen3-8b`"
         ),
     ),
     (
         f"self.metadata.name != '{RESERVED_NAME}'",
         (
-            f"metadata.name must not be `{RESERVED_NAME}`, whose Service variables would stop the engine;"
+            f"metadata.name must not be `{RESERVED_NAME}`: the variables of a Service of that name stop vLLM;"
             " use for example `qwen3-8b`"
         ),
     ),
 )
-"""What `resource.py` asks of a name, in CEL."""
+"""The name rules of `resource.py`, in CEL."""
 
 
 def _structural(node: Any, definitions: dict[str, JsonSchemaValue]) -> Any:  # noqa: ANN401 - JSON
-    """The same schema without references, nulls, titles and defaults that only Python needs."""
+    """The schema without references, nulls, titles and defaults, which only Python needs."""
     if isinstance(node, list):
         return [_structural(item, definitions) for item in node]
     if not isinstance(node, dict):
@@ -81,12 +81,12 @@ def _node(node: dict[str, Any], definitions: dict[str, JsonSchemaValue]) -> Any:
             result[name] = _structural(value, definitions)
     result.pop("propertyNames", None)
     if isinstance(result.get("items"), dict):
-        result["items"].pop("description", None)  # the list's own description says it
+        result["items"].pop("description", None)  # the description of the list is enough
     return result
 
 
 def structural_schema(model: type[BaseModel]) -> Manifest:
-    """The structural schema of a model, as it stands in the CRD."""
+    """The structural schema of a model, as in the CRD."""
     schema = model.model_json_schema(by_alias=True, schema_generator=GenerateJsonSchema, mode="validation")
     result: Manifest = _structural(schema, schema.get("$defs", {}))
     result.pop("$defs", None)
@@ -95,11 +95,11 @@ def structural_schema(model: type[BaseModel]) -> Manifest:
 
 def _schema() -> Manifest:
     spec, status = structural_schema(Spec), structural_schema(Status)
-    spec["properties"]["replicas"]["default"] = 1  # `/scale` needs a stored value
-    status["default"] = {"observedGeneration": NEVER_OBSERVED}  # so that kstatus waits for the operator
+    spec["properties"]["replicas"]["default"] = 1  # `/scale` requires a stored value
+    status["default"] = {"observedGeneration": NEVER_OBSERVED}  # kstatus then waits for the operator
     return {
         "type": "object",
-        "description": "A running inference service: engines behind a load balancer.",
+        "description": "An inference service: engine pods behind a load balancer.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},

@@ -1,4 +1,4 @@
-"""Durations as Kubernetes' own tools write them: `90s`, `30m`, `1h30m`."""
+"""Durations in the notation of Kubernetes tools: `90s`, `30m`, `1h30m`."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ def duration(text: str) -> timedelta:
     """Read a duration.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not a duration.
 
     Examples:
         >>> duration("1h30m")
@@ -27,7 +27,7 @@ def duration(text: str) -> timedelta:
 
 
 def in_words(length: timedelta) -> str:
-    """For people, in the largest unit that it is a whole number of.
+    """The duration in words, in the largest unit that gives a whole number.
 
     Examples:
         >>> in_words(timedelta(minutes=35)), in_words(timedelta(seconds=1)), in_words(timedelta(hours=2))
@@ -43,7 +43,7 @@ def in_words(length: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Marks a duration of the spec with its bounds: a `timedelta` here, text in the CRD."""
+    """Marks a duration field with its bounds: a `timedelta` in Python, a string in the CRD."""
 
     least: str
     most: str

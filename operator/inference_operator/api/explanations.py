@@ -1,18 +1,14 @@
-"""One table of everything a condition can say: reason, condition, cause and cure.
-
-The reference page and the tests come from this table.
-"""
+"""Cause and cure of every reason that a condition can have; source of the reference page of reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_operator.api.last_words import LAST_WORDS
 from inference_operator.api.reasons import ConditionType, Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a reason shows, what brings it about, and what to do."""
+    """The condition that has a reason, the cause of the reason, and the cure."""
 
     condition: ConditionType
     cause: str
@@ -21,226 +17,317 @@ class Explanation:
 
 _MODEL, _SIZED = ConditionType.MODEL_RESOLVED, ConditionType.SIZED
 _READY, _RECONCILING, _STALLED = ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED
-_NOTHING = "Nothing to do."
+_NO_ACTION = "No action needed."
 
-_ENGINES = {reason: Explanation(_RECONCILING, *words) for reason, words in LAST_WORDS.items()}
+_ENGINE_ERRORS: Mapping[Reason, Explanation] = {
+    reason: Explanation(_RECONCILING, cause, cure)
+    for reason, cause, cure in (
+        (
+            Reason.KV_CACHE_TOO_SMALL,
+            "After loading the model, the remaining memory cannot hold the KV cache of one request of maximum length.",
+            "Set `spec.engine.maxModelLen` to the value in the message, or use more or larger GPUs.",
+        ),
+        (
+            Reason.GPU_OUT_OF_MEMORY,
+            "A GPU ran out of memory while the engine was loading or serving.",
+            "Use more or larger GPUs or a quantized model, or lower `spec.engine.gpuMemoryUtilization`.",
+        ),
+        (
+            Reason.DEVICE_MEMORY_IN_USE,
+            "Another process uses memory of the device that the engine starts on.",
+            "Find the process that shares the device, or lower `spec.engine.gpuMemoryUtilization`.",
+        ),
+        (
+            Reason.HEADS_NOT_DIVISIBLE,
+            "The tensor parallel size does not divide the model's attention heads.",
+            "Set `spec.parallelism.tensor` to a divisor of the number of heads.",
+        ),
+        (
+            Reason.CONTEXT_TOO_LONG,
+            "`spec.engine.maxModelLen` is larger than the model's maximum context length.",
+            "Set it to the value in the message, or less.",
+        ),
+        (
+            Reason.UNSUPPORTED_PRECISION,
+            "The engine does not support the model's quantization or data type, or not on this device.",
+            "Remove `spec.engine.quantization` and `spec.engine.dtype`, or use another model or device.",
+        ),
+        (
+            Reason.UNSUPPORTED_ARCHITECTURE,
+            "The engine does not support this model architecture.",
+            "Use another model, or a newer engine image.",
+        ),
+        (
+            Reason.REMOTE_CODE_NEEDED,
+            "The model repository contains custom code, and the engine may not run it.",
+            "Use a model that the engine supports, or allow `--trust-remote-code`.",
+        ),
+        (
+            Reason.MODEL_GATED,
+            "The model is gated: the hub gives it only to accounts that accepted its licence.",
+            "Accept the licence on the hub, and set `HF_TOKEN` in `spec.engine.env` from a Secret.",
+        ),
+        (
+            Reason.MODEL_NOT_FOUND,
+            "The model does not exist, or this account may not see it.",
+            "Check `spec.model.source`. For a private model set `HF_TOKEN` in `spec.engine.env` from a Secret.",
+        ),
+        (
+            Reason.HUB_UNREACHABLE,
+            "The engine cannot download the model: the hub does not answer, or the cluster cannot reach it.",
+            "Check the cluster's egress and proxy, or serve the model from a `pvc://` or `oci://` source.",
+        ),
+        (
+            Reason.INVALID_MODEL,
+            "The model's files are incomplete, damaged or from different models.",
+            "Copy the model again.",
+        ),
+        (
+            Reason.SHARED_MEMORY_TOO_SMALL,
+            "The processes of an engine need more shared memory than `/dev/shm` has.",
+            "Raise `spec.engine.resources.limits.memory`; shared memory counts towards it.",
+        ),
+        (
+            Reason.SERVICE_ENV_CONFLICT,
+            "A Service named `vllm` adds environment variables to the pod that vLLM reads as its own.",
+            "Rename that Service.",
+        ),
+        (
+            Reason.COMMUNICATION_FAILED,
+            "The GPUs of an engine cannot communicate with each other.",
+            "Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log of the pod in the message.",
+        ),
+        (
+            Reason.DRIVER_TOO_OLD,
+            "The node's GPU driver is too old for the CUDA version of the engine image.",
+            "Update the driver, or set `spec.engine.image` to an image with an older CUDA version.",
+        ),
+        (
+            Reason.INVALID_ARGUMENT,
+            "The engine rejects its arguments.",
+            "Change the argument in the message, in `spec.engine.args`.",
+        ),
+    )
+}
+"""Errors that an engine logs before it exits. All of them are reasons of Reconciling."""
 
 EXPLANATIONS: Mapping[Reason, Explanation] = {
-    Reason.SERVING: Explanation(_READY, "At least one engine and one router are ready.", _NOTHING),
+    Reason.SERVING: Explanation(_READY, "At least one engine and one router are ready.", _NO_ACTION),
     Reason.SCALED_TO_ZERO: Explanation(
         _READY,
-        "`spec.replicas` is 0; the router holds requests until an engine is ready.",
+        "`spec.replicas` is 0. The router holds requests until an engine is ready.",
         "Raise `spec.replicas`.",
     ),
     Reason.PAUSED: Explanation(
         _READY,
-        "`spec.paused` is true: nothing is made, changed, mended or deleted. The status still says what serves.",
-        "Set `spec.paused` to false; what was edited meanwhile is done then.",
+        "`spec.paused` is true: the operator does not create, change or delete objects. It still updates the status.",
+        "Set `spec.paused` to false. Edits made while paused are then applied.",
     ),
     Reason.STARTING: Explanation(
         _READY,
-        "No engine has been ready yet. The message tells where the furthest one is: waiting for a node, its volumes or"
-        " its images, or what its log says that it does.",
-        "Wait; it takes its course.",
+        "No engine has been ready yet. The message shows what the most advanced engine pod is doing: waiting for a"
+        " node, volumes or images, or a phase of the engine's start.",
+        "Wait.",
     ),
     Reason.ENGINES_UNAVAILABLE: Explanation(
-        _READY, "Engines have served before and none is ready now.", "Look at the engine pods and their logs."
+        _READY, "No engine is ready. At least one was ready before.", "Check the engine pods and their logs."
     ),
     Reason.ROUTER_UNAVAILABLE: Explanation(
-        _READY, "No router is ready.", "Look at the router pods; engines keep what they have loaded."
+        _READY, "No router is ready.", "Check the router pods. Engines stay loaded meanwhile."
     ),
     Reason.ROLLING_OUT: Explanation(
         _RECONCILING,
-        "Pods of the previous specification are being replaced.",
-        "Wait; old pods serve meanwhile.",
+        "Engine pods of the previous specification are being replaced.",
+        "Wait. Old pods serve meanwhile.",
     ),
-    Reason.MAKING_ROOM: Explanation(
+    Reason.SWITCHED_TO_REPLACE: Explanation(
         _RECONCILING,
-        "A new engine found no room beside its predecessors for 30 s, so one of them ends first.",
-        "Nothing to do. Set `spec.rollout.strategy: Surge` to wait for a node instead.",
+        "A surge rollout had no node for its new engine for 30 s, so this rollout continues with the strategy Replace.",
+        "No action needed. To wait for a node instead, set `spec.rollout.strategy: Surge`.",
     ),
     Reason.WAITING_FOR_NODE: Explanation(
         _RECONCILING,
-        "No node has the GPUs that the engines were sized for, and one can be added (`capacity: Elastic`).",
+        "No node has the GPUs that the engines were sized for, but one can be added (`capacity: Elastic`).",
         "Wait for the node autoscaler, or add the node.",
     ),
-    Reason.SETTLED: Explanation(_RECONCILING, "Nothing is being changed.", _NOTHING),
-    Reason.UNOBSTRUCTED: Explanation(_STALLED, "Nothing stands in the way.", _NOTHING),
+    Reason.SETTLED: Explanation(_RECONCILING, "All changes are applied and rolled out.", _NO_ACTION),
+    Reason.NOT_STALLED: Explanation(_STALLED, "There is no blocking problem.", _NO_ACTION),
     Reason.INVALID_SPEC: Explanation(
         _STALLED,
-        "A field has a value that the operator cannot use.",
-        "Change the field that the message names.",
+        "A field of the spec has an invalid value.",
+        "Change the field in the message.",
     ),
     Reason.INVALID_MODEL_SOURCE: Explanation(
         _STALLED,
-        "`spec.model.source` is no address of a model.",
+        "`spec.model.source` is not a valid model address.",
         "Use `hf://org/name`, `pvc://claim/path` or `oci://image-reference`.",
     ),
     Reason.MANAGED_ARGUMENT: Explanation(
         _STALLED,
-        "`spec.engine.args` or `spec.engine.env` sets what the operator sets itself.",
-        "Use the field that the message names instead.",
+        "`spec.engine.args` or `spec.engine.env` sets an option that the operator sets itself.",
+        "Use the field in the message instead.",
     ),
     Reason.SECRET_IN_SPEC: Explanation(
         _STALLED,
-        "`spec.engine.args` holds a secret, which whoever sees the pod could read.",
-        "Set the variable that the message names from a Secret.",
+        "`spec.engine.args` contains a secret. Everyone who can read the pod could read it.",
+        "Set the variable in the message from a Secret.",
     ),
     Reason.ARGUMENT_NOT_ALLOWED: Explanation(
         _STALLED,
-        "An argument or variable loads code, reads files or opens endpoints, and no setting of the operator allows it.",
-        "Remove it, or have it allowed: [arguments](arguments.md).",
+        "An argument or variable can load code, read files or open endpoints, and the operator's settings do not allow"
+        " it.",
+        "Remove it, or allow it in the operator's settings: [arguments](arguments.md).",
     ),
     Reason.UNKNOWN_ARGUMENT: Explanation(
         _STALLED,
-        "The engine's version has no such argument, or cannot tell which one is meant.",
-        "Write the argument that the message names.",
+        "This version of the engine has no such argument, or the abbreviation is ambiguous.",
+        "Use the argument in the message.",
     ),
-    Reason.MODEL_KNOWN: Explanation(_MODEL, "The model's config and size are known.", _NOTHING),
+    Reason.MODEL_KNOWN: Explanation(_MODEL, "The model's config and checkpoint size are known.", _NO_ACTION),
     Reason.INSPECTING_MODEL: Explanation(
         _MODEL,
-        "The model is not in the catalogue: a Job in its namespace reads its config and how large its files are.",
-        "Wait; it takes seconds once its pod runs. The message says what keeps the pod from that.",
+        "The model is not in the catalogue. A Job in its namespace reads its config and file sizes.",
+        "Wait; the Job takes seconds once its pod runs. The message shows what the pod is waiting for.",
     ),
     Reason.INSPECTION_FAILED: Explanation(
         _MODEL,
-        "The Job that reads what the model's files say ended without an answer, or did not run in time.",
-        "See the message. It is tried again; `spec.parallelism.tensor` starts engines without a check.",
+        "The inspection Job failed or did not finish in time.",
+        "See the message. The operator retries; with `spec.parallelism.tensor` engines start without a memory check.",
     ),
     Reason.MODEL_UNKNOWN: Explanation(
         _MODEL,
-        "Nothing has been read of the model: engines run on CPUs, which are started without; or it could not be"
-        " read, and they were started as `spec.parallelism.tensor` asks; or the specification is paused or refused.",
-        "Nothing to do where engines serve.",
+        "No model facts are available: engines run on CPUs, whose models are not inspected; or the model could not be"
+        " read, and engines use `spec.parallelism.tensor`; or the specification is paused or rejected.",
+        "No action needed if engines serve.",
     ),
     Reason.MODEL_NOT_UNDERSTOOD: Explanation(
         _MODEL,
-        "The model's config does not say what sizing needs.",
-        "Set `spec.parallelism.tensor`; engines are then started without a check.",
+        "The model's config lacks figures that sizing needs.",
+        "Set `spec.parallelism.tensor`. Engines then start without a memory check.",
     ),
     Reason.FITS: Explanation(
-        _SIZED, "The sizes of an engine are counted; `status.plan` shows the arithmetic of one GPU.", _NOTHING
+        _SIZED, "The model fits on the GPUs. `status.plan` shows the memory of one GPU.", _NO_ACTION
     ),
     Reason.CONTEXT_REDUCED: Explanation(
         _SIZED,
-        "The largest group of GPUs on one node does not hold sequences of 32,768 tokens (or of the model's own length)"
-        " and eight requests of 2,048, so sequences are shorter, or fewer fit at once.",
-        "Nothing to do where that is long enough; else use larger GPUs, or a smaller or quantised model.",
+        "The largest group of GPUs on one node cannot hold a context of 32,768 tokens (or the model's own length) and"
+        " eight requests of 2,048 tokens. The context is shorter, or fewer requests fit at once.",
+        "No action needed if that is enough. Otherwise use larger GPUs, or a smaller or quantized model.",
     ),
-    Reason.NOT_COUNTED: Explanation(
+    Reason.PARTLY_ESTIMATED: Explanation(
         _SIZED,
-        "Too little is known to count, so sizes are as asked; or a part is not known, such as a draft model; or engines"
-        " run on CPUs: nodes are not looked at.",
-        "Nothing to do where sizes are right; else see the message, or set `spec.engine.resources`.",
+        "Memory could not be computed completely: the model or GPUs are unknown, or a part such as a draft model is"
+        " unknown, or engines run on CPUs, for which nodes are not checked.",
+        "No action needed if the sizes are right. Otherwise see the message, or set `spec.engine.resources`.",
     ),
     Reason.NOT_SIZED: Explanation(
-        _SIZED, "The specification cannot be read far enough for sizes.", "See the condition Stalled."
+        _SIZED, "The specification is invalid, so sizes cannot be computed.", "See the condition Stalled."
     ),
     Reason.INSUFFICIENT_GPU_MEMORY: Explanation(
         _STALLED,
-        "No group of GPUs on one node holds the model, by the arithmetic in the message. No pod is made.",
-        "Use what the message says would fit; a node that fits cures it by itself.",
+        "No group of GPUs on one node can hold the model; the message shows the figures. No pod is created.",
+        "Use the alternative in the message, or add a node with enough GPU memory; the operator then continues.",
     ),
     Reason.INVALID_PARALLEL_SIZE: Explanation(
         _STALLED,
-        "The model cannot be divided into as many parts as `spec.parallelism` asks, or no node has as many GPUs.",
-        "Use one of the sizes that the message names, or leave it out.",
+        "The model cannot be divided by the sizes in `spec.parallelism`, or no node has enough GPUs.",
+        "Use a size from the message, or remove the field.",
     ),
     Reason.NEEDS_MULTI_NODE: Explanation(
         _STALLED,
-        "Only several nodes together could hold the model, and engines are of one node.",
-        "Use larger GPUs or a smaller or quantised model.",
+        "The model needs the GPUs of several nodes, but an engine runs on one node.",
+        "Use larger GPUs, or a smaller or quantized model.",
     ),
     Reason.NO_SUITABLE_GPU: Explanation(
         _STALLED,
-        "No GPU that is there, declared or named can compute the model or may be used.",
+        "No GPU that exists, is declared or is named in the spec can run the model or may be used.",
         "Add a node, declare GPUs with the operator's setting `gpuOffers`, or change `spec.hardware.gpu`.",
     ),
     Reason.NAME_CONFLICT: Explanation(
         _STALLED,
-        "An object that belongs to somebody else has the name of a child.",
-        "Delete or rename that object, or give the InferenceDeployment another name.",
+        "An object with the name of a child object exists and has another owner.",
+        "Delete or rename that object, or use another name for the InferenceDeployment.",
     ),
     Reason.WAITING_FOR_DELETION: Explanation(
         _RECONCILING,
-        "An object of the same name is still being deleted.",
-        "Wait; look at its finalizers if it stays.",
+        "An object with the name of a child object is still being deleted.",
+        "Wait. If it remains, check its finalizers.",
     ),
     Reason.CHILD_REJECTED: Explanation(
         _STALLED,
-        "The API server or an admission policy refuses a child.",
+        "The API server or an admission policy rejects a child object.",
         "Change what the message names, in the InferenceDeployment or in the policy.",
     ),
     Reason.REQUEST_FAILED: Explanation(
         _RECONCILING,
-        "The API server could not carry out a request about a child, or did not answer.",
-        "Wait; it is tried again, later each time, up to every two minutes. If it lasts, see the message.",
+        "A request to the API server for a child object failed or got no answer.",
+        "Wait. The operator retries with backoff, at least every two minutes. If it persists, see the message.",
     ),
     Reason.IMAGE_PULL_FAILED: Explanation(
         _RECONCILING,
-        "The kubelet cannot get an image, of the container or of the model.",
-        "Check the image's name and the pull secret of the namespace's default ServiceAccount.",
+        "The kubelet cannot pull an image, of a container or of an `oci://` model.",
+        "Check the image name, and the pull secret of the namespace's default ServiceAccount.",
     ),
     Reason.CONTAINER_CONFIG_ERROR: Explanation(
         _RECONCILING,
-        "The kubelet misses something that the container refers to, such as a Secret or one of its keys.",
-        "Create what is missing.",
+        "The container refers to an object that is missing, such as a Secret or one of its keys.",
+        "Create the missing object.",
     ),
     Reason.VOLUME_UNAVAILABLE: Explanation(
         _RECONCILING,
         "A volume is missing, or cannot be attached or mounted.",
-        "Create the PersistentVolumeClaim that is named, or end what uses its volume on another node.",
+        "Create the PersistentVolumeClaim in the message, or stop the pod that uses its volume on another node.",
     ),
     Reason.UNSCHEDULABLE: Explanation(
         _RECONCILING,
-        "No node has room for a pod.",
-        "Add a node that has what the message names, make room on one, or ask for less.",
+        "No node can run a pod.",
+        "Add a node with the resources in the message, free resources on a node, or lower the requests.",
     ),
     Reason.OUT_OF_MEMORY: Explanation(
         _RECONCILING,
-        "The kernel ended the container because it used more memory than its limit.",
+        "The container exceeded its memory limit and was killed (OOMKilled).",
         "Raise `spec.engine.resources.limits.memory`.",
     ),
     Reason.CRASH_LOOP: Explanation(
         _RECONCILING,
-        "A container ends again and again.",
-        "Read `kubectl logs --previous` of the pod that is named.",
+        "A container exits repeatedly.",
+        "Read `kubectl logs --previous` of the pod in the message.",
     ),
     Reason.STARTUP_TIMEOUT: Explanation(
         _RECONCILING,
-        "An engine did not answer within `spec.startupTimeout`, so that its kubelet ended it and starts it again.",
-        "Raise `spec.startupTimeout`, or serve the model from a claim or an image.",
+        "An engine was not ready within `spec.startupTimeout`, so the kubelet restarts it.",
+        "Raise `spec.startupTimeout`, or serve the model from a `pvc://` or `oci://` source.",
     ),
-    **_ENGINES,
+    **_ENGINE_ERRORS,
     Reason.QUOTA_EXCEEDED: Explanation(
         _RECONCILING,
-        "A quota of the namespace has no room for a pod.",
-        "Raise the quota that is named, or ask for less.",
+        "A ResourceQuota of the namespace does not allow another pod.",
+        "Raise the quota in the message, or lower the requests.",
     ),
     Reason.POD_REJECTED: Explanation(
         _RECONCILING,
-        "Kubernetes refuses a pod, or a node turned it away or evicted it.",
+        "The API server rejects a pod, or a node rejected or evicted it.",
         "Change what the message names.",
     ),
     Reason.ENGINE_STALLED: Explanation(
         ConditionType.ENGINES_AVAILABLE,
-        "An engine had requests, made no progress and did not answer one of the operator's own; its pod was deleted, so"
-        " that a new one takes its place.",
-        "Nothing to do; if it happens again, look at the engine's log from before and at its GPU.",
+        "An engine had requests, made no progress and did not answer a test request. The operator deleted its pod; a"
+        " new pod replaces it.",
+        "No action needed. If it happens again, check the engine's previous log and its GPU.",
     ),
     Reason.PROGRESS_DEADLINE_EXCEEDED: Explanation(
         _STALLED,
-        "A problem that waiting could have cured has lasted longer than the progress deadline.",
+        "A problem that can resolve by itself has lasted longer than `spec.rollout.progressDeadline`.",
         "See the cause in the message.",
     ),
 }
 
 
 def with_cure(cause: str, cure: str) -> str:
-    """A cause and what helps, as two sentences; the cause as it is where no cure is known.
+    """A cause and its cure as two sentences; only the cause if no cure is known.
 
     Examples:
         >>> with_cure('secret "b" not found', EXPLANATIONS[Reason.CONTAINER_CONFIG_ERROR].cure), with_cure("late", "")
-        ('secret "b" not found. Create what is missing.', 'late')
+        ('secret "b" not found. Create the missing object.', 'late')
     """
     return f"{cause.rstrip('.')}. {cure}" if cure else cause

@@ -1,6 +1,6 @@
-"""`spec.podTemplate`: what may be added to the engines' pods; everything that is not named here is not allowed.
+"""`spec.podTemplate`: an allow-list of what users can add to the engine pods.
 
-No volume reaches a Secret or the node, no container gets a privilege.
+No volume gives access to a Secret or to the node. No container gets privileges.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
 
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
-from inference_operator.api.labels import KEYS, Labels, ObjectName
-from inference_operator.api.part import Must, Part, Quantity, Rule
+from inference_operator.api.validation import LABEL_KEYS, CelRules, Labels, ObjectName, Quantity, Rule, SpecModel
 
 MAX_SIDECARS = 4
 MAX_ANNOTATION_LENGTH = 4096
@@ -25,7 +24,7 @@ _INSIDE = Rule(
     lambda path: not path.startswith("/") and ".." not in path.split("/"),
     "must be a path inside the volume, without `..`, for example `hub/models`",
 )
-Item = TypeVar("Item", bound=Part)
+Item = TypeVar("Item", bound=SpecModel)
 
 
 def _unique(field: str) -> Callable[[tuple[Item, ...]], tuple[Item, ...]]:
@@ -37,36 +36,36 @@ def _unique(field: str) -> Callable[[tuple[Item, ...]], tuple[Item, ...]]:
     return check
 
 
-class ClaimVolume(Part):
-    """A PersistentVolumeClaim of this namespace."""
+class ClaimVolume(SpecModel):
+    """A PersistentVolumeClaim in the same namespace."""
 
-    claim_name: ObjectName = Field(description="Name of the claim.")
-    read_only: bool = Field(False, description="Whether nothing may write to it. Default: false.")  # noqa: FBT003
+    claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim.")
+    read_only: bool = Field(False, description="Whether to mount it read-only. Default: false.")  # noqa: FBT003
 
 
-class ConfigMapVolume(Part):
-    """A ConfigMap of this namespace."""
+class ConfigMapVolume(SpecModel):
+    """A ConfigMap in the same namespace."""
 
     name: ObjectName = Field(description="Name of the ConfigMap.")
 
 
 class Medium(StrEnum):
-    """Where an empty folder is."""
+    """Storage medium of an `emptyDir`."""
 
     MEMORY = "Memory"
 
 
-class EmptyDirVolume(Part):
-    """An empty folder that lives as long as the pod."""
+class EmptyDirVolume(SpecModel):
+    """An `emptyDir` volume: an empty directory with the lifetime of the pod."""
 
-    medium: Medium | None = Field(None, description="`Memory` for a folder in memory. Default: the disk.")
-    size_limit: Quantity | None = Field(None, description="Most that it may hold. Default: the node's limit.")
+    medium: Medium | None = Field(None, description="`Memory` for a tmpfs. Default: the node's disk.")
+    size_limit: Quantity | None = Field(None, description="Maximum size. Default: the node's limit.")
 
 
-class ImageVolume(Part):
-    """The files of an OCI image, read-only."""
+class ImageVolume(SpecModel):
+    """An OCI image, mounted read-only."""
 
-    reference: Image = Field(description="The image.")
+    reference: Image = Field(description="Image reference.")
 
 
 _SOURCES = ("persistentVolumeClaim", "configMap", "emptyDir", "image")
@@ -77,13 +76,13 @@ def _one_source(volume: "Volume") -> bool:
     return sum(source is not None for source in given) == 1
 
 
-class Volume(Part):
-    """A volume of the engines' pods."""
+class Volume(SpecModel):
+    """A volume of the engine pods."""
 
     name: Name = Field(description="Name of the volume.")
     persistent_volume_claim: ClaimVolume | None = Field(None, description="A PersistentVolumeClaim.")
     config_map: ConfigMapVolume | None = Field(None, description="A ConfigMap.")
-    empty_dir: EmptyDirVolume | None = Field(None, description="An empty folder.")
+    empty_dir: EmptyDirVolume | None = Field(None, description="An empty directory with the lifetime of the pod.")
     image: ImageVolume | None = Field(None, description="An OCI image.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -95,58 +94,65 @@ class Volume(Part):
     )
 
 
-class Mount(Part):
-    """Where a container sees a volume of `podTemplate.volumes`."""
+class Mount(SpecModel):
+    """A mount of a volume of `podTemplate.volumes`."""
 
     name: Name = Field(description="Name of the volume.")
     mount_path: Annotated[str, StringConstraints(max_length=512, pattern="^/[^:]*$")] = Field(
         description="Absolute path in the container."
     )
-    sub_path: Annotated[str, StringConstraints(max_length=512), Must(_INSIDE)] | None = Field(
-        None, description="Path inside the volume. Default: its root."
+    sub_path: Annotated[str, StringConstraints(max_length=512), CelRules(_INSIDE)] | None = Field(
+        None, description="Path inside the volume. Default: the volume's root."
     )
-    read_only: bool = Field(False, description="Whether it is read-only. Default: false.")  # noqa: FBT003
+    read_only: bool = Field(False, description="Whether the mount is read-only. Default: false.")  # noqa: FBT003
 
 
 BY_PATH: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"]}
 Mounts = Annotated[tuple[Mount, ...], AfterValidator(_unique("mount_path"))]
 
 
-class Sidecar(Part):
-    """A container beside the engine, without privileges: it starts before the engine and stops after it."""
+class Sidecar(SpecModel):
+    """An unprivileged sidecar container: it starts before the engine and stops after it."""
 
     name: Name = Field(description="Name of the container.")
-    image: Image = Field(description="Its image, which must run as any user without privileges.")
-    command: tuple[Argument, ...] = Field((), max_length=16, description="Its command. Default: the image's.")
-    args: tuple[Argument, ...] = Field((), max_length=64, description="Its arguments. Default: the image's.")
+    image: Image = Field(description="Container image. It must be able to run as any user without privileges.")
+    command: tuple[Argument, ...] = Field((), max_length=16, description="Command. Default: the image's entrypoint.")
+    args: tuple[Argument, ...] = Field((), max_length=64, description="Arguments. Default: the image's command.")
     env: Environment = Field(
-        (), max_length=32, description="Its environment. Default: none.", json_schema_extra=BY_NAME
+        (), max_length=32, description="Environment variables. Default: none.", json_schema_extra=BY_NAME
     )
-    resources: ResourcesSpec = Field(default_factory=ResourcesSpec, description="Its CPU and memory. Default: none.")
+    resources: ResourcesSpec = Field(default_factory=ResourcesSpec, description="CPU and memory. Default: none.")
     volume_mounts: Mounts = Field(
-        (), max_length=16, description="Volumes that it sees. Default: none.", json_schema_extra=BY_PATH
+        (), max_length=16, description="Volume mounts. Default: none.", json_schema_extra=BY_PATH
     )
 
 
-class PodTemplateSpec(Part):
-    """What the engines' pods get beside what the operator gives them."""
+class PodTemplateSpec(SpecModel):
+    """Additions to the engine pods."""
 
-    labels: Labels = Field(default_factory=dict, description="Labels. Default: none. Change: rolling restart.")
+    labels: Labels = Field(
+        default_factory=dict, description="Additional labels. Default: none. Change: rolling restart."
+    )
     annotations: Annotated[
-        dict[str, Annotated[str, StringConstraints(max_length=MAX_ANNOTATION_LENGTH)]], Field(max_length=32), Must(KEYS)
-    ] = Field(default_factory=dict, description="Annotations. Default: none. Change: rolling restart.")
+        dict[str, Annotated[str, StringConstraints(max_length=MAX_ANNOTATION_LENGTH)]],
+        Field(max_length=32),
+        CelRules(LABEL_KEYS),
+    ] = Field(default_factory=dict, description="Additional annotations. Default: none. Change: rolling restart.")
     volumes: Annotated[tuple[Volume, ...], AfterValidator(_unique("name"))] = Field(
-        (), max_length=16, description="Volumes. Default: none. Change: rolling restart.", json_schema_extra=BY_NAME
+        (),
+        max_length=16,
+        description="Additional volumes. Default: none. Change: rolling restart.",
+        json_schema_extra=BY_NAME,
     )
     volume_mounts: Mounts = Field(
         (),
         max_length=16,
-        description="Where the engine sees these volumes. Default: nowhere. Change: rolling restart.",
+        description="Volume mounts of the engine container. Default: none. Change: rolling restart.",
         json_schema_extra=BY_PATH,
     )
     sidecars: Annotated[tuple[Sidecar, ...], AfterValidator(_unique("name"))] = Field(
         (),
         max_length=MAX_SIDECARS,
-        description="Containers beside the engine. Default: none. Change: rolling restart.",
+        description="Sidecar containers. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )

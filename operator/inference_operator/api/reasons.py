@@ -1,7 +1,4 @@
-"""The words of conditions: which there are, and the reasons that they can give.
-
-A reason that is not here cannot be written. Cause and cure of each stand in `explanations.py`.
-"""
+"""Condition types and reasons of an InferenceDeployment; `explanations.py` has cause and cure of each reason."""
 
 from enum import StrEnum
 
@@ -19,7 +16,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """One CamelCase word per cause; a released word never changes its meaning."""
+    """CamelCase reasons of conditions; a released reason never changes its meaning."""
 
     SERVING = "Serving"
     SCALED_TO_ZERO = "ScaledToZero"
@@ -28,10 +25,10 @@ class Reason(StrEnum):
     ENGINES_UNAVAILABLE = "EnginesUnavailable"
     ROUTER_UNAVAILABLE = "RouterUnavailable"
     ROLLING_OUT = "RollingOut"
-    MAKING_ROOM = "MakingRoom"
+    SWITCHED_TO_REPLACE = "SwitchedToReplace"
     WAITING_FOR_NODE = "WaitingForNode"
     SETTLED = "Settled"
-    UNOBSTRUCTED = "Unobstructed"
+    NOT_STALLED = "NotStalled"
     INVALID_SPEC = "InvalidSpec"
     INVALID_MODEL_SOURCE = "InvalidModelSource"
     MANAGED_ARGUMENT = "ManagedArgument"
@@ -45,7 +42,7 @@ class Reason(StrEnum):
     MODEL_NOT_UNDERSTOOD = "ModelNotUnderstood"
     FITS = "Fits"
     CONTEXT_REDUCED = "ContextReduced"
-    NOT_COUNTED = "NotCounted"
+    PARTLY_ESTIMATED = "PartlyEstimated"
     NOT_SIZED = "NotSized"
     INSUFFICIENT_GPU_MEMORY = "InsufficientGpuMemory"
     INVALID_PARALLEL_SIZE = "InvalidParallelSize"
@@ -64,7 +61,7 @@ class Reason(StrEnum):
     STARTUP_TIMEOUT = "StartupTimeout"
     KV_CACHE_TOO_SMALL = "KvCacheTooSmall"
     GPU_OUT_OF_MEMORY = "GpuOutOfMemory"
-    DEVICE_MEMORY_TAKEN = "DeviceMemoryTaken"
+    DEVICE_MEMORY_IN_USE = "DeviceMemoryInUse"
     HEADS_NOT_DIVISIBLE = "HeadsNotDivisible"
     CONTEXT_TOO_LONG = "ContextTooLong"
     UNSUPPORTED_PRECISION = "UnsupportedPrecision"
@@ -75,7 +72,7 @@ class Reason(StrEnum):
     HUB_UNREACHABLE = "HubUnreachable"
     INVALID_MODEL = "InvalidModel"
     SHARED_MEMORY_TOO_SMALL = "SharedMemoryTooSmall"
-    SERVICE_VARIABLE = "ServiceVariable"
+    SERVICE_ENV_CONFLICT = "ServiceEnvConflict"
     COMMUNICATION_FAILED = "CommunicationFailed"
     DRIVER_TOO_OLD = "DriverTooOld"
     INVALID_ARGUMENT = "InvalidArgument"

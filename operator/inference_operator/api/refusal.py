@@ -1,4 +1,4 @@
-"""Why something cannot be done as asked, in words for its user."""
+"""The message for a spec that the operator rejects: field, problem and cure."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from inference_operator.api.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A decision not to act, with what a user needs to change it.
+    """Why a spec is rejected, and what the user can change.
 
     Examples:
         >>> Refusal(Reason.INVALID_SPEC, "spec.replicas", "must be a number.", "Write 1.").message
@@ -21,5 +21,5 @@ class Refusal:
 
     @property
     def message(self) -> str:
-        """Field, problem and cure in one line, even where what they quote has several."""
+        """Field, problem and cure in one line; line breaks in quoted text become spaces."""
         return " ".join(f"{self.field}: {self.problem} {self.cure}".split())

@@ -1,4 +1,4 @@
-"""From the API server's JSON to a typed InferenceDeployment; nothing that is shown here raises."""
+"""Parse the JSON of an InferenceDeployment into a typed `Resource`; no input raises an error."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from inference_operator.api.mistakes import mistake
+from inference_operator.api.field_errors import field_error
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
@@ -20,34 +20,34 @@ RESERVED_NAME = "vllm"
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One InferenceDeployment as it was last seen: what is asked (or why that cannot be read) and what was told."""
+    """One InferenceDeployment as last observed: its spec (or why that is invalid) and the status written before."""
 
     key: Key
     uid: str
     version: str
-    """Its resourceVersion: a status is written only to the very state that it is about."""
+    """The resourceVersion: a status is written only to the version that it was computed from."""
     generation: int
     deleting: bool
     spec: Spec | Refusal
     status: Status
-    """What this operator told before; conditions that others added are theirs and not in it."""
+    """The status that this operator wrote before, without the conditions of other writers."""
 
     @property
     def owner(self) -> Owner:
-        """Whose the children are."""
+        """The owner of the child objects."""
         return Owner(self.key, self.uid)
 
 
 def resource(raw: Manifest) -> Resource:
-    """Read an InferenceDeployment.
+    """Parse an InferenceDeployment.
 
-    A spec that breaks the schema (written before a rule existed, or by a client that went round it) becomes a
-    `Refusal`; a status that cannot be read counts as never written.
+    A spec that violates the schema becomes a `Refusal`: it may have been stored before a rule existed, or come from
+    a file. A status that cannot be parsed counts as never written.
 
     Examples:
         >>> raw = {"metadata": {"namespace": "default", "name": "qwen"}, "spec": {"model": {"source": 7}}}
         >>> resource(raw).spec.message
-        'spec.model.source: must be text. Write it in quotes: "…".'
+        'spec.model.source: must be a string. Put the value in quotes.'
     """
     meta = _mapping(raw.get("metadata"))
     key = Key(str(meta.get("namespace") or "default"), str(meta.get("name") or ""))
@@ -73,9 +73,9 @@ def _name_problem(name: str) -> Refusal | None:
     return Refusal(
         Reason.INVALID_SPEC,
         "metadata.name",
-        f"must be a DNS-1035 label (lower-case letters, digits and `-`, a letter first) of at most {MAX_NAME_LENGTH}"
-        f" characters, and not `{RESERVED_NAME}`.",
-        "Create it under another name, for example `qwen3-8b`.",
+        f"must be a DNS-1035 label (lower-case letters, digits and `-`, starting with a letter) of at most"
+        f" {MAX_NAME_LENGTH} characters, and not `{RESERVED_NAME}`.",
+        "Create the resource with another name, for example `qwen3-8b`.",
     )
 
 
@@ -83,13 +83,13 @@ def _spec(raw: object) -> Spec | Refusal:
     try:
         return Spec.model_validate(raw if raw is not None else {})
     except ValidationError as error:
-        return mistake(error.errors(include_url=False)[0])
+        return field_error(error.errors(include_url=False)[0])
 
 
 def _status(stored: object) -> Status:
     try:
-        told = Status.model_validate(_mapping(stored))
+        status = Status.model_validate(_mapping(stored))
     except ValidationError:
         return Status()
-    ours = tuple(c for c in told.conditions if c.type in set(ConditionType))
-    return told.model_copy(update={"conditions": ours})
+    ours = tuple(c for c in status.conditions if c.type in set(ConditionType))
+    return status.model_copy(update={"conditions": ours})

@@ -1,6 +1,6 @@
-"""`spec` of an InferenceDeployment: what users write, with the rules that the API server enforces.
+"""`spec` of an InferenceDeployment as pydantic models, with the validation rules of the API server.
 
-Every model becomes a part of the CRD (`crd.py`); what a rule is stands in `part.py`.
+`crd.py` generates the CRD from these models; `validation.py` defines the rules.
 """
 
 from datetime import timedelta
@@ -12,15 +12,15 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
-from inference_operator.api.part import Must, Part, cel, form
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.scheduling import SchedulingSpec
+from inference_operator.api.validation import CelRules, SpecModel, cel, matches
 
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
 
 MAX_TOKENS = 16_777_216
-"""Tokens of a sequence or a step; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
+"""Tokens of a sequence or scheduler iteration; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
 
 MAX_REPLICAS = 256
 """Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
@@ -32,36 +32,36 @@ cluster-autoscaler/FAQ.md, `max-graceful-termination-sec`). Idle pods do not wai
 
 
 class Device(StrEnum):
-    """What an engine computes on."""
+    """Type of device that engines run on."""
 
     GPU = "GPU"
     CPU = "CPU"
 
 
-_SOURCE = form(
+_SOURCE = matches(
     r"(hf|pvc|oci)://\S+",
-    "must begin with `hf://`, `pvc://` or `oci://`, without spaces, for example `hf://Qwen/Qwen3-8B`",
+    "must start with `hf://`, `pvc://` or `oci://` and contain no spaces, for example `hf://Qwen/Qwen3-8B`",
 )
-_SERVED_NAME = form(
+_SERVED_NAME = matches(
     "[A-Za-z0-9][-A-Za-z0-9._/:]*",
-    "must begin with a letter or digit and may contain letters, digits and `-._/:`, for example `qwen3-8b`",
+    "must start with a letter or digit and contain only letters, digits and `-._/:`, for example `qwen3-8b`",
 )
 
 
-class ModelSpec(Part):
-    """Which model is served, and under which name."""
+class ModelSpec(SpecModel):
+    """The model to serve and its name in the OpenAI API."""
 
     source: str = Field(
         min_length=1,
         max_length=1024,
-        json_schema_extra=cel(_SOURCE),  # of resources that come from a file, `models` asks this and more
+        json_schema_extra=cel(_SOURCE),  # for resources that come from a file, `models` checks this and more
         description=(
-            "Where the model is: `hf://org/name` (Hugging Face hub), `pvc://claim/path` (a folder in a"
-            " PersistentVolumeClaim of this namespace) or `oci://image-reference` (an OCI image mounted as a volume,"
-            " with the model's files at its root). Required. Change: rolling restart."
+            "Model to serve: `hf://org/name` (Hugging Face Hub), `pvc://claim/path` (directory in a"
+            " PersistentVolumeClaim in the same namespace) or `oci://image-reference` (OCI image mounted as a volume,"
+            " with the model files at its root). Required. Change: rolling restart."
         ),
     )
-    served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), Must(_SERVED_NAME)] | None = Field(
+    served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(_SERVED_NAME)] | None = Field(
         None,
         description=(
             "Name of the model in the OpenAI API. Default: the name of this resource. Change: rolling restart."
@@ -70,11 +70,11 @@ class ModelSpec(Part):
 
 
 _WORD = "^[a-z0-9][-_a-z0-9]*$"
-_ANEW = "Change: rolling restart, with sizes decided anew."
+_RESIZES = "Change: rolling restart with new sizing."
 
 
 class DType(StrEnum):
-    """What the engine computes in."""
+    """Data type of weights and activations, as in vLLM's `--dtype`."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -83,7 +83,7 @@ class DType(StrEnum):
 
 
 class KvCacheDType(StrEnum):
-    """What keys and values are kept in."""
+    """Data type of the KV cache."""
 
     AUTO = "auto"
     BFLOAT16 = "bfloat16"
@@ -93,184 +93,187 @@ class KvCacheDType(StrEnum):
     FP8_E5M2 = "fp8_e5m2"
 
 
-class EngineSpec(Part):
-    """The engine that computes answers."""
+class EngineSpec(SpecModel):
+    """The inference engine."""
 
     image: Image | None = Field(
         None,
-        description=(
-            "Container image of the engine. Default: pinned by the operator's release. Change: rolling restart."
-        ),
+        description=("Container image of the engine. Default: set by the operator's release. Change: rolling restart."),
     )
     args: tuple[Argument, ...] = Field(
         (),
         max_length=64,
         description=(
-            "More arguments of `vllm serve`, for example `--enable-auto-tool-choice`. Arguments that the operator sets"
-            " itself are refused with the field to use instead. Default: none. Change: rolling restart."
+            "Additional arguments for `vllm serve`, for example `--enable-auto-tool-choice`. Arguments that the"
+            " operator sets itself are rejected; the message names the field to use. Default: none."
+            " Change: rolling restart."
         ),
     )
     env: Environment = Field(
         (),
         max_length=64,
-        description="More environment variables of the engine. Default: none. Change: rolling restart.",
+        description="Additional environment variables of the engine container. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )
     max_model_len: int | None = Field(
         None,
         ge=1,
         le=MAX_TOKENS,
-        description="Longest sequence, prompt and answer together, in tokens; it is never shortened. Default: as long"
-        f" as fits, at least 32768 or the model's own where that is possible. {_ANEW}",
+        description="Maximum context length (prompt and output) in tokens. The operator never reduces a value that"
+        " is set. Default: the largest that fits, at least 32768 or the model's own length if possible."
+        f" {_RESIZES}",
     )
     max_num_seqs: int | None = Field(
-        None, ge=1, le=65536, description=f"Sequences that are computed at once. Default: the engine's own. {_ANEW}"
+        None,
+        ge=1,
+        le=65536,
+        description=f"Maximum sequences per scheduler iteration. Default: the engine's. {_RESIZES}",
     )
     max_num_batched_tokens: int | None = Field(
-        None, ge=1, le=MAX_TOKENS, description=f"Tokens of one step. Default: the engine's own. {_ANEW}"
+        None,
+        ge=1,
+        le=MAX_TOKENS,
+        description=f"Maximum tokens per scheduler iteration. Default: the engine's. {_RESIZES}",
     )
     gpu_memory_utilization: float | None = Field(
         None,
         ge=0.05,
         le=1.0,
-        description=f"Part of a GPU's whole memory that the engine may use. Default: the engine's own. {_ANEW}",
+        description=f"Fraction of GPU memory that the engine may use. Default: the engine's. {_RESIZES}",
     )
     dtype: DType = Field(
-        DType.AUTO, description=f"What weights that are not quantised are computed in. Default: `auto`. {_ANEW}"
+        DType.AUTO, description=f"Data type of unquantized weights and activations. Default: `auto`. {_RESIZES}"
     )
     quantization: str | None = Field(
         None,
         min_length=1,
         max_length=63,
         pattern=_WORD,
-        description="How the engine quantises weights while it loads them, for example `fp8`. Default: as the"
-        f" checkpoint says. {_ANEW}",
+        description="Quantization method to apply when loading weights, for example `fp8`. Default: the method stored"
+        f" in the checkpoint. {_RESIZES}",
     )
     kv_cache_dtype: KvCacheDType = Field(
-        KvCacheDType.AUTO, description=f"What keys and values are kept in. Default: `auto`. {_ANEW}"
+        KvCacheDType.AUTO, description=f"Data type of the KV cache. Default: `auto`. {_RESIZES}"
     )
     cpu_offload_gib: int = Field(
         0,
         ge=0,
         le=4096,
         alias="cpuOffloadGiB",
-        description="GiB of each GPU's weights that stay in the host's memory, from where each step reads them; the"
-        f" condition Sized says how slow that is. Default: 0. {_ANEW}",
+        description="GiB of each GPU's weights to keep in host memory. Every forward pass reads them over PCIe; the"
+        f" condition Sized shows the added latency. Default: 0. {_RESIZES}",
     )
     resources: ResourcesSpec = Field(
         default_factory=ResourcesSpec,
-        description="CPU, memory and ephemeral storage of one engine, key by key."
-        " Default: computed; status.plan shows them. Change: rolling restart.",
+        description="CPU, memory and ephemeral storage of the engine container. Each key overrides one computed"
+        " value. Default: computed, see status.plan. Change: rolling restart.",
     )
 
 
-class HardwareSpec(Part):
-    """What engines run on."""
+class HardwareSpec(SpecModel):
+    """The hardware that engines run on."""
 
-    device: Device = Field(Device.GPU, description=f"`GPU` or `CPU`. Default: `GPU`. {_ANEW}")
-    gpu: GpuSpec = Field(default_factory=GpuSpec, description="Which GPUs may be used.")
+    device: Device = Field(Device.GPU, description=f"Type of device, `GPU` or `CPU`. Default: `GPU`. {_RESIZES}")
+    gpu: GpuSpec = Field(default_factory=GpuSpec, description="GPUs that engines may use.")
 
 
-class ParallelismSpec(Part):
-    """How one engine spreads over GPUs."""
+class ParallelismSpec(SpecModel):
+    """Parallelism of one engine over its GPUs."""
 
     tensor: int | None = Field(
         None,
         ge=1,
         le=64,
         description=(
-            "Tensor parallel size: GPUs over which one engine divides each layer. Default: the smallest that fits."
-            f" {_ANEW}"
+            "Tensor parallel size: number of GPUs that share each layer. Default: the smallest size that fits."
+            f" {_RESIZES}"
         ),
     )
     pipeline: int = Field(
         1,
         ge=1,
         le=16,
-        description="Pipeline parallel size: stages into which one engine divides the layers, on one node. It has so"
-        f" many times `tensor` GPUs. Default: 1. {_ANEW}",
+        description="Pipeline parallel size: number of stages that the layers are divided into, on one node. One"
+        f" engine uses `tensor` x `pipeline` GPUs. Default: 1. {_RESIZES}",
     )
 
 
-class RouterSpec(Part):
+class RouterSpec(SpecModel):
     """The load balancer in front of the engines."""
 
-    replicas: int = Field(2, ge=1, le=16, description="Number of routers. Default: 2. Change: in place.")
+    replicas: int = Field(2, ge=1, le=16, description="Number of router pods. Default: 2. Change: in place.")
 
 
 class RolloutStrategy(StrEnum):
-    """What comes first when an engine is replaced."""
+    """The order in which engine pods are replaced."""
 
     AUTO = "Auto"
     SURGE = "Surge"
     REPLACE = "Replace"
 
 
-class RolloutSpec(Part):
-    """How a change of the engines is carried out."""
+class RolloutSpec(SpecModel):
+    """The rollout of changes to the engine pods."""
 
     strategy: RolloutStrategy = Field(
         RolloutStrategy.AUTO,
         description=(
-            "`Surge` starts each new engine before its predecessor ends, which takes room for one engine more;"
-            " `Replace` ends one engine at a time before its successor starts; `Auto` surges where there is room and"
+            "`Surge` starts a new engine pod before it stops an old one, which needs resources for one more engine."
+            " `Replace` stops an old engine pod before it starts a new one. `Auto` surges if resources are free and"
             " replaces otherwise. Default: `Auto`. Change: in place."
         ),
     )
     progress_deadline: Annotated[timedelta, Within("1m", "48h", "30m")] | None = Field(
         None,
         description=(
-            "How long engines or routers may make no progress before the condition Stalled says so, for example"
-            " `30m`. Default: `startupTimeout` and 5 minutes. Change: in place."
+            "Maximum time without rollout progress of engines or routers before the condition Stalled is True, for"
+            " example `30m`. Default: `startupTimeout` plus 5 minutes. Change: in place."
         ),
     )
 
 
-class Spec(Part):
-    """What an InferenceDeployment asks for."""
+class Spec(SpecModel):
+    """The desired state of an InferenceDeployment."""
 
-    model: ModelSpec = Field(description="Which model is served.")
-    engine: EngineSpec = Field(default_factory=EngineSpec, description="The engine that computes answers.")
-    hardware: HardwareSpec = Field(default_factory=HardwareSpec, description="What engines run on.")
+    model: ModelSpec = Field(description="Model to serve.")
+    engine: EngineSpec = Field(default_factory=EngineSpec, description="Inference engine.")
+    hardware: HardwareSpec = Field(default_factory=HardwareSpec, description="Hardware that engines run on.")
     parallelism: ParallelismSpec = Field(
-        default_factory=ParallelismSpec, description="How one engine spreads over GPUs."
+        default_factory=ParallelismSpec, description="Parallelism of one engine over its GPUs."
     )
     replicas: int = Field(
         1,
         ge=0,
         le=MAX_REPLICAS,
-        description="Number of engines; `kubectl scale` and autoscalers write it through `/scale`. Default: 1."
+        description="Number of engine pods. `kubectl scale` and autoscalers set it through `/scale`. Default: 1."
         " Change: in place.",
         json_schema_extra={"default": 1},
     )
-    router: RouterSpec = Field(default_factory=RouterSpec, description="The load balancer in front of the engines.")
-    rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="How a change of the engines is carried out.")
+    router: RouterSpec = Field(default_factory=RouterSpec, description="Load balancer in front of the engines.")
+    rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="Rollout of changes to the engines.")
     startup_timeout: Annotated[timedelta, Within("1m", "24h", "45m")] | None = Field(
         None,
         description=(
-            "How long an engine may take from its start until it answers before it is started again, for example"
-            " `45m`. Default: by the size of the checkpoint, at least `30m`. Change: rolling restart."
+            "Maximum time from the start of an engine container until it is ready; after that the kubelet restarts"
+            " it. Example: `45m`. Default: computed from the checkpoint size, at least `30m`. Change: rolling restart."
         ),
     )
     drain_timeout: Annotated[timedelta, Within("1s", "1h", "5m")] = Field(
         DRAIN_TIMEOUT,
         description=(
-            "How long an engine or router that is to stop may go on with the requests that it has, for example"
-            " `20m`; without requests it stops at once. Default: `5m`. Change: rolling restart."
+            "Maximum time for a terminating engine or router to finish its requests, for example `20m`. It stops at"
+            " once if it has none. Default: `5m`. Change: rolling restart."
         ),
     )
     paused: bool = Field(
         False,  # noqa: FBT003 - a field's default
         description=(
-            "Whether the operator leaves everything as it is: no child is made, changed, mended or deleted, whatever"
-            " is edited or scaled; the status goes on telling the truth. Default: false. Change: in place; what was"
-            " edited meanwhile is done when it ends."
+            "Whether the operator stops creating, changing and deleting child objects. The status is still updated."
+            " Default: false. Change: in place; edits made while paused are applied when it is set to false."
         ),
     )
     scheduling: SchedulingSpec = Field(
         default_factory=SchedulingSpec,
-        description="Where engines run and how the scheduler treats them; not the routers.",
+        description="Scheduling of the engine pods. It does not apply to router pods.",
     )
-    pod_template: PodTemplateSpec = Field(
-        default_factory=PodTemplateSpec, description="What the engines' pods get beside what the operator gives them."
-    )
+    pod_template: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Additions to the engine pods.")

@@ -1,23 +1,25 @@
-"""`status` of an InferenceDeployment: what users read back."""
+"""`status` of an InferenceDeployment as pydantic models.
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+Some fields had another name in commit d036b61. A status of that commit is still read: see `_renamed`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
 from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Device
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import GPU_RESOURCE, Manifest
 
 NEVER_OBSERVED = -1
-"""`observedGeneration` before the operator has seen the resource, so that kstatus answers InProgress."""
-
-
-GPU_RESOURCE = "nvidia.com/gpu"
-"""By which GPUs are asked for where a status names nothing else."""
+"""`observedGeneration` before the operator has seen the resource, so that kstatus reports InProgress."""
 
 
 def _camel(name: str) -> str:
-    """As Kubernetes writes names, and units as they are written.
+    """The JSON name of a field, with units as they are written.
 
     Examples:
         >>> _camel("kv_cache_gib")
@@ -26,69 +28,107 @@ def _camel(name: str) -> str:
     return to_camel(name).replace("Gib", "GiB")
 
 
-class _Part(BaseModel):
+def _renamed(name: str, former: str) -> AliasChoices:
+    """The names under which a renamed field is read: its own, and the former one as JSON and as Python wrote it.
+
+    Examples:
+        >>> _renamed("max_length", "longest_text").choices
+        ['maxLength', 'longestText', 'longest_text']
+    """
+    return AliasChoices(_camel(name), _camel(former), former)
+
+
+class _StatusModel(BaseModel):
     model_config = ConfigDict(
         alias_generator=_camel, validate_by_alias=True, validate_by_name=True, frozen=True, extra="ignore"
     )
 
 
-class PerGpuStatus(_Part):
-    """The arithmetic of one GPU; memory in GiB."""
+class PerGpuStatus(_StatusModel):
+    """The memory of one GPU, in GiB."""
 
-    memory_gib: float = Field(description="All memory, as CUDA reports it.")
-    offered_gib: float = Field(description="What the engine may use of it.")
-    weights_gib: float = Field(description="The model's weights.")
-    activation_gib: float = Field(description="The peak of intermediate results.")
-    non_torch_gib: float = Field(description="CUDA's context and buffers of communication.")
-    cuda_graphs_gib: float = Field(description="CUDA graphs.")
-    kv_cache_gib: float = Field(description="What is left for the KV cache.")
-    kv_cache_tokens: int = Field(description="Tokens that the KV cache holds.")
-    kv_token_bytes: int = Field(description="Bytes that a token adds to it.")
-    headroom_gib: float = Field(description="What is left beside one sequence of full length.")
-    longest_requests: float = Field(description="Sequences of full length that fit at once.")
-    typical_requests: float = Field(description="Sequences of 2,048 tokens that fit at once.")
-    origins: dict[str, str] = Field({}, max_length=16, description="Where each term comes from.")
+    memory_gib: float = Field(description="Total memory, as CUDA reports it.")
+    requested_gib: float = Field(
+        0.0,
+        validation_alias=_renamed("requested_gib", "offered_gib"),
+        description="Memory that the engine may use: total memory times `gpuMemoryUtilization`.",
+    )
+    weights_gib: float = Field(description="Memory of the model's weights.")
+    activation_gib: float = Field(description="Peak memory of activations.")
+    non_torch_gib: float = Field(description="Memory outside PyTorch: CUDA context and communication buffers.")
+    cuda_graphs_gib: float = Field(description="Memory of CUDA graphs.")
+    kv_cache_gib: float = Field(description="Memory available for the KV cache.")
+    kv_cache_tokens: int = Field(description="Capacity of the KV cache in tokens.")
+    kv_token_bytes: int = Field(description="Bytes of KV cache per token.")
+    headroom_gib: float = Field(description="KV cache memory beyond one sequence of `maxModelLen` tokens.")
+    max_concurrency_at_full_context: float = Field(
+        0.0,
+        validation_alias=_renamed("max_concurrency_at_full_context", "longest_requests"),
+        description="Sequences of `maxModelLen` tokens that fit into the KV cache at once.",
+    )
+    max_concurrency_at_2048_tokens: float = Field(
+        0.0,
+        validation_alias=_renamed("max_concurrency_at_2048_tokens", "typical_requests"),
+        description="Sequences of 2,048 tokens that fit into the KV cache at once.",
+    )
+    origins: dict[str, str] = Field({}, max_length=16, description="Source of each figure.")
 
 
-class PlanStatus(_Part):
+class PlanStatus(_StatusModel):
     """The sizes that the engines run with."""
 
-    device: Device = Field(description="What engines compute on.")
-    tensor_parallel_size: int = Field(description="GPUs that one engine spreads its tensors over.")
-    pipeline_parallel_size: int = Field(1, description="Stages of one engine.")
-    gpus_per_replica: int = Field(description="GPUs of one engine.")
-    resource: str = Field(GPU_RESOURCE, description="The extended resource that GPUs are asked for by.")
-    gpu: str = Field("", description="The kind of GPU that the engines were sized for.")
-    node_selector: dict[str, str] = Field({}, max_length=16, description="What ties engines to nodes with these GPUs.")
-    avoided_products: tuple[str, ...] = Field((), max_length=64, description="GPUs that engines are kept from.")
-    max_model_len: int | None = Field(None, description="Longest sequence in tokens.")
-    max_num_seqs: int | None = Field(None, description="Sequences that are computed at once.")
-    max_num_batched_tokens: int | None = Field(None, description="Tokens of one step.")
-    gpu_memory_utilization: float | None = Field(None, description="Part of a GPU that the engine may use.")
-    cpu: str = Field(description="CPU request of one engine.")
-    memory: str = Field(description="Memory request of one engine.")
-    ephemeral_storage: str = Field(description="Ephemeral storage request of one engine.")
-    shared_memory: str = Field(description="Size of /dev/shm of one engine.")
+    device: Device = Field(description="Type of device that engines run on.")
+    tensor_parallel_size: int = Field(description="Tensor parallel size of one engine.")
+    pipeline_parallel_size: int = Field(1, description="Pipeline parallel size of one engine.")
+    gpus_per_replica: int = Field(description="GPUs per engine pod.")
+    resource: str = Field(GPU_RESOURCE, description="Extended resource by which pods request GPUs.")
+    gpu: str = Field("", description="Kind of GPU that the engines were sized for.")
+    node_selector: dict[str, str] = Field({}, max_length=16, description="Node labels that select these GPUs.")
+    avoided_products: tuple[str, ...] = Field((), max_length=64, description="GPU products that engines must not use.")
+    max_model_len: int | None = Field(None, description="Maximum context length in tokens.")
+    max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")
+    max_num_batched_tokens: int | None = Field(None, description="Maximum tokens per scheduler iteration.")
+    gpu_memory_utilization: float | None = Field(None, description="Fraction of GPU memory that the engine may use.")
+    cpu: str = Field(description="CPU request of the engine container.")
+    memory: str = Field(description="Memory request of the engine container.")
+    ephemeral_storage: str = Field(description="Ephemeral storage request of the engine container.")
+    shared_memory: str = Field(description="Size of /dev/shm in the engine container.")
     kv_cache_bytes: int | None = Field(
         None,
-        description="Size of the KV cache of each rank, on CPUs.",
+        description="Size of the KV cache of each rank, for engines on CPUs.",
         json_schema_extra={"format": "int64"},
     )
     weight_bytes: int | None = Field(
-        None, description="Bytes of the checkpoint.", json_schema_extra={"format": "int64"}
+        None, description="Size of the checkpoint in bytes.", json_schema_extra={"format": "int64"}
     )
-    context_reduced: bool = Field(False, description="Whether sequences are shorter than sizing aims at.")  # noqa: FBT003
-    cpu_offload_gib: float = Field(0.0, description="GiB of each GPU's weights that stay in the host's memory.")
-    assumptions: tuple[str, ...] = Field((), max_length=16, description="What nobody said and was taken instead.")
-    uncounted: tuple[str, ...] = Field((), max_length=16, description="What takes memory of unknown size too.")
-    unchecked: str = Field("", description="Why nothing was counted.")
-    per_gpu: PerGpuStatus | None = Field(None, description="The arithmetic of one GPU.")
-    decision: int = Field(0, description="How often it was decided anew since no node took the engines.")
-    asked: str = Field(description="Fingerprint of the part of the spec that this plan answers.")
+    context_reduced: bool = Field(
+        False,  # noqa: FBT003 - a field's default
+        description="Whether `maxModelLen` is below the length that sizing aims at.",
+    )
+    cpu_offload_gib: float = Field(0.0, description="GiB of each GPU's weights that stay in host memory.")
+    assumptions: tuple[str, ...] = Field((), max_length=16, description="Assumptions made for facts that are unknown.")
+    unaccounted: tuple[str, ...] = Field(
+        (),
+        max_length=16,
+        validation_alias=_renamed("unaccounted", "uncounted"),
+        description="Parts that need memory of unknown size.",
+    )
+    unchecked_reason: str = Field(
+        "",
+        validation_alias=_renamed("unchecked_reason", "unchecked"),
+        description="Why the memory was not computed.",
+    )
+    per_gpu: PerGpuStatus | None = Field(None, description="Memory of one GPU.")
+    decision: int = Field(0, description="How many times the sizes were computed again because no node could run them.")
+    spec_hash: str = Field(
+        "",
+        validation_alias=_renamed("spec_hash", "asked"),
+        description="Hash of the part of the spec that the sizes depend on.",
+    )
 
     @model_serializer(mode="wrap")
-    def _stated(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        """What there is; an empty text, list or map says nothing."""
+    def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
+        """The fields that have a value; an empty string, list or map is left out."""
         fields: Manifest = dump(self)
         return {
             name: value
@@ -96,48 +136,97 @@ class PlanStatus(_Part):
             if value not in ("", [], (), {}) and value is not False and (name, value) != ("decision", 0)
         }
 
-
-class KvCacheStatus(_Part):
-    """The KV cache of an engine, in tokens."""
-
-    estimated_tokens: int | None = Field(None, description="As sizing counted them; absent where nothing was counted.")
-    reported_tokens: int = Field(description="As the first engine of this specification reported them.")
-    template: str = Field(description="Fingerprint of the pod template that this is about.")
+    def sizes(self) -> Manifest:
+        """The plan by the field names of `sizing.plan.Plan`, as the annotation has them; without the hash."""
+        return _by_former_names(self.model_dump(exclude={"spec_hash"}))
 
 
-class EngineStatus(_Part):
+_FORMER_NAMES = {
+    "unaccounted": "uncounted",
+    "unchecked_reason": "unchecked",
+    "requested_gib": "offered_gib",
+    "max_concurrency_at_full_context": "longest_requests",
+    "max_concurrency_at_2048_tokens": "typical_requests",
+}
+"""Names of sizing's dataclasses for fields that status calls otherwise."""
+
+
+def _by_former_names(fields: Mapping[str, object]) -> Manifest:
+    return {
+        _FORMER_NAMES.get(name, name): _by_former_names(value) if name == "per_gpu" and value else value  # type: ignore[arg-type]
+        for name, value in fields.items()
+    }
+
+
+class KvCacheStatus(_StatusModel):
+    """The capacity of an engine's KV cache in tokens."""
+
+    estimated_tokens: int | None = Field(None, description="Capacity as computed by sizing; absent if not computed.")
+    reported_tokens: int = Field(description="Capacity as reported by the first engine of this pod template.")
+    pod_template_hash: str = Field(
+        "",
+        validation_alias=_renamed("pod_template_hash", "template"),
+        description="Hash of the pod template of that engine.",
+    )
+
+
+class EngineStatus(_StatusModel):
     """The engine that runs."""
 
-    image: str = Field(description="Container image; pinned until the specification of the engine changes.")
-    kv_cache: KvCacheStatus | None = Field(None, description="Its KV cache, once a ready engine has reported it.")
+    image: str = Field(description="Container image of the engine. It is pinned until `spec.engine` changes.")
+    kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
 
 
-class Status(_Part):
-    """What is, beside what was asked."""
+class StartupStep(StrEnum):
+    """The steps of an engine's start, in their order."""
+
+    WAITING_FOR_QUEUE = "WaitingForQueue"
+    WAITING_FOR_NODE = "WaitingForNode"
+    PREPARING_POD = "PreparingPod"
+    PULLING_IMAGES = "PullingImages"
+    STARTING_ENGINE = "StartingEngine"
+    SETTING_UP = "SettingUp"
+    DOWNLOADING_MODEL = "DownloadingModel"
+    LOADING_WEIGHTS = "LoadingWeights"
+    COMPILING = "Compiling"
+    WARMING_UP = "WarmingUp"
+    CAPTURING_CUDA_GRAPHS = "CapturingCUDAGraphs"
+
+
+class StartupStatus(_StatusModel):
+    """The engine that is furthest in its start."""
+
+    pod: str = Field(description="Name of its pod.")
+    step: StartupStep = Field(description="The step that it has reached.")
+
+
+class Status(_StatusModel):
+    """The observed state of an InferenceDeployment."""
 
     observed_generation: int = Field(
-        NEVER_OBSERVED, description="The generation of the spec that this status is about."
+        NEVER_OBSERVED, description="Generation of the spec that this status was computed from."
     )
     conditions: tuple[Condition, ...] = Field(
         (),
         max_length=16,
-        description="Ready, Reconciling and Stalled as kstatus reads them, and what they are made of.",
+        description="Conditions; kstatus reads Ready, Reconciling and Stalled.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    url: str | None = Field(None, description="Where the OpenAI API answers inside the cluster.")
-    replicas: int = Field(0, description="Engine pods that exist.")
-    ready_replicas: int = Field(0, description="Engine pods that are ready.")
-    ready: str | None = Field(None, description="Ready engines of wanted engines, for people.")
-    selector: str | None = Field(None, description="Selects the engine pods; used by `/scale`.")
-    plan: PlanStatus | None = Field(None, description="The sizes that the engines run with.")
-    engine: EngineStatus | None = Field(None, description="The engine that runs.")
+    url: str | None = Field(None, description="URL of the OpenAI API inside the cluster.")
+    replicas: int = Field(0, description="Number of engine pods.")
+    ready_replicas: int = Field(0, description="Number of ready engine pods.")
+    ready: str | None = Field(None, description="Ready and desired engine pods, for example `1/2`.")
+    selector: str | None = Field(None, description="Label selector of the engine pods, used by `/scale`.")
+    plan: PlanStatus | None = Field(None, description="Sizes that the engines run with.")
+    engine: EngineStatus | None = Field(None, description="Engine that runs.")
+    startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")
 
     def condition(self, wanted: ConditionType) -> Condition | None:
-        """The condition of a type, if it has been written."""
+        """The condition of this type; None if it was never written."""
         return next((c for c in self.conditions if c.type == wanted), None)
 
     def dump(self) -> Manifest:
-        """As JSON for the API server: camelCase, unset fields left out.
+        """The status as JSON for the API server: camelCase, without unset fields.
 
         Examples:
             >>> Status(observed_generation=3).dump()

@@ -1,4 +1,4 @@
-"""What `infd fit` says: a table, or an object with the arithmetic of one GPU."""
+"""The output of `infd fit`: a table, or an object with the memory of one GPU."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from inference_operator.cli.output import table
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.beside import uncounted
 from inference_operator.sizing.budget import Budget, Gpu, budget
 from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.gpu_plan import GpuPlan, Misfit
-from inference_operator.sizing.misfits import shortfall
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
+from inference_operator.sizing.infeasible import shortfall
+from inference_operator.sizing.lora_and_speculative import uncounted
 from inference_operator.sizing.rules import broken_rule
 from inference_operator.sizing.shape import Shape
 
@@ -28,27 +28,27 @@ HEAD = (
     "GRAPHS",
     "KV",
     "KV TOKENS",
-    "AT ONCE",
+    "CONCURRENCY",
 )
-UNITS = "WEIGHTS to KV: GiB of one GPU. AT ONCE: requests of the full context."
+UNITS = "WEIGHTS to KV: GiB of one GPU. CONCURRENCY: requests of the full context at once."
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One verdict."""
+    """Whether and how a model fits on one kind of GPU."""
 
     gpu: str
     fits: bool
     reason: str
     budget: Budget | None
-    """Of one GPU; None where there is no size to count."""
+    """Memory of one GPU; None if no size was computed."""
     plan: GpuPlan | None = None
     assumptions: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
-    """What takes memory too, and nobody knows how much."""
+    """Parts that need memory of unknown size."""
 
     def document(self) -> Manifest:
-        """As an object; memory in GiB of one GPU."""
+        """The answer as an object; memory in GiB of one GPU."""
         found = self.budget
         numbers: Manifest = {
             "weights_gib": found and round(found.weights, DIGITS),
@@ -59,7 +59,7 @@ class Answer:
             "kv_cache_tokens": found and found.kv_tokens,
             "max_concurrency": found and round(found.concurrency, DIGITS),
         }
-        missing = {"not_counted": list(self.uncounted)} if self.uncounted else {}
+        missing = {"unaccounted": list(self.uncounted)} if self.uncounted else {}
         return {"fits": self.fits, "reason": self.reason, **missing, **numbers, **self._chosen()}
 
     def _chosen(self) -> Manifest:
@@ -68,8 +68,8 @@ class Answer:
         shape, host = self.plan.shape, self.plan.host
         return {
             "gpu": self.gpu,
-            "tensor": shape.tensor,
-            "pipeline": shape.pipeline,
+            "tensor": shape.parallel.tensor,
+            "pipeline": shape.parallel.pipeline,
             "gpus_per_replica": self.plan.gpus_per_replica,
             "replicas_per_node": self.plan.replicas_per_node,
             "max_model_len": shape.context,
@@ -86,7 +86,7 @@ class Answer:
 
 
 def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Answer:
-    """Whether the engine would start exactly so."""
+    """Whether the engine would start with exactly this shape."""
     found = budget(facts, gpu, engine, shape)
     rule = broken_rule(facts, shape)
     if rule:
@@ -96,19 +96,19 @@ def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Sh
     else:
         reason = shortfall(gpu.name, shape, found)
     if shape.context and facts.context_stated and shape.context > facts.context:
-        reason += f" The model's own context is {facts.context:,}."
+        reason += f" The model's maximum context length is {facts.context:,}."
     missing = uncounted(facts, shape)
     reason += _not_counted(missing)
     return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions, uncounted=missing)
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
-    """What was chosen."""
-    stages = f", pipeline parallel {plan.shape.pipeline}," if plan.shape.pipeline > 1 else ""
-    group = f"tensor parallel {plan.shape.tensor}{stages} on {plan.offer.kind}"
+    """The plan that was chosen."""
+    stages = f", pipeline parallel {plan.shape.parallel.pipeline}," if plan.shape.parallel.pipeline > 1 else ""
+    group = f"tensor parallel {plan.shape.parallel.tensor}{stages} on {plan.offer.kind}"
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
-        reason += " That is less than sizing aims at: no larger group of these GPUs is on a node."
+        reason += " That is less than sizing aims at: no node has a larger group of these GPUs."
     reason += _not_counted(plan.uncounted)
     return Answer(
         plan.offer.kind,
@@ -125,13 +125,13 @@ def _not_counted(missing: Sequence[str]) -> str:
     return f" Not counted: {', '.join(missing)}." if missing else ""
 
 
-def answer_of_misfit(offer: GpuOffer, misfit: Misfit) -> Answer:
-    """Why nothing was chosen."""
+def answer_of_misfit(offer: GpuOffer, misfit: Infeasible) -> Answer:
+    """Why no plan fits."""
     return Answer(offer.kind, fits=False, reason=f"{misfit.problem} {misfit.cure}", budget=misfit.budget)
 
 
 def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
-    """The table, what does not fit and why, and with `verbose` the arithmetic."""
+    """The table, the reasons, and with `verbose` the memory of one GPU."""
     yield from table([HEAD, *(_row(one) for one in answers)])
     if any(one.budget for one in answers):
         yield UNITS
@@ -151,8 +151,8 @@ def _row(one: Answer) -> Sequence[str]:
     return (
         one.gpu,
         "yes" if one.fits else "no",
-        str(one.plan.shape.tensor) if one.plan else "-",
-        str(one.plan.shape.pipeline) if one.plan else "-",
+        str(one.plan.shape.parallel.tensor) if one.plan else "-",
+        str(one.plan.shape.parallel.pipeline) if one.plan else "-",
         f"{found.context:,}",
         *(f"{gib:.1f}" for gib in amounts),
         f"{found.kv_tokens:,}",
@@ -165,11 +165,11 @@ def _arithmetic(one: Answer) -> Iterator[str]:
         return
     found = one.budget
     yield ""
-    yield f"{one.gpu}: {found.memory:.2f} GiB, of which vLLM may use {found.utilization:g}: {found.offered:.2f} GiB"
+    yield f"{one.gpu}: {found.memory:.2f} GiB, the engine may use {found.utilization:g} of it: {found.offered:.2f} GiB"
     for term in found.terms:
         yield f"  {term.name:<12} {term.gib:>9.2f} GiB   {term.origin}"
-    yield f"  a token adds {found.kv_token_bytes:,.0f} bytes"
-    yield f"  a sequence of {found.context:,} tokens takes {found.kv_needed:.2f} GiB"
-    yield f"  {found.concurrency:.1f} of them at once, or {found.typical_concurrency:.1f} of 2,048 tokens"
+    yield f"  KV cache per token: {found.kv_token_bytes:,.0f} bytes"
+    yield f"  KV cache of a sequence of {found.context:,} tokens: {found.kv_needed:.2f} GiB"
+    yield f"  maximum concurrency: {found.concurrency:.1f} of these, or {found.typical_concurrency:.1f} of 2,048 tokens"
     for assumption in one.assumptions:
-        yield f"  assumed: {assumption}"
+        yield f"  assumption: {assumption}"

@@ -1,4 +1,4 @@
-"""`infd`: what the operator would do, without a cluster."""
+"""Entry point of `infd`, the command line that shows without a cluster what the operator would do."""
 
 import argparse
 import sys
@@ -8,13 +8,12 @@ import yaml
 from pydantic import ValidationError
 
 from inference_operator import __version__
+from inference_operator.api.admission_policy import policy
 from inference_operator.api.crd import crd
-from inference_operator.api.policy import policy
 from inference_operator.cli.files import documents
 from inference_operator.cli.fit import add_fit
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.inspect import add_inspect
-from inference_operator.cli.mistake import MISTAKE, MistakeError
 from inference_operator.cli.offline import (
     add_source,
     model_of,
@@ -22,40 +21,46 @@ from inference_operator.cli.offline import (
     offline_inputs,
     why_nothing,
 )
-from inference_operator.cli.parser import STATUSES, Parser
+from inference_operator.cli.parser import EXIT_REFUSED, EXIT_USAGE, STATUSES, Parser, UsageError
 from inference_operator.cli.plan import add_plan
+from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import Manifest
-from inference_operator.pipeline import outcome
-from inference_operator.settings import complaints
+from inference_operator.pipeline.decide import outcome
+from inference_operator.settings import setting_errors
 
 SCHEMA_WIDTH = 140
-"""Characters of a line of the CRD, where YAML can break it."""
+"""Maximum characters of a line of the CRD, where YAML can break it."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
+def main(arguments: Sequence[str] | None = None, engines: EngineRegistry = ENGINES) -> None:
+    """Run `infd` and exit.
+
+    Args:
+        arguments: the command line without the program name; None reads `sys.argv`.
+        engines: the engines that models can be sized for.
+    """
     options = parser().parse_args(arguments)
     try:
-        sys.exit(options.run(options))
-    except MistakeError as mistake:
-        _complain(str(mistake))
+        sys.exit(options.run(options, engines))
+    except UsageError as error:
+        _print_error(str(error))
     except ValidationError as error:
-        _complain("\n".join(complaints(error)))
-    sys.exit(MISTAKE)
+        _print_error("\n".join(setting_errors(error)))
+    sys.exit(EXIT_USAGE)
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands with their arguments."""
-    found: argparse.ArgumentParser = Parser(
-        prog="infd", description="What inference-operator would do, without a cluster.", epilog=STATUSES
+    """The parser of all commands."""
+    result: argparse.ArgumentParser = Parser(
+        prog="infd", description="Show without a cluster what inference-operator would do.", epilog=STATUSES
     )
-    found.add_argument("--version", action="version", version=__version__, help="show the version and exit")
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    result.add_argument("--version", action="version", version=__version__, help="show the version and exit")
+    commands = result.add_subparsers(required=True, metavar="COMMAND")
     render = commands.add_parser(
         "render",
-        help="print the objects that InferenceDeployments become",
-        description="The objects that the operator would make, as YAML, on the GPUs that --gpu names. What is refused"
-        " is told on standard error; the others are printed all the same.",
+        help="print the objects that the operator would create",
+        description="Print the objects that the operator would create, as YAML, for the GPUs of --gpu. Rejected"
+        " resources are reported on standard error; the others are still printed.",
     )
     add_source(render)
     render.set_defaults(run=_render)
@@ -67,35 +72,36 @@ def parser() -> argparse.ArgumentParser:
         ("policy", "the ValidatingAdmissionPolicy and its binding", _policy),
     ):
         commands.add_parser(name, help=f"print {what}", description=f"Print {what}, as YAML.").set_defaults(run=run)
-    return found
+    return result
 
 
-def _crd(_: argparse.Namespace) -> int:
+def _crd(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
     print(schema_text(crd()), end="")
     return 0
 
 
-def _policy(_: argparse.Namespace) -> int:
+def _policy(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
     print(dump(policy()), end="")
     return 0
 
 
-def _render(options: argparse.Namespace) -> int:
-    settings, model, failures = settings_with(options.gpu), model_of(options.model), 0
+def _render(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    settings, model, status = settings_with(options.gpu), model_of(options.model), 0
     for document in documents(options.filename):
-        result = outcome(offline_inputs(document, settings, model=model))
+        result = outcome(offline_inputs(document, settings, engines, model=model))
         if why := why_nothing(result):
-            failures += _complain(f"{name_of(document)}: {why}")
+            _print_error(f"{name_of(document)}: {why}")
+            status = EXIT_REFUSED
         else:
             print(dump(list(result.desired.values())), end="")
-    return min(failures, 1)
+    return status
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as it is read, not as one quoted line, and what is said twice, twice."""
+    """Writes text of several lines as a block, and equal parts in full."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - a hook of the base class
-        """No `*id001`: each container of a manifest is read on its own."""
+        """Write no `*id001` aliases, so that each container of a manifest is complete."""
         return True
 
 
@@ -112,12 +118,11 @@ def dump(manifests: Sequence[Manifest]) -> str:
 
 
 def schema_text(manifest: Manifest) -> str:
-    """An object with a schema as YAML: what nests deeply is short only with its leaves on one line each."""
+    """A CRD as YAML with one line for each leaf of the schema, which keeps deep nesting short."""
     head = {name: value for name, value in manifest.items() if name != "spec"}
     spec = {"spec": manifest["spec"]}
     return dump([head]) + yaml.dump(spec, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=SCHEMA_WIDTH)
 
 
-def _complain(message: str) -> int:
+def _print_error(message: str) -> None:
     print(message, file=sys.stderr)
-    return 1

@@ -1,4 +1,4 @@
-"""How answers are printed: tables for people, documents for programs."""
+"""Output formats of `infd`: tables for people, JSON and YAML for programs."""
 
 import argparse
 import json
@@ -10,18 +10,18 @@ import yaml
 
 from inference_operator.manifest import Manifest
 
-FORMS = ("table", "json", "yaml")
+FORMATS = ("table", "json", "yaml")
 LEFT_COLUMNS = 2
-"""Columns of words; the others are of numbers."""
+"""Number of text columns; the others are numbers."""
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """The argument that chooses the form."""
-    parser.add_argument("-o", "--output", choices=FORMS, default="table", help="how the answer is printed; table")
+    """Add the option `--output`."""
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="output format; default table")
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with aligned columns, the first two to the left; a row may end early.
+    """Lines with aligned columns, the first two left-aligned; a row may be shorter than others.
 
     Examples:
         >>> table([("NAME", "GPU", "TENSOR"), ("qwen3-8b", "L4", "2"), ("x", "no")])
@@ -39,7 +39,7 @@ def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def dumped(documents: Sequence[Manifest], form: Literal["json", "yaml"]) -> str:
-    r"""One document as itself, several as a list.
+    r"""JSON or YAML of one document, or of a list of several.
 
     Examples:
         >>> dumped([{"a": 1}], "yaml"), dumped([{"a": 1}, {"a": 2}], "yaml")

@@ -1,16 +1,22 @@
-"""The parser of the command line, with mistakes in two lines."""
+"""The argument parser of `infd`, its exit statuses, and the error for wrong usage."""
 
 import argparse
 from typing import NoReturn
 
-from inference_operator.cli.mistake import MISTAKE
+EXIT_REFUSED = 1
+"""Exit status when the input was understood and is rejected."""
+EXIT_USAGE = 2
+"""Exit status when the command line or a file is invalid, as in argparse."""
+STATUSES = "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid."
 
-STATUSES = "Exit status: 0 done; 1 something is refused, and why is said; 2 the command line or a file cannot be used."
+
+class UsageError(Exception):
+    """The command line or a file is invalid; the message is for the user."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong, and where help is, without all of the usage between both."""
+    """An argument parser that prints an error and a hint instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it, and end."""
-        self.exit(MISTAKE, f"{self.prog}: {message}\nSee `{self.prog} --help`.\n")
+        """Print the error and exit."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}\nSee `{self.prog} --help`.\n")

@@ -1,4 +1,4 @@
-"""`infd plan`: the sizes that the operator would give engines, and the arithmetic behind them."""
+"""`infd plan`: the sizes that the operator would choose for engines, and the memory of one GPU."""
 
 import argparse
 import asyncio
@@ -11,7 +11,6 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import PlanStatus
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
-from inference_operator.cli.mistake import MistakeError
 from inference_operator.cli.offline import (
     add_source,
     model_of,
@@ -20,28 +19,31 @@ from inference_operator.cli.offline import (
     why_nothing,
 )
 from inference_operator.cli.output import add_output, dumped, table
+from inference_operator.cli.parser import UsageError
+from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import NODE, Manifest
-from inference_operator.observed.node import NodeView, node_view
-from inference_operator.pipeline import Inputs, outcome
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.status.report import report
+from inference_operator.views.node import NodeView, node_view
 
 HEAD = ("NAME", "GPU", "TENSOR", "PIPELINE", "GPUS", "CONTEXT", "SEQS", "USED", "KV TOKENS")
 
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """What would become of one resource."""
+    """The result of planning one resource."""
 
     name: str
-    """With its namespace before it, if one is stated."""
+    """With the namespace as prefix, if the file has one."""
     refused: bool
     message: str
-    """The sizes in a sentence, or why there are none."""
+    """The sizes in a sentence, or why the resource is rejected."""
     plan: PlanStatus | None
 
     def document(self) -> Manifest:
-        """As an object, with the plan as status would show it."""
+        """The result as an object, with the plan as in status."""
         shown = self.plan.model_dump(mode="json", by_alias=True, exclude_none=True) if self.plan else None
         namespace, _, name = self.name.rpartition("/")
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}
@@ -49,35 +51,37 @@ class Planning:
 
 
 def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The arguments of `infd plan`."""
+    """Add the command `infd plan`."""
     plan = commands.add_parser(
         "plan",
-        help="the sizes that InferenceDeployments would get, and why",
-        description="The same decision as the operator's, for new resources: on the GPUs that --gpu names, or on the"
-        " nodes of the cluster of the current kubeconfig.",
+        help="show the sizes that InferenceDeployments would get",
+        description="Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
+        " of the current kubeconfig.",
     )
     add_source(plan)
-    plan.add_argument("--cluster", action="store_true", help="for the nodes of the current kubeconfig's cluster")
+    plan.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the current kubeconfig")
     add_output(plan)
-    plan.add_argument("-v", "--verbose", action="store_true", help="the arithmetic of one GPU, with origins")
+    plan.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
     plan.set_defaults(run=run_plan)
 
 
-def run_plan(options: argparse.Namespace) -> int:
-    """Plan every resource of the file; 1 if one of them is refused."""
+def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Plan every resource of the files; returns 1 if one of them is rejected."""
     settings = settings_with(options.gpu)
     nodes = asyncio.run(_cluster_nodes()) if options.cluster else None
     model = model_of(options.model)
-    inputs = [(name_of(one), offline_inputs(one, settings, nodes, model)) for one in documents(options.filename)]
-    found = [_planning(name, one) for name, one in inputs]
+    plannings = [
+        _planning(name_of(document), offline_inputs(document, settings, engines, nodes=nodes, model=model))
+        for document in documents(options.filename)
+    ]
     if options.output != "table":
-        print(dumped([one.document() for one in found], options.output))
-        return int(any(one.refused for one in found))
-    print("\n".join(_lines(found, verbose=options.verbose)))
-    for one in found:
-        if one.refused:
-            print(f"{one.name}: {one.message}", file=sys.stderr)
-    return int(any(one.refused for one in found))
+        print(dumped([planning.document() for planning in plannings], options.output))
+        return int(any(planning.refused for planning in plannings))
+    print("\n".join(_lines(plannings, verbose=options.verbose)))
+    for planning in plannings:
+        if planning.refused:
+            print(f"{planning.name}: {planning.message}", file=sys.stderr)
+    return int(any(planning.refused for planning in plannings))
 
 
 def _planning(name: str, inputs: Inputs) -> Planning:
@@ -89,21 +93,21 @@ def _planning(name: str, inputs: Inputs) -> Planning:
     return Planning(name, refused=False, message=sized.message if sized else "", plan=status.plan)
 
 
-def _lines(found: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
-    yield from table([HEAD, *(_row(one) for one in found)])
-    for one in found:
-        if not one.refused:
-            yield f"{one.name}: {one.message}"
-        if verbose and one.plan:
-            yield from _arithmetic(one.name, one.plan)
+def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
+    yield from table([HEAD, *(_row(planning) for planning in plannings)])
+    for planning in plannings:
+        if not planning.refused:
+            yield f"{planning.name}: {planning.message}"
+        if verbose and planning.plan:
+            yield from _memory(planning.name, planning.plan)
 
 
-def _row(one: Planning) -> Sequence[str]:
-    plan = one.plan
+def _row(planning: Planning) -> Sequence[str]:
+    plan = planning.plan
     if plan is None:
-        return (one.name, "no")
+        return (planning.name, "no")
     return (
-        one.name,
+        planning.name,
         plan.gpu or plan.device,
         str(plan.tensor_parallel_size),
         str(plan.pipeline_parallel_size),
@@ -119,39 +123,39 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _arithmetic(name: str, plan: PlanStatus) -> Iterator[str]:
-    found = plan.per_gpu
+def _memory(name: str, plan: PlanStatus) -> Iterator[str]:
+    gpu = plan.per_gpu
     yield ""
     yield f"{name}: requests of one engine: {plan.cpu} CPUs, memory {plan.memory}, disk {plan.ephemeral_storage}"
-    if found is None:
+    if gpu is None:
         return
-    yield f"one {plan.gpu}: {found.memory_gib:.2f} GiB, of which vLLM may use {found.offered_gib:.2f}"
+    yield f"one {plan.gpu}: {gpu.memory_gib:.2f} GiB, the engine may use {gpu.requested_gib:.2f} GiB"
     terms = {
-        "weights": found.weights_gib,
-        "activation": found.activation_gib,
-        "non-torch": found.non_torch_gib,
-        "CUDA graphs": found.cuda_graphs_gib,
-        "KV cache": found.kv_cache_gib,
+        "weights": gpu.weights_gib,
+        "activation": gpu.activation_gib,
+        "non-torch": gpu.non_torch_gib,
+        "CUDA graphs": gpu.cuda_graphs_gib,
+        "KV cache": gpu.kv_cache_gib,
     }
     for term, gib in terms.items():
-        yield f"  {term:<12} {gib:>9.2f} GiB   {found.origins.get(term, '')}".rstrip()
-    yield f"  a token adds {found.kv_token_bytes:,} bytes; {found.headroom_gib:.2f} GiB are left beside one sequence"
+        yield f"  {term:<12} {gib:>9.2f} GiB   {gpu.origins.get(term, '')}".rstrip()
+    yield f"  KV cache per token: {gpu.kv_token_bytes:,} bytes; beyond one sequence: {gpu.headroom_gib:.2f} GiB"
 
 
 async def _cluster_nodes() -> Sequence[NodeView]:
-    """The nodes with GPUs of the current kubeconfig's cluster."""
+    """The nodes with GPUs in the cluster of the current kubeconfig."""
+    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
     from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
     from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
-    from inference_operator.reconcile.cluster import ClusterError  # noqa: PLC0415 - as above
 
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it logs is said below, in words for users
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # the error below says the same for users
     try:
         client = await connect()
         try:
-            views = [node_view(one) async for one in KubeCluster(Api(client)).each(NODE)]
+            views = [node_view(node) async for node in KubeCluster(Api(client)).each(NODE)]
         finally:
             await client.close()  # type: ignore[no-untyped-call]
     except ClusterError as error:
-        check = "`kubectl get nodes` must answer with the same kubeconfig."
-        raise MistakeError(f"--cluster: {error.cause}. {check}") from error
+        cure = "Check that `kubectl get nodes` works with the same kubeconfig."
+        raise UsageError(f"--cluster: {error.cause}. {cure}") from error
     return [view for view in views if has_gpus(view)]

@@ -1,1 +1,1 @@
-"""GPUs: what kinds there are, and what nodes offer."""
+"""GPUs: the known kinds, and the offers of nodes."""

@@ -1,4 +1,4 @@
-"""One table of GPU kinds: what CUDA reports, how fast, which arithmetic.
+"""Table of GPU kinds: memory as CUDA reports it, bandwidth, compute capability.
 
 Names are what NVIDIA's GPU feature discovery writes into `nvidia.com/gpu.product`, matched by their characteristic
 part, since older releases leave out `NVIDIA-` and drivers differ in suffixes.
@@ -22,18 +22,18 @@ class GpuKind:
     """One kind of GPU."""
 
     name: str
-    """What people call it; an argument of `infd fit --gpu`."""
+    """The common name; an argument of `infd fit --gpu`."""
     product: str
     """A regular expression for its product label."""
     memory_gib: float
-    """All memory as CUDA reports it."""
+    """Total memory as CUDA reports it."""
     bandwidth_gb_per_s: float
     capability: tuple[int, int]
-    """CUDA's compute capability: 8.0 computes bfloat16, 8.9 FP8."""
+    """CUDA's compute capability: bfloat16 from 8.0, FP8 from 8.9."""
     linked: bool = False
     """GPUs of a node reach each other over NVLink; engines then reserve more for collective operations."""
     estimated: bool = False
-    """The memory is no measured value."""
+    """Whether the memory is estimated, not measured."""
 
 
 GPU_KINDS: tuple[GpuKind, ...] = (
@@ -74,7 +74,7 @@ GPU_KINDS: tuple[GpuKind, ...] = (
 
 
 def kind_of_product(product: str) -> GpuKind | None:
-    """The kind that a product label names, without what sharing and MIG append; None if the table has none.
+    """The kind of a product label, ignoring the suffixes of sharing and MIG; None if the table has none.
 
     Examples:
         >>> kind_of_product("NVIDIA-H100-80GB-HBM3").name
@@ -91,7 +91,7 @@ def kind_of_product(product: str) -> GpuKind | None:
 
 
 def kind_named(name: str) -> GpuKind | None:
-    """The kind that a person names, however it is written.
+    """The kind that a user names, in any common spelling; None if the table has none.
 
     Examples:
         >>> kind_named("h100").name, kind_named("RTX 4090").name, kind_named("A100-SXM4-80GB").name
@@ -99,9 +99,9 @@ def kind_named(name: str) -> GpuKind | None:
         >>> kind_named("abacus") is None
         True
     """
-    asked = _letters(name)
-    exact = next((kind for kind in GPU_KINDS if _letters(kind.name) == asked), None)
-    alias = next((kind for kind in GPU_KINDS if kind.name == _ALIASES.get(asked)), None)
+    letters = _letters(name)
+    exact = next((kind for kind in GPU_KINDS if _letters(kind.name) == letters), None)
+    alias = next((kind for kind in GPU_KINDS if kind.name == _ALIASES.get(letters)), None)
     return exact or alias or kind_of_product(name.replace(" ", "-")) or kind_of_product(f"NVIDIA-{name}")
 
 

@@ -1,30 +1,30 @@
-"""What nodes offer, from their labels and allocatable resources: GPUs that an engine could have."""
+"""GPU offers: the GPUs of a node that one engine can use, from the node's labels and allocatable resources."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
+from inference_operator.manifest import GPU_RESOURCE
 
 VENDOR = "nvidia.com/"
-"""Where the names of NVIDIA's extended resources begin."""
-GPU_RESOURCE = "nvidia.com/gpu"
+"""Prefix of NVIDIA's extended resources."""
 SHARED_RESOURCE = "nvidia.com/gpu.shared"
 MIG_RESOURCE = re.compile(r"nvidia\.com/mig-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)")
 """One resource for each profile under the strategy `mixed` (NVIDIA/k8s-device-plugin 0.18, README)."""
 MIG_PRODUCT = re.compile(r"-MIG-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)$")
-"""What GPU feature discovery appends under the strategy `single`."""
+"""Suffix of the product label under the strategy `single` of GPU feature discovery."""
 MIG_KIND = re.compile(
     r"(?P<whole>.+?)(?P<sign>-MIG-| )(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)", re.IGNORECASE
 )
-"""A slice as people name it: by its product, or by the name of its kind (`A100-80GB 1g.10gb`)."""
+"""A MIG slice as users name it: by its product, or by the name of its kind (`A100-80GB 1g.10gb`)."""
 MIG_USABLE = 0.975
 """A slice's usable part of the memory in its name: 9.75 of 10 GB, 39.25 of 40 GB (NVIDIA MIG user guide, profiles)."""
 PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 MAJOR, MINOR = "nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"
 REPLICAS = "nvidia.com/gpu.replicas"
 MEMORY_SLACK = 0.08
-"""Drivers differ this much in the memory they report for one kind; what differs more is another variant of it."""
+"""Drivers differ by up to this fraction in the memory of one kind; a larger difference means another variant."""
 GKE = "cloud.google.com/gke-accelerator"
 _GKE_PRODUCTS = {
     "nvidia-tesla-t4": "Tesla-T4",
@@ -38,7 +38,7 @@ _GKE_PRODUCTS = {
     "nvidia-b200": "NVIDIA-B200",
     "nvidia-gb200": "NVIDIA-GB200",
 }
-"""Google's label for the product (Google Kubernetes Engine documentation, "GPUs in GKE")."""
+"""Products by the value of Google's label (Google Kubernetes Engine documentation, "GPUs in GKE")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class GpuOffer:
     """Equal GPUs of equal nodes."""
 
     kind: str
-    """Name of the kind; a slice of one has its profile appended."""
+    """Name of the kind, with the profile of a MIG slice."""
     product: str
-    """What a node selector for these nodes matches; empty where that is not known."""
+    """The label value that selects these nodes; empty if unknown."""
     memory_gib: float
-    """Of one GPU (or slice), as CUDA reports it."""
+    """Memory of one GPU or slice, as CUDA reports it."""
     per_node: int
     nodes: int
     resource: str
@@ -58,13 +58,13 @@ class GpuOffer:
     bandwidth_gb_per_s: float = 0.0
     linked: bool = False
     slice: bool = False
-    """A MIG slice: slices do not talk to each other, so an engine has exactly one."""
+    """Whether this is a MIG slice. Slices cannot communicate, so an engine has exactly one."""
     shared: bool = False
-    """Others use the same GPU at the same time; how much of its memory is free nobody knows."""
+    """Whether several pods share the GPU; how much of its memory is free is unknown."""
     label: str = PRODUCT
-    """The label of nodes in which the product stands."""
+    """The node label that holds the product."""
     price: float | None = None
-    """Of one GPU for an hour, in the currency of the settings."""
+    """Price of one GPU for an hour, in the currency of the settings."""
 
     @property
     def most_in_a_group(self) -> int:
@@ -73,7 +73,7 @@ class GpuOffer:
 
 
 def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: float | None = None) -> GpuOffer:
-    """An offer that a user or a setting declares.
+    """An offer of GPUs of a kind, without a node.
 
     Examples:
         >>> from inference_operator.hardware.kinds import kind_named
@@ -95,7 +95,7 @@ def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: fl
 
 
 def offers_of_node(labels: Mapping[str, str], allocatable: Mapping[str, str]) -> tuple[GpuOffer, ...]:
-    """What one node offers; several where MIG profiles are mixed. Nothing where no kind or memory can be told.
+    """The offers of a node; several with mixed MIG profiles, none if neither kind nor memory is known.
 
     Examples:
         >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
@@ -122,10 +122,9 @@ def offers_of_node(labels: Mapping[str, str], allocatable: Mapping[str, str]) ->
 
 
 def offer_named(name: str, *, per_node: int = 1, price: float | None = None) -> GpuOffer | None:
-    """GPUs of a kind, or slices of one, as a person names them; None for a kind that the table does not have.
+    """GPUs or MIG slices as a user names them; None for an unknown kind.
 
-    What is written as nodes' label has it (`NVIDIA-L4`) is also what engines are tied to; a kind (`L4`) ties them to
-    nothing.
+    A product label (`NVIDIA-L4`) also selects nodes; a kind (`L4`) does not.
 
     Examples:
         >>> offer_named("NVIDIA-L4").product, offer_named("L4").product, offer_named("abacus")
@@ -151,7 +150,7 @@ def offer_named(name: str, *, per_node: int = 1, price: float | None = None) -> 
 
 
 def declared_offer(text: str) -> GpuOffer | None:
-    """GPUs that somebody says there are or could be; None for a kind that the table does not have.
+    """The offer in a setting of the form `NAME:COUNT[@PRICE]`; None for an unknown kind.
 
     Examples:
         >>> one = declared_offer("NVIDIA-H100-80GB-HBM3:8@2.5")
@@ -168,13 +167,13 @@ def declared_offer(text: str) -> GpuOffer | None:
 
 
 def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
-    """The offers, each at the price that is declared for its kind."""
+    """The offers with the prices declared for their kinds."""
     prices = {one.kind: one.price for one in declared}
     return tuple(replace(one, price=prices.get(one.kind)) for one in offers)
 
 
 def label_of(product: str) -> str:
-    """The label of nodes in which a product stands.
+    """The node label that holds a product.
 
     Examples:
         >>> label_of("NVIDIA-L4"), label_of("nvidia-l4")
@@ -184,7 +183,7 @@ def label_of(product: str) -> str:
 
 
 def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
-    """Equal offers counted together, in an order that does not depend on the nodes' order.
+    """Equal offers counted together, sorted independently of the order of nodes.
 
     Examples:
         >>> from inference_operator.hardware.kinds import kind_named
@@ -239,7 +238,7 @@ def _slice(labels: Mapping[str, str], kind: GpuKind | None, resource: str, count
 
 
 MIG_PARTS = 8
-"""Memory slices of a GPU (NVIDIA MIG user guide); 7g takes all of them."""
+"""Memory slices of a GPU (NVIDIA MIG user guide); profile 7g has all of them."""
 
 
 def _capability(labels: Mapping[str, str], kind: GpuKind | None) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""What a model's files say of it, read where they are: on a hub, in a volume, in an image."""
+"""The inspection of a model: a Job that reads its files, its attempts, and the ConfigMap with the result. Pure."""

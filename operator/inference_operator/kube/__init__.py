@@ -1,1 +1,1 @@
-"""The API server, over the network."""
+"""Requests to the API server and to pods, over the network."""

@@ -15,20 +15,20 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from yaml import YAMLError
 
-from inference_operator.kube.clock import Clock
-from inference_operator.manifest import Kind, Manifest
-from inference_operator.reconcile.cluster import (
+from inference_operator.controller.cluster import (
     ClusterError,
     ConflictError,
     ForbiddenError,
     NotFoundError,
     RejectedError,
 )
+from inference_operator.kube.clock import Clock
+from inference_operator.manifest import Kind, Manifest
 
 REQUEST_TIMEOUT_SECONDS = 30
-"""Of a read, which changes nothing and may be long."""
+"""The timeout of a read, which changes nothing and may be long."""
 WRITE_TIMEOUT_SECONDS = 8.0
-"""Of a write, for who does not ask for another: an etcd in trouble takes seconds for one."""
+"""The default timeout of a write; an etcd in trouble takes seconds for one."""
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
 
@@ -39,11 +39,11 @@ def in_cluster() -> bool:
 
 
 _UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError)
-"""What a kubeconfig of any other form makes its reader raise (kubernetes 37, `aio/config/kube_config.py`)."""
+"""What the reader of a kubeconfig raises for an invalid one (kubernetes 37, `aio/config/kube_config.py`)."""
 
 
 async def connect(kubeconfig: Path | None = None) -> ApiClient:
-    """A client with the pod's ServiceAccount; with a kubeconfig, or the user's own, outside of a cluster."""
+    """A client with the pod's ServiceAccount, or outside of a cluster with a kubeconfig (default: the user's own)."""
     configuration = Configuration()
     if kubeconfig is None and in_cluster():
         load_incluster_config(client_configuration=configuration)
@@ -59,30 +59,27 @@ async def connect(kubeconfig: Path | None = None) -> ApiClient:
     return ApiClient(configuration)
 
 
-Told = Callable[[str, str, str], None]
-
-
-def _nobody(_verb: str, _kind: str, _code: str) -> None:
-    """Nobody wants to know."""
+OnRequest = Callable[[str, str, str], None]
+"""Called after each request with its verb, the kind, and the HTTP status or `error`."""
 
 
 class Api:
-    """Requests to the API server, and what their answers mean.
+    """Requests to the API server; maps responses to objects and exceptions.
 
     Args:
         client: an open client; the caller closes it.
         write_timeout: seconds after which a write is over, on both ends.
-        tell: is told of every request: its verb, the kind and the HTTP status or `error`.
+        on_request: called after each request.
     """
 
     def __init__(
-        self, client: ApiClient, *, write_timeout: float = WRITE_TIMEOUT_SECONDS, tell: Told = _nobody
+        self, client: ApiClient, *, write_timeout: float = WRITE_TIMEOUT_SECONDS, on_request: OnRequest | None = None
     ) -> None:
         self._client = client
         self._write_timeout = write_timeout
-        self._tell = tell
+        self._on_request = on_request
         self.clock = Clock()
-        """The API server's."""
+        """The API server's time."""
 
     async def request(
         self,
@@ -93,12 +90,12 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
     ) -> Manifest:
-        """The object that the API server answers with; raises `ClusterError` where it does not."""
+        """The object in the API server's response; raises `ClusterError` or one of its subclasses."""
         status, content, retry_after = await self._call(method, path, kind, query=query, body=body)
         return _body(status, content, f"{method} {path}", retry_after=retry_after)
 
     async def text(self, path: str, kind: Kind, *, query: Mapping[str, str]) -> str:
-        """What the API server answers to a GET, where that is no object; raises `ClusterError` where it does not."""
+        """The text in the API server's response to a GET, for example a log; raises the same as `request`."""
         status, content, retry_after = await self._call("GET", path, kind, query=query)
         if status >= HTTPStatus.BAD_REQUEST:
             _body(status, content, f"GET {path}", retry_after=retry_after)
@@ -113,16 +110,16 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
     ) -> tuple[int, bytes, float]:
-        """The HTTP status and content of an answer, and for how many seconds the server does not want to be asked."""
+        """The HTTP status, the body, and the seconds in the `Retry-After` header (0 without one)."""
         timeout = REQUEST_TIMEOUT_SECONDS if method == "GET" else self._write_timeout
-        # The API server gives up after `timeout` too, so that no write of ours takes effect long after we did
+        # The API server gives up after `timeout` too, so that no write takes effect long after the operator gave it up
         # (kubernetes/apiserver v0.36.3, `pkg/endpoints/filters/request_deadline.go`).
-        asked = {**(query or {}), **({} if method == "GET" else {"timeout": f"{timeout:g}s"})}
-        target = f"{path}?{urlencode(asked)}" if asked else path
+        parameters = {**(query or {}), **({} if method == "GET" else {"timeout": f"{timeout:g}s"})}
+        target = f"{path}?{urlencode(parameters)}" if parameters else path
         headers = {"Accept": "application/json"}
         if method == "PATCH":
             headers["Content-Type"] = "application/apply-patch+yaml"
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             call = await self._client.param_serialize(
                 method, target, header_params=headers, body=body, auth_settings=["BearerToken"]
@@ -130,47 +127,53 @@ class Api:
             response = await self._client.call_api(*call, _request_timeout=timeout)
             content: bytes = await response.read()
         except (ClientError, OSError, TimeoutError) as error:
-            self._tell(method, kind.name, "error")
-            raise ClusterError(_broken(error), request=f"{method} {path}: {error or type(error).__name__}") from error
-        self._tell(method, kind.name, str(response.status))
-        self.clock.hear(response.headers.get("Date", ""), took=time.monotonic() - begun)
+            self._count(method, kind, "error")
+            raise ClusterError(
+                _connection_error(error), request=f"{method} {path}: {error or type(error).__name__}"
+            ) from error
+        self._count(method, kind, str(response.status))
+        self.clock.adjust(response.headers.get("Date", ""), took=time.monotonic() - start)
         return response.status, content, _retry_after(response.headers.get("Retry-After", ""))
+
+    def _count(self, method: str, kind: Kind, code: str) -> None:
+        if self._on_request:
+            self._on_request(method, kind.name, code)
 
 
 def _retry_after(header: str) -> float:
-    """Seconds to wait; an HTTP date is possible too (RFC 9110, 10.2.3), but the API server sends seconds."""
+    """Seconds to wait. HTTP also allows a date (RFC 9110, 10.2.3), but the API server sends seconds."""
     return float(header) if header.isdecimal() else 0.0
 
 
-def _is_of_another(answer: Manifest) -> bool:
-    """Whether the object's uid was what did not fit: the API server calls that a change of an immutable field."""
-    causes = (answer.get("details") or {}).get("causes") or ()
+def _is_uid_mismatch(response: Manifest) -> bool:
+    """Whether the object has another uid than the request: the API server calls that a change of an immutable field."""
+    causes = (response.get("details") or {}).get("causes") or ()
     return any(cause.get("field") == "metadata.uid" for cause in causes)
 
 
-def _broken(error: Exception) -> str:
-    """Why there was no answer, in words that are the same for every attempt."""
+def _connection_error(error: Exception) -> str:
+    """Why there was no response, in words that are the same for every attempt."""
     if isinstance(error, TimeoutError):
         return "the API server did not answer in time"
     return "the connection to the API server broke"
 
 
-def _body(status: int, content: bytes, what: str, *, retry_after: float) -> Manifest:
-    """The object in an answer, or the error that it stands for."""
+def _body(status: int, content: bytes, request: str, *, retry_after: float) -> Manifest:
+    """The object in a response; raises the exception for its status."""
     try:
-        answer: Any = orjson.loads(content) if content.startswith(b"{") else {}
+        response: Any = orjson.loads(content) if content.startswith(b"{") else {}
     except ValueError as error:
-        raise ClusterError("the answer broke off", request=what) from error
+        raise ClusterError("the answer broke off", request=request) from error
     if status < HTTPStatus.BAD_REQUEST:
-        result: Manifest = answer
+        result: Manifest = response
         return result
-    message = answer.get("message") or "no reason given"
+    message = response.get("message") or "no reason given"
     if status == HTTPStatus.NOT_FOUND:
         raise NotFoundError(message)
-    if status == HTTPStatus.CONFLICT or _is_of_another(answer):
+    if status == HTTPStatus.CONFLICT or _is_uid_mismatch(response):
         raise ConflictError(message)
     if status == HTTPStatus.FORBIDDEN:
         raise ForbiddenError(message)
     if status in _REJECTIONS:
         raise RejectedError(message)
-    raise ClusterError(f"HTTP {status}: {message}", request=what, retry_after=retry_after)
+    raise ClusterError(f"HTTP {status}: {message}", request=request, retry_after=retry_after)

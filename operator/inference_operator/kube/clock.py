@@ -1,7 +1,7 @@
-"""What time it is, by the API server's clock.
+"""The time by the API server's clock.
 
-The operator compares the time with when objects were made and conditions changed, which the control plane has written.
-A machine whose own clock is wrong, or is set while the operator runs, would be early or late with what it decides.
+The operator compares the time with creation and transition times that the control plane wrote. With the clock of its
+own machine, which may be wrong or be set while it runs, it would act too early or too late.
 """
 
 import logging
@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 WHOLE_SECOND = timedelta(seconds=1)
-"""What the date of an answer leaves out (RFC 9110, 5.6.7)."""
+"""The precision of the `Date` header (RFC 9110, 5.6.7)."""
 
 WRONG = timedelta(seconds=30)
-"""Of this machine's clock, above which it is told: nothing is decided by it, but logs carry it."""
+"""A larger error of this machine's clock is logged. Decisions do not use that clock, but logs do."""
 
 log = logging.getLogger(__name__)
 
@@ -24,20 +24,20 @@ def _time_of_day() -> datetime:
 
 
 class Clock:
-    """Time that passes as this machine counts seconds, from where the API server says that it is.
+    """The API server's time: the date of its last response, and the seconds that this machine has counted since.
 
-    Before the first answer it is this machine's time.
+    Before the first response it is this machine's time.
 
     Args:
-        elapsed: seconds that only grow, whoever sets the time.
-        time_of_day: what this machine takes for the time.
+        elapsed: a monotonic clock, in seconds.
+        time_of_day: this machine's time of day.
 
     Examples:
         >>> clock = Clock(lambda: 0.0, lambda: datetime(2026, 11, 22, 7, 0, tzinfo=UTC))
-        >>> clock.hear("Sun, 22 Nov 2026 06:59:58 GMT", took=1.5)
+        >>> clock.adjust("Sun, 22 Nov 2026 06:59:58 GMT", took=1.5)
         >>> clock.now().isoformat()
         '2026-11-22T07:00:00+00:00'
-        >>> clock.hear("Sun, 22 Nov 2026 08:00:00 GMT", took=1.5)
+        >>> clock.adjust("Sun, 22 Nov 2026 08:00:00 GMT", took=1.5)
         >>> clock.now().isoformat()
         '2026-11-22T08:00:00+00:00'
     """
@@ -47,43 +47,43 @@ class Clock:
     ) -> None:
         self._elapsed = elapsed
         self._time_of_day = time_of_day
-        self._began = time_of_day() - timedelta(seconds=elapsed())
-        """When `elapsed` was zero."""
-        self._heard = ""
-        self._told = False
+        self._zero = time_of_day() - timedelta(seconds=elapsed())
+        """The time at which `elapsed` was zero."""
+        self._last_date = ""
+        self._warned = False
 
     def now(self) -> datetime:
         """The time."""
-        return self._began + timedelta(seconds=self._elapsed())
+        return self._zero + timedelta(seconds=self._elapsed())
 
-    def hear(self, date: str, *, took: float) -> None:
-        """Take note of an answer's date (RFC 9110, 6.6.1), which may be read late and never early.
+    def adjust(self, date: str, *, took: float) -> None:
+        """Adjust the time to the `Date` header of a response (RFC 9110, 6.6.1), which may be read late, never early.
 
         Args:
-            date: when the API server began to answer.
-            took: seconds from the request to the end of the answer; it was given within them.
+            date: when the API server began the response.
+            took: seconds from the request to the end of the response; the date lies within them.
         """
-        if date == self._heard:
+        if date == self._last_date:
             return
-        self._heard = date
+        self._last_date = date
         try:
-            off = parsedate_to_datetime(date) - self.now()
+            error = parsedate_to_datetime(date) - self.now()
         except (ValueError, TypeError):
-            return  # none, or what a proxy has made of it: the time is known without
+            return  # absent, or changed by a proxy: keep the time as it is
         late = WHOLE_SECOND + timedelta(seconds=took)
-        if off > timedelta():
-            self._began += off
-        elif off < -late:
-            self._began += off + late
-        self._tell()
+        if error > timedelta():
+            self._zero += error
+        elif error < -late:
+            self._zero += error + late
+        self._warn()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         wrong = self._time_of_day() - self.now()
-        if abs(wrong) > WRONG and not self._told:
+        if abs(wrong) > WRONG and not self._warned:
             how = "ahead of" if wrong > timedelta() else "behind"
             log.warning(
                 "This machine's clock is %.0f s %s the API server's, which is what counts. Set it: logs carry its time",
                 abs(wrong).total_seconds(),
                 how,
             )
-        self._told = abs(wrong) > WRONG
+        self._warned = abs(wrong) > WRONG

@@ -1,27 +1,30 @@
-"""What the operator asks of a cluster, as requests to a real API server."""
+"""The `Cluster` protocol, and reads of logs and selected objects, as requests to a real API server."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from inference_operator.kube.client import Api
-from inference_operator.manifest import POD, Kind, Manifest, Ref
-from inference_operator.observed.look import LogTail
-from inference_operator.reconcile.cluster import (
+from inference_operator.controller.cluster import (
     FIELD_MANAGER,
     ClusterError,
     ConflictError,
     Listing,
     NotFoundError,
     NotLeaderError,
+    PodResponse,
 )
+from inference_operator.kube.client import Api
+from inference_operator.kube.pod_http import post_to_pod
+from inference_operator.manifest import POD, Kind, Manifest, Ref
+from inference_operator.views.lookups import LogLookup
+from inference_operator.views.pod_request import PodRequestSpec
 
 LIST_CHUNK = 100
-"""Objects per page of a listing, which bounds the memory that it takes: with 500, as in Kubernetes' own clients, a
-restart with 300 resources holds 45 MiB more at its peak (`bench/reconcile.py --resources 300`)."""
+"""Objects per page of a listing, which bounds its memory. With 500, as in Kubernetes' own clients, a restart with 300
+resources takes 45 MiB more at its peak (`bench/reconcile.py --resources 300`)."""
 NO_OBJECTS_VERSION = "1"
-"""A resourceVersion that no object has: a store begins at revision 1, and each write adds one (etcd's API).
+"""A resourceVersion that no object has: a store starts at revision 1, and each write adds one (etcd's API).
 
-What is applied with it is made where there is nothing, and is in conflict with everything else: so a new object takes
-one request, and no look before it.
+An apply with it creates an absent object and conflicts with any existing one. So a new object takes one request, and
+no read before it.
 """
 
 
@@ -29,33 +32,29 @@ def _always() -> bool:
     return True
 
 
-def _nobody() -> None:
-    """Nobody wants to know."""
-
-
 class KubeCluster:
-    """The verbs of `Cluster` on a real API server.
+    """`Cluster` on a real API server.
 
     Args:
         api: the API server.
-        may_act: whether this process may still act; asked before each request.
-        applied: is told after each apply that succeeds.
+        may_act: whether this process still holds the Lease; called before each request.
+        on_applied: called after each successful apply.
     """
 
     def __init__(
-        self, api: Api, *, may_act: Callable[[], bool] = _always, applied: Callable[[], None] = _nobody
+        self, api: Api, *, may_act: Callable[[], bool] = _always, on_applied: Callable[[], None] | None = None
     ) -> None:
         self._api = api
         self._may_act = may_act
-        self._applied = applied
+        self._on_applied = on_applied
 
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
-        """All objects of a kind in one namespace, or (None) in all of them; at least one page, all of one moment."""
+        """List a kind in one namespace, or (None) in all of them: at least one page, all at one resourceVersion."""
         query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
-        async for page in self._answers(kind, namespace, query):
-            items = [_completed(item, kind) for item in page["items"]]
+        async for page in self._page_bodies(kind, namespace, query):
+            items = [_with_type(item, kind) for item in page["items"]]
             yield Listing(items, int(page["metadata"]["resourceVersion"]), namespace)
 
     async def get(self, ref: Ref) -> Manifest | None:
@@ -66,7 +65,7 @@ class KubeCluster:
             return None
 
     async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
-        """Server-side apply of what is new; raises `ConflictError` where that name is taken, and `RejectedError`."""
+        """Server-side apply of a new object; raises `ConflictError` if the name is taken, and `RejectedError`."""
         meta = {**manifest["metadata"], "resourceVersion": NO_OBJECTS_VERSION}
         return await self.apply(ref, {**manifest, "metadata": meta}, force=False)
 
@@ -74,32 +73,38 @@ class KubeCluster:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
         live = await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
-        self._applied()
+        if self._on_applied:
+            self._on_applied()
         return live
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
-        """Delete what has that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
+        """Delete the object with that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         body = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "preconditions": preconditions,
-            "propagationPolicy": "Background",  # of a Job the pods would stay (Kubernetes 1.36, pkg/registry/batch/job)
+            "propagationPolicy": "Background",  # a Job's pods would stay (Kubernetes 1.36, pkg/registry/batch/job)
             **grace,
         }
         await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
-        """Server-side apply of the status to the resourceVersion it names; None where the object is no longer that."""
+        """Server-side apply of the status to the resourceVersion in it; None if the object has changed since."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         try:
             return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
         except (NotFoundError, ConflictError):
             return None
 
-    async def read_log(self, look: LogTail, *, lines: int, size: int) -> str:
-        """The last lines of a container's log, of at most so many bytes; raises `NotFoundError` and `RejectedError`."""
+    async def post_to_pod(self, request: PodRequestSpec) -> PodResponse:
+        """Send an HTTP request to a pod, not through the API server; returns any response, whatever its status."""
+        self._check_leader("POST", request.url)
+        return await post_to_pod(request)
+
+    async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:
+        """The last lines of a container's log, at most `size` bytes; raises `NotFoundError` and `RejectedError`."""
         ref = Ref(POD, look.namespace, look.pod)
         query = {
             "container": look.container,
@@ -107,29 +112,31 @@ class KubeCluster:
             "tailLines": str(lines),
             "limitBytes": str(size),
         }
-        self._ask_leave("GET", f"{ref.path}/log")
+        self._check_leader("GET", f"{ref.path}/log")
         return await self._api.text(f"{ref.path}/log", ref.kind, query=query)
 
     async def each(
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
     ) -> AsyncIterator[Manifest]:
-        """Every object of a kind that the selectors select, without keeping more than a page.
+        """Every object of a kind that the selectors match; at most one page is held at a time.
 
-        What fields select is little, and comes from the API server's cache in one piece: only there is an index of
-        them (kubernetes/kubernetes v1.36.3, pkg/registry/core/pod/strategy.go, Indexers).
+        With a field selector the result is small. It comes unpaged from the API server's cache, because only the cache
+        has an index of fields (kubernetes/kubernetes v1.36.3, pkg/registry/core/pod/strategy.go, Indexers).
         """
         selectors = {"labelSelector": labels, "fieldSelector": fields}
-        piece = {"resourceVersion": "0"} if fields else {"limit": str(LIST_CHUNK)}
-        query = piece | {name: text for name, text in selectors.items() if text}
-        async for page in self._answers(kind, namespace, query):
+        paging = {"resourceVersion": "0"} if fields else {"limit": str(LIST_CHUNK)}
+        query = paging | {name: text for name, text in selectors.items() if text}
+        async for page in self._page_bodies(kind, namespace, query):
             for item in page["items"]:
                 yield item
 
-    async def _answers(self, kind: Kind, namespace: str | None, query: Mapping[str, str]) -> AsyncIterator[Manifest]:
+    async def _page_bodies(
+        self, kind: Kind, namespace: str | None, query: Mapping[str, str]
+    ) -> AsyncIterator[Manifest]:
         following: str | None = ""
         while following is not None:
-            asked = {**query, "continue": following} if following else query
-            page = await self._request("GET", kind.path(namespace), kind, query=asked)
+            parameters = {**query, "continue": following} if following else query
+            page = await self._request("GET", kind.path(namespace), kind, query=parameters)
             if "items" not in page:
                 raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
             yield page
@@ -144,15 +151,15 @@ class KubeCluster:
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
     ) -> Manifest:
-        self._ask_leave(method, path)
+        self._check_leader(method, path)
         return await self._api.request(method, path, kind, query=query, body=body)
 
-    def _ask_leave(self, method: str, path: str) -> None:
+    def _check_leader(self, method: str, path: str) -> None:
         if not self._may_act():
-            raise NotLeaderError(f"{method} {path}: not asked, since another process may be at work")
+            raise NotLeaderError(f"{method} {path}: not sent, because another process may hold the Lease")
 
 
-def _completed(item: Manifest, kind: Kind) -> Manifest:
-    """An item of a list, which carries neither apiVersion nor kind; without what nothing reads, half of an object."""
+def _with_type(item: Manifest, kind: Kind) -> Manifest:
+    """An item of a list with apiVersion and kind, which lists omit; without managedFields, half of an object."""
     item["metadata"].pop("managedFields", None)
     return {**item, "apiVersion": kind.api_version, "kind": kind.name}

@@ -1,10 +1,13 @@
-"""Which process may act: the one that holds a Lease.
+"""Leader election with a Lease: only its holder may act.
 
-Kubernetes has no fencing token: a write is not refused because its writer has lost the Lease. What stands in for one
-is time, as in client-go's leader election (v0.36.3, `tools/leaderelection/leaderelection.go`). The holder stops to
-act `renew deadline` after its last renewal, every write it has begun by then is over `write timeout` later, and nobody
-takes the Lease before `lease duration` has passed, which is longer than both together. Each process trusts only its own
-clock, and one that goes on while the machine is suspended.
+Kubernetes has no fencing token: it does not refuse a write because the writer has lost the Lease. Time replaces the
+token, as in client-go's leader election (v0.36.3, `tools/leaderelection/leaderelection.go`):
+
+- The holder stops to act `renew deadline` after its last renewal.
+- Every write that it began before is over `write timeout` later.
+- Nobody takes the Lease before `lease duration` has passed, which is longer than both together.
+
+Each process trusts only its own clock, one that goes on while the machine is suspended.
 """
 
 import asyncio
@@ -15,14 +18,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
+from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError
 from inference_operator.manifest import Kind, Manifest, Ref
-from inference_operator.reconcile.cluster import ClusterError, ConflictError, NotFoundError
 from inference_operator.settings import Settings
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease")
 
 STANDBY_SECONDS = 1.0
-"""Between two looks of a standby, and after a renewal that failed: how long a planned handover takes at most."""
+"""Interval at which a standby reads the Lease, and retry time after a failed renewal. A planned handover takes at most
+this long."""
 RELEASED_SECONDS = 1
 """The duration that a released Lease carries; 0 is not allowed."""
 _NEVER = float("-inf")
@@ -31,29 +35,29 @@ log = logging.getLogger(__name__)
 
 
 class Requests(Protocol):
-    """What a Lease needs of an API server: `kube.client.Api` has it."""
+    """The requests that leader election needs; `kube.client.Api` implements them."""
 
     async def request(self, method: str, path: str, kind: Kind, *, body: Manifest | None = None) -> Manifest:
-        """The object that the API server answers with; raises `ClusterError` where it does not."""
+        """The object in the API server's response; raises `ClusterError` or one of its subclasses."""
 
 
 class LeaseLostError(Exception):
-    """This process no longer holds the Lease; another may."""
+    """This process no longer holds the Lease; another process may hold it."""
 
 
 def boot_time() -> float:
-    """Seconds on a clock that nobody sets and that goes on while the machine sleeps."""
+    """Seconds on a monotonic clock that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """One process's hold on the Lease, or its wait for it.
+    """The Lease, from the view of one process that holds it or waits for it.
 
     Args:
-        api: where the Lease is; its requests are not bound to holding it.
-        settings: its name and times.
-        identity: who holds it; never the same for two processes.
-        clock: seconds that only grow.
+        api: the API server; these requests do not need the Lease.
+        settings: name, namespace and times of the Lease.
+        identity: the holder's identity; different for every process.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -66,32 +70,32 @@ class Lease:
         self._ref = Ref(LEASE, settings.lease_namespace, settings.lease_name)
         self._held: Manifest | None = None
         self._renewed = _NEVER
-        self._answered = _NEVER
-        self._seen: tuple[str, float] | None = None
-        """Version of the Lease as seen last, and since when it has been that; an empty one where it has vanished."""
+        self._last_response = _NEVER
+        self._observed: tuple[str, float] | None = None
+        """The last observed version of the Lease (empty if it was deleted), and when it was observed first."""
 
     def valid(self) -> bool:
         """Whether this process may act now."""
         return self._held is not None and self._clock() < self._renewed + self._settings.lease_renew_deadline_seconds
 
     def reachable(self) -> bool:
-        """Whether the API server has answered lately about the Lease."""
-        return self._clock() < self._answered + self._settings.lease_renew_deadline_seconds
+        """Whether the API server responded to a request for the Lease within the renew deadline."""
+        return self._clock() < self._last_response + self._settings.lease_renew_deadline_seconds
 
     async def acquire(self, stop: asyncio.Event) -> bool:
-        """Wait until this process holds the Lease; false if told to stop before."""
-        told = ""
+        """Wait until this process holds the Lease; false if `stop` is set before."""
+        last = ""
         while not stop.is_set():
             try:
                 if await self._attempt():
                     log.info("%s holds %s", self._identity, self._ref)
                     return True
-                now = f"{self._ref} is held by another; waiting for it"
+                message = f"{self._ref} is held by another; waiting for it"
             except ClusterError as error:
-                now = f"Cannot ask for {self._ref}: {error}"
-            if now != told:
-                log.info(now)
-                told = now
+                message = f"Cannot ask for {self._ref}: {error}"
+            if message != last:
+                log.info(message)
+                last = message
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), STANDBY_SECONDS)
         return False
@@ -114,7 +118,7 @@ class Lease:
         self._held = None
 
     async def release(self) -> None:
-        """Let the next one have it at once. Only to be called when nothing of this process is under way any more."""
+        """Give the Lease up at once. Call this only when no request of this process is running any more."""
         if not self.valid() or self._held is None:
             return
         held, self._held = self._held, None
@@ -125,35 +129,35 @@ class Lease:
             log.warning("Cannot release %s, it will run out: %s", self._ref, error)
 
     async def _attempt(self) -> bool:
-        begun = self._clock()
-        found = await self._get()
-        self._answered = self._clock()
-        version = found["metadata"]["resourceVersion"] if found else ""
-        if found is None and self._seen is None:
-            return await self._take("POST", {}, {"leaseTransitions": 0}, begun)
-        if self._seen is None or self._seen[0] != version:
-            self._seen = (version, self._answered)
-        spec = found.get("spec") or {} if found else {}
+        start = self._clock()
+        lease = await self._get()
+        self._last_response = self._clock()
+        version = lease["metadata"]["resourceVersion"] if lease else ""
+        if lease is None and self._observed is None:
+            return await self._take("POST", {}, {"leaseTransitions": 0}, start)
+        if self._observed is None or self._observed[0] != version:
+            self._observed = (version, self._last_response)
+        spec = lease.get("spec") or {} if lease else {}
         duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_duration_seconds)
-        # It is ours already where the answer to an attempt was lost.
-        free = found is not None and spec.get("holderIdentity") in (None, "", self._identity)
-        if free or self._answered - self._seen[1] >= duration:
+        # It is ours already if the response to an earlier attempt was lost.
+        free = lease is not None and spec.get("holderIdentity") in (None, "", self._identity)
+        if free or self._last_response - self._observed[1] >= duration:
             transitions = int(spec.get("leaseTransitions") or 0) + 1
-            return await self._take("PUT" if found else "POST", found or {}, {"leaseTransitions": transitions}, begun)
+            return await self._take("PUT" if lease else "POST", lease or {}, {"leaseTransitions": transitions}, start)
         return False
 
-    async def _take(self, method: str, found: Manifest, spec: Manifest, begun: float) -> bool:
+    async def _take(self, method: str, lease: Manifest, spec: Manifest, start: float) -> bool:
         try:
-            self._held = await self._write(method, found, {**spec, **self._claim(), "acquireTime": _now()})
+            self._held = await self._write(method, lease, {**spec, **self._claim(), "acquireTime": _now()})
         except ConflictError:
-            return False  # somebody was faster
-        self._renewed = begun
+            return False  # another process was faster
+        self._renewed = start
         return True
 
     async def _renew(self) -> None:
-        begun = self._clock()
+        start = self._clock()
         held = self._held or {}
-        left = self._renewed + self._settings.lease_renew_deadline_seconds - begun
+        left = self._renewed + self._settings.lease_renew_deadline_seconds - start
         try:
             async with asyncio.timeout(left):
                 self._held = await self._write("PUT", held, {**held["spec"], **self._claim()})
@@ -162,15 +166,15 @@ class Lease:
         except NotFoundError as error:
             raise LeaseLostError("it was deleted") from error
         except ConflictError:
-            # Written by somebody else: by hand, which leaves the holder alone, or by who has taken it.
-            found = await self._get()
-            holder = (found.get("spec") or {}).get("holderIdentity") if found else None
+            # Somebody else wrote it: a person, who left the holder as it is, or a process that has taken it.
+            lease = await self._get()
+            holder = (lease.get("spec") or {}).get("holderIdentity") if lease else None
             if holder != self._identity:
                 raise LeaseLostError(f"it is held by {holder or 'nobody'}") from None
-            self._held = found
+            self._held = lease
             raise
-        self._renewed = begun
-        self._answered = self._clock()
+        self._renewed = start
+        self._last_response = self._clock()
 
     def _claim(self) -> Manifest:
         return {
@@ -185,13 +189,13 @@ class Lease:
         except NotFoundError:
             return None
 
-    async def _write(self, method: str, found: Manifest, spec: Manifest) -> Manifest:
-        """Create the Lease, or replace the version that was found; raises `ConflictError` if it is another by now."""
+    async def _write(self, method: str, lease: Manifest, spec: Manifest) -> Manifest:
+        """Create the Lease, or replace this version of it; raises `ConflictError` if it has changed since."""
         identity = {"name": self._ref.name, "namespace": self._ref.namespace}
         body = {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.name,
-            "metadata": {**found.get("metadata", {}), **identity},
+            "metadata": {**lease.get("metadata", {}), **identity},
             "spec": spec,
         }
         path = self._ref.path if method == "PUT" else LEASE.path(self._ref.namespace)
@@ -199,5 +203,5 @@ class Lease:
 
 
 def _now() -> str:
-    """The time of day, for people: nobody decides by it."""
+    """The time of day, for people; no decision depends on it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

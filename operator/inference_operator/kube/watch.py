@@ -1,6 +1,7 @@
-"""kopf as watch engine: events become cached objects and marked keys. The only module that imports kopf.
+"""Watches, run by kopf: each event is handed to a callback. The only module that imports kopf.
 
-Only low-level event handlers are registered, for which kopf itself writes nothing: no finalizers, no annotations.
+Only low-level event handlers are registered. For these kopf writes nothing: no finalizers and no annotations. The
+operator lists by itself, and `watch_from` keeps kopf from listing everything a second time.
 """
 
 import asyncio
@@ -10,30 +11,33 @@ from typing import Any
 
 import kopf
 from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
-from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
+from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS, in_cluster
-from inference_operator.kube.watch_from import WatchFrom
+from inference_operator.kube.resume_watch import ResumeWatch
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Kind, Manifest
-from inference_operator.reconcile.cluster import ClusterError
-from inference_operator.resources.names import MANAGED_SELECTOR
+from inference_operator.objects.names import MANAGED_SELECTOR
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 
 IDLE_SECONDS = 0.1
-"""How long kopf keeps a task, and with it the object, for each object of which it has told; 5 s by default."""
+"""How long kopf keeps a task and the object itself after an event of that object; kopf's default is 5 s."""
+
+INACTIVITY_SECONDS = 70.0
+"""A watch that sends nothing for this long, not even a bookmark, is opened again. kopf's default: an API server sends a
+bookmark every 60 s."""
 
 KOPF_STOP_SECONDS = 15.0
-"""After this time kopf's watches are cut off: it gives them up to 6 s itself, and then waits for them without end."""
+"""How long kopf may take to stop. It needs up to 6 s: 5 s for its tasks to end, then 1 s after it cancels them."""
 
 log = logging.getLogger(__name__)
 
-Seen = Callable[[str, Manifest], None]
-"""Is told of every event: its type (ADDED, MODIFIED or DELETED) and the object."""
+OnEvent = Callable[[str, Manifest], None]
+"""Called for every event, with its type (ADDED, MODIFIED or DELETED) and the object."""
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
-    """Keeps no copy of what was seen last: events carry all that is needed, and the copy doubles the cost of each."""
+    """Stores no last seen state: events carry all that is needed, and a copy doubles the CPU time of each event."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:  # noqa: ANN401 - kopf's protocol
         return kopf.BodyEssence({})
@@ -45,80 +49,79 @@ class _NoDiffBase(kopf.DiffBaseStorage):
         return None
 
 
-class _NoMemories(ResourceMemories):
-    """Remembers no object: what kopf would is for handlers that are not used, and takes 2 KiB for each."""
-
-    async def recall(self, *positional: Any, **named: Any) -> ResourceMemory:  # noqa: ANN401 - kopf's signature
-        return await super().recall(*positional, **{**named, "ephemeral": True})
-
-
 async def watch(
     kinds: Sequence[Kind],
     namespaces: Collection[str],
-    seen: Seen,
+    on_event: OnEvent,
     *,
     versions: Mapping[str, int],
-    begun: Callable[[str], None],
-    missed: Callable[[], None],
+    on_watch_started: Callable[[str], None],
+    on_events_lost: Callable[[], None],
     stop: asyncio.Event,
+    inactivity_seconds: float = INACTIVITY_SECONDS,
+    stop_seconds: float = KOPF_STOP_SECONDS,
 ) -> None:
-    """Watch InferenceDeployments and all that belongs to them, until told to stop.
+    """Watch InferenceDeployments and everything that belongs to them, until `stop` is set.
+
+    Tasks that exist before this call stay alone. kopf takes every task that starts later for its own: when it stops, it
+    waits 5 s for that task and then cancels it (1.45.2, `run_tasks` in kopf/_core/reactor/running.py).
 
     Args:
-        kinds: what; of all but InferenceDeployments only what the operator manages.
-        namespaces: where; none means the whole cluster. One that may not be watched ends them all.
-        seen: is told of every event.
-        versions: the resourceVersion of the listing that went before, by the URL path of each collection.
-        begun: is told of every watch that begins, by the plural of its kind.
-        missed: is told where a watch begins anew, without what happened in between.
+        kinds: kinds to watch; of all but InferenceDeployments and nodes only what the operator manages.
+        namespaces: namespaces to watch; empty means the whole cluster. If one is refused, all watches end.
+        on_event: called for every event.
+        versions: the resourceVersion of the operator's own listing, by the URL path of each collection.
+        on_watch_started: called with the plural of the kind whenever a watch starts.
+        on_events_lost: called when a watch starts anew and events in between may be lost.
         stop: ends the watches; is set when they end by themselves.
+        inactivity_seconds: a watch that is silent for this long is opened again.
+        stop_seconds: how long kopf may take to stop.
 
     Raises:
-        ClusterError: the watches ended, and nobody had told them to.
+        ClusterError: the watches failed, or kopf did not stop in time.
     """
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it would tell of every event
-    cutting = asyncio.create_task(_cut_off(stop, asyncio.all_tasks()))
-    await asyncio.sleep(0)  # for what it creates: kopf takes every younger task for its own
-    try:
-        await kopf.operator(
-            registry=_registry(kinds, seen, _login(WatchFrom(versions, missed), begun), stop),
-            memories=_NoMemories(),
-            settings=_kopf_settings(kinds),
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs a line for every event
+    stopping = asyncio.create_task(stop.wait())  # older than kopf's tasks, so that kopf does not cancel it
+    running = asyncio.create_task(
+        kopf.operator(
+            registry=_registry(kinds, on_event, _login(ResumeWatch(versions, on_events_lost), on_watch_started), stop),
+            settings=_kopf_settings(kinds, inactivity_seconds),
             standalone=True,
-            # Left to itself kopf asks for the user's name, which an arbitrary uid in a container does not have.
+            # By default kopf asks for the user's name, which an arbitrary uid in a container does not have.
             identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
             clusterwide=not namespaces,
             namespaces=namespaces,
             stop_flag=stop,
         )
-    except Exception as error:
-        raise ClusterError(f"The watches ended: {error}") from error
+    )
+    try:
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await _finish(running, stop_seconds)
     finally:
-        cutting.cancel()
+        stopping.cancel()
+        running.cancel()
 
 
-async def _cut_off(stop: asyncio.Event, ours: Collection[asyncio.Task[Any]]) -> None:
-    """End what is left of kopf some time after the stop.
+async def _finish(running: asyncio.Task[None], stop_seconds: float) -> None:
+    """Wait for kopf to stop, and give it up when it does not.
 
-    Where one watch fails, such as that of a definition which was deleted, kopf 1.45.2 logs out before the others have
-    ended; they try again instead, which takes their cancellation for a broken connection, and are waited for without
-    end (kopf/_core/reactor/running.py, run_tasks). A second cancellation ends them.
-
-    Args:
-        stop: when they are to end.
-        ours: the tasks that are not kopf's.
+    When one watch is refused, for example because its CRD was deleted, kopf 1.45.2 closes its session before the other
+    watches end. These then try again, take their cancellation for a broken connection, and kopf waits for them without
+    end (`stop` in kopf/_cogs/aiokits/aiotasks.py). The tasks that remain only wait; `asyncio.run` ends them with the
+    process.
     """
-    await stop.wait()
-    await asyncio.sleep(KOPF_STOP_SECONDS)
-    for task in asyncio.all_tasks() - {*ours, asyncio.current_task()}:
-        task.cancel()
+    await asyncio.wait((running,), timeout=stop_seconds)
+    if not running.done():
+        raise ClusterError(f"The watches ended, and kopf did not stop within {stop_seconds:g} s")
+    if error := running.exception():
+        raise ClusterError(f"The watches ended: {error}") from error
 
 
-def tell_of_stray(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
-    """Tell of an error that no task awaits; a watch that kopf has just opened when it stops is only cut off.
+def log_loop_error(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
+    """Log an error that no task awaits; a watch that was cut off by kopf's stop is only logged at debug level.
 
-    kopf 1.45.2 leaves such a watch to the event loop, which cannot close it in order (`infinite_watch` in
-    kopf/_cogs/clients/watching.py) and would print a traceback for each, of which nobody has any use.
+    When kopf 1.45.2 stops right after it opened a watch, it leaves that watch to the event loop (`infinite_watch` in
+    kopf/_cogs/clients/watching.py). The loop cannot close it in order and would print a traceback for each.
     """
     if "asyncgen" in context:
         log.debug("A watch was cut off at the stop")
@@ -127,18 +130,18 @@ def tell_of_stray(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
 
 
 def _registry(
-    kinds: Sequence[Kind], seen: Seen, login: Callable[..., Any], stop: asyncio.Event
+    kinds: Sequence[Kind], on_event: OnEvent, login: Callable[..., Any], stop: asyncio.Event
 ) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
-    async def on_event(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
-        seen(event["type"] or "", dict(event["object"]))
+    async def handle(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
+        on_event(event["type"] or "", dict(event["object"]))
 
     for kind in kinds:
-        kopf.on.event(*_address(kind), registry=registry, id=kind.plural)(on_event)
+        kopf.on.event(*_address(kind), registry=registry, id=kind.plural)(handle)
 
     async def on_cleanup(**_: Any) -> None:  # noqa: ANN401 - kopf's protocol
-        # kopf handles signals itself while it runs, and would wait five seconds for who waits for this flag.
+        # kopf handles SIGTERM itself while it runs, and would wait 5 s for tasks that wait for this flag.
         stop.set()
 
     kopf.on.cleanup(registry=registry, id="stop")(on_cleanup)
@@ -146,38 +149,39 @@ def _registry(
     return registry
 
 
-def _login(narrow: WatchFrom, begun: Callable[[str], None]) -> Callable[..., Any]:
-    """Log in as kopf would, with a session that lists nothing and counts watches, of which kopf tells nothing."""
+def _login(watch_from: ResumeWatch, on_watch_started: Callable[[str], None]) -> Callable[..., Any]:
+    """A login handler with kopf's own credentials, and a session that narrows listings and counts watches."""
     credentials = kopf.login_with_service_account if in_cluster() else kopf.login_via_client
 
     async def on_request(_session: object, _context: object, request: TraceRequestStartParams) -> None:
         if request.url.query.get("watch") == "true":
-            begun(request.url.name)
+            on_watch_started(request.url.name)
 
     async def login(**arguments: Any) -> kopf.AiohttpSession | None:  # noqa: ANN401 - kopf's protocol
-        found = credentials(**arguments)
-        if found is None:
+        info = credentials(**arguments)
+        if info is None:
             return None
         trace = TraceConfig()
         trace.on_request_start.append(on_request)
         session = ClientSession(
-            connector=TCPConnector(limit=0, ssl=found.as_ssl_context()),
-            headers=found.as_http_headers(),
-            trust_env=found.trust_env,
+            connector=TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers=info.as_http_headers(),
+            trust_env=info.trust_env,
             trace_configs=[trace],
-            middlewares=[narrow],
+            middlewares=[watch_from],
         )
-        return kopf.AiohttpSession(server=found.server, aiohttp_session=session)
+        return kopf.AiohttpSession(server=info.server, aiohttp_session=session)
 
     return login
 
 
-def _kopf_settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
+def _kopf_settings(kinds: Sequence[Kind], inactivity_seconds: float) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
-    settings.scanning.disabled = True  # neither CRDs nor namespaces are listed, so no right to is needed
+    settings.scanning.disabled = True  # CRDs and namespaces are not listed, so no right to list them is needed
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = _NoDiffBase()
     settings.queueing.idle_timeout = IDLE_SECONDS
+    settings.watching.inactivity_timeout = inactivity_seconds
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS
     for kind in kinds:
@@ -187,6 +191,6 @@ def _kopf_settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
 
 
 def _address(kind: Kind) -> tuple[str, str, str]:
-    """A kind as kopf names it; the core group is the empty text."""
+    """Group, version and plural of a kind, as kopf takes them; the core group is the empty string."""
     group, _, version = kind.api_version.rpartition("/")
     return group, version, kind.plural

@@ -1,1 +1,1 @@
-"""What is known about a model before anything runs."""
+"""Facts of models: from their config, the catalogue, or an inspection."""

@@ -1,8 +1,7 @@
-"""Public models whose `config.json` and size are known without asking the hub.
+"""The catalogue: public models whose `config.json` and size are stored with the operator.
 
 The data is written by `python -m bench.catalogue` from configs in public repositories; each entry names repository,
-commit and path. An entry is what a hub would answer, so that a model from here and one that was inspected are read
-by the same code.
+commit and path. An entry has the form of an inspection's result, so both are read by the same code.
 """
 
 import json
@@ -15,7 +14,7 @@ FILE = "catalogue.json"
 
 
 def entry(name: str) -> Entry | None:
-    """What is known of a repository of the hub; names are compared without regard to case, as the hub does.
+    """The entry of a hub repository, or None; names are case-insensitive, as on the hub.
 
     Examples:
         >>> entry("qwen/qwen3-8b").config["num_hidden_layers"]
@@ -27,7 +26,7 @@ def entry(name: str) -> Entry | None:
 
 
 def names() -> list[str]:
-    """All models of the catalogue."""
+    """The names of all models in the catalogue."""
     return [one.name for one in _entries().values()]
 
 

@@ -1,36 +1,52 @@
-"""The bytes of a checkpoint's weights: only files that are loaded count."""
+"""Size and format of a checkpoint's weights, from the names and sizes of its files."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 
-from inference_operator.models.not_understood import NotUnderstood
+from inference_operator.models.config import NotUnderstood
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 SAFETENSORS, GGUF = ".safetensors", ".gguf"
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
-"""A part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
+"""The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
 _CURE = "Give a repository with safetensors or GGUF files."
+
+
+class WeightFormat(Enum):
+    """The file format of weights."""
+
+    SAFETENSORS = auto()
+    GGUF = auto()
+    """Engines need a plugin to read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Bytes of all weights together."""
+    """The size of a checkpoint's weights, of the files that an engine loads."""
 
     total_bytes: int
     origin: str
+    """The files, in words for users."""
     exact: bool = True
     """False: the sum of all files, which may hold more than is loaded."""
+    file_format: WeightFormat = WeightFormat.SAFETENSORS
 
-    @property
-    def needs_plugin(self) -> bool:
-        """Whether they are of the format that engines do not read by themselves: GGUF."""
-        return self.origin.endswith((GGUF, GGUF_FILES))
+
+def format_of(origin: str) -> WeightFormat:
+    """The format of weights whose origin was stored: stored entries name the files, and no format.
+
+    Examples:
+        >>> format_of("model-q4.gguf"), format_of("2 .gguf files"), format_of("model.safetensors")
+        (<WeightFormat.GGUF: 2>, <WeightFormat.GGUF: 2>, <WeightFormat.SAFETENSORS: 1>)
+    """
+    return WeightFormat.GGUF if origin.endswith((GGUF, GGUF_FILES)) else WeightFormat.SAFETENSORS
 
 
 def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights | NotUnderstood:
-    """The bytes that an engine loads, from the names and sizes of a repository's files.
+    """The weights that an engine loads from a repository.
 
     Args:
         sizes: bytes of each file by its path.
@@ -64,7 +80,7 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
 
 GGUF_FILES = f"{GGUF} files"
 PROJECTOR = "mmproj"
-"""Begins the name of a vision tower's file beside GGUF models (llama.cpp, `docs/multimodal.md`)."""
+"""Prefix of the file of a vision tower beside a GGUF model (llama.cpp, `docs/multimodal.md`)."""
 
 
 def _at_the_root(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]:
@@ -76,12 +92,12 @@ def _of(named: Mapping[str, int], several: str) -> Weights:
 
 
 def _gguf(named: Mapping[str, int]) -> Weights | NotUnderstood:
-    """One model, in one file or in parts; repositories often hold the same one in many precisions."""
+    """One model, in one file or in parts. Many repositories hold one model in several precisions: refuse those."""
     models = {part.groups() if (part := _SHARD.fullmatch(name)) else (name,) for name in named}
     if len(models) > 1:
         problem = f"there are {len(models)} GGUF models, and which one is meant is not known."
         return NotUnderstood("weights", problem, "Give a folder or repository with one of them, or with safetensors.")
-    return _of(named, f"{len(named)} {GGUF_FILES}")
+    return replace(_of(named, f"{len(named)} {GGUF_FILES}"), file_format=WeightFormat.GGUF)
 
 
 def _indexed(sizes: Mapping[str, int], index: object) -> Weights | NotUnderstood:

@@ -1,4 +1,4 @@
-"""Read numbers out of a `config.json` that anybody may have written: a wrong value is named, never a crash."""
+"""Reads typed values from a `config.json` of unknown origin; an error names the wrong field."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inference_operator.manifest import Manifest
 
 LARGEST = 2**40
-"""No count in a config is larger; what is would only make the arithmetic slow."""
+"""Largest count that is accepted; larger ones would only make the arithmetic slow."""
 TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Where multimodal models keep the language model's config (transformers 5.0, `PretrainedConfig.get_text_config`)."""
 VISION_CONFIGS = ("vision_config", "vision_tower_config", "visual", "vit_config")
@@ -14,8 +14,27 @@ DEPTH = 3
 """How deep such configs are nested (omni models: `thinker_config.text_config`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """A field or file that sizing needs and that is missing or wrong, in words for users.
+
+    Examples:
+        >>> NotUnderstood("config.json.vocab_size", "is 0.", "Give a config.").message
+        'config.json.vocab_size: is 0. Give a config.'
+    """
+
+    field: str
+    problem: str
+    cure: str
+
+    @property
+    def message(self) -> str:
+        """Field, problem and cure in one line."""
+        return f"{self.field}: {self.problem} {self.cure}"
+
+
 class UnreadableError(Exception):
-    """A field that cannot be used; becomes a refusal at the edge of this room."""
+    """A field that cannot be used. `model_facts` turns it into `NotUnderstood`."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem)
@@ -25,7 +44,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The language model's part of a `config.json`, with typed questions.
+    """The language model's part of a `config.json`, with typed access.
 
     Examples:
         >>> config = Config({"n_head": 12, "tie_word_embeddings": False})
@@ -40,10 +59,10 @@ class Config:
     fields: Manifest
 
     def count(self, *names: str) -> int | None:
-        """The first of these fields that is there; None if none is.
+        """The first of these fields that exists; None if none does.
 
         Raises:
-            UnreadableError: it is there and no whole number from 0 up.
+            UnreadableError: it exists and is no whole number from 0 up.
         """
         for name in names:
             value = self.fields.get(name)
@@ -55,10 +74,10 @@ class Config:
         return None
 
     def positive(self, *names: str) -> int | None:
-        """As `count`, where 0 makes no sense.
+        """Like `count`, for fields that must not be 0.
 
         Raises:
-            UnreadableError: it is there and not above 0.
+            UnreadableError: it exists and is not above 0.
         """
         value = self.count(*names)
         if value == 0:
@@ -66,7 +85,7 @@ class Config:
         return value
 
     def required(self, *names: str) -> int:
-        """As `positive`, where nothing can be computed without it.
+        """Like `positive`, for fields that must exist.
 
         Raises:
             UnreadableError: it is missing, or not above 0.
@@ -77,22 +96,22 @@ class Config:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A truth value; what is none counts as not given."""
+        """A Boolean field; the default if it is missing or no Boolean."""
         value = self.fields.get(name)
         return value if isinstance(value, bool) else default
 
     def text(self, name: str) -> str:
-        """A text; empty if there is none."""
+        """A text field; empty if it is missing or no text."""
         value = self.fields.get(name)
         return value if isinstance(value, str) else ""
 
     def section(self, name: str) -> "Config":
-        """A nested object; empty if there is none."""
+        """A nested object; empty if it is missing or no object."""
         value = self.fields.get(name)
         return Config(value if isinstance(value, dict) else {})
 
     def tally(self, name: str) -> dict[str, int]:
-        """How often each value stands in a list; catalogues keep such a list as `{"counts": {value: times}}`.
+        """How often each value occurs in a list; the catalogue stores such a list as `{"counts": {value: times}}`.
 
         Examples:
             >>> Config({"layer_types": ["a", "b", "a"]}).tally("layer_types")
@@ -120,18 +139,19 @@ class Config:
 
     @property
     def architecture(self) -> str:
-        """The first of `architectures`; empty if there is none."""
+        """The first entry of `architectures`; empty if there is none."""
         named = self.fields.get("architectures")
         first = named[0] if isinstance(named, list) and named else ""
         return first if isinstance(first, str) else ""
 
 
 def language_model(document: object) -> tuple[Config, bool]:
-    """The language model's config, and whether the model also sees pictures.
+    """The language model's config, and whether the model has a vision encoder.
 
     Examples:
-        >>> config, sees = language_model({"text_config": {"hidden_size": 8}, "vision_config": {}, "dtype": "float16"})
-        >>> config.count("hidden_size"), config.text("dtype"), sees
+        >>> document = {"text_config": {"hidden_size": 8}, "vision_config": {}, "dtype": "float16"}
+        >>> config, has_vision = language_model(document)
+        >>> config.count("hidden_size"), config.text("dtype"), has_vision
         (8, 'float16', True)
 
     Raises:
@@ -140,15 +160,15 @@ def language_model(document: object) -> tuple[Config, bool]:
     if not isinstance(document, dict):
         raise UnreadableError("config.json", "holds no JSON object")
     fields: Manifest = document
-    sees = False
+    has_vision = False
     for _ in range(DEPTH):
-        sees = sees or any(isinstance(fields.get(name), dict) for name in VISION_CONFIGS)
+        has_vision = has_vision or any(isinstance(fields.get(name), dict) for name in VISION_CONFIGS)
         inner = next((fields[name] for name in TEXT_CONFIGS if isinstance(fields.get(name), dict)), None)
         if inner is None:
             break
         fields = {**_without(fields, TEXT_CONFIGS), **_given(inner), "architectures": document.get("architectures")}
     named = Config(fields)
-    return named, sees or named.architecture.endswith("ForConditionalGeneration")
+    return named, has_vision or named.architecture.endswith("ForConditionalGeneration")
 
 
 def _without(fields: Manifest, names: tuple[str, ...]) -> Manifest:

@@ -1,29 +1,28 @@
-"""What is known of a model's files: the same document whether it is of the catalogue or was inspected."""
+"""A model's config and weights, as the catalogue and an inspection store them."""
 
 from dataclasses import dataclass
 
 from inference_operator.manifest import Manifest
-from inference_operator.models.checkpoint import Weights
-
-GIB = 2**30
+from inference_operator.models.checkpoint import WeightFormat, Weights, format_of
+from inference_operator.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model: the fields of its `config.json` that are read, and the bytes of its weights."""
+    """One model: the fields of its `config.json` that sizing reads, and the size of its weights."""
 
     name: str
     source: str
     """Repository, commit and path of the config."""
     config: Manifest
     weights: Weights | None
-    """None: nothing but the config is known, and the matrices are counted."""
+    """None: only the config is known; sizing then counts the matrices."""
     commit: str = ""
-    """The commit of the model's own repository; empty where there is none or it is not known."""
+    """The commit of the model's own repository; empty if it has none or the commit is unknown."""
 
 
 def entry_document(entry: Entry) -> Manifest:
-    """As JSON-like data.
+    """The stored form of an entry, as JSON-like data.
 
     Examples:
         >>> entry_document(Entry("org/model", "hf://org/model", {"num_hidden_layers": 1}, Weights(2**29, "one file")))
@@ -37,11 +36,22 @@ def entry_document(entry: Entry) -> Manifest:
 
 
 def entry_of(fields: Manifest) -> Entry:
-    """Read it back: a byte is not lost, since a power of two only moves a float's exponent.
+    """Read the stored form. No byte is lost: dividing a float by a power of two changes only its exponent.
 
     Raises:
-        KeyError, TypeError: it is none.
+        KeyError, TypeError: the fields are not those of an entry.
     """
     size = fields["weights"]
-    weights = Weights(round(size["gib"] * GIB), size["source"], exact=size["exact"]) if size else None
-    return Entry(fields["model"], fields["source"], fields["config"], weights, fields.get("commit", ""))
+    return Entry(
+        name=fields["model"],
+        source=fields["source"],
+        config=fields["config"],
+        weights=_weights(size) if size else None,
+        commit=fields.get("commit", ""),
+    )
+
+
+def _weights(size: Manifest) -> Weights:
+    origin = size["source"]
+    file_format = format_of(origin) if isinstance(origin, str) else WeightFormat.SAFETENSORS
+    return Weights(round(size["gib"] * GIB), origin, size["exact"], file_format)

@@ -1,13 +1,11 @@
-"""What sizing needs to know of a model: shapes and bytes, with where each came from."""
+"""The facts of a model that sizing uses: layers, matrices, quantization, size of the weights."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-GIB = 2**30
-
 
 class Attention(StrEnum):
-    """How a layer remembers the tokens before."""
+    """What a layer caches of earlier tokens."""
 
     FULL = "full"
     """Keys and values of every token (multi-head and grouped-query attention)."""
@@ -23,33 +21,33 @@ class Attention(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state that one STATE layer keeps for one sequence, in elements; both are divided over tensor ranks."""
+    """The state of one STATE layer for one sequence, in elements; tensor parallelism divides both parts."""
 
     convolution_width: int
     """Channels of the causal convolution."""
     convolution_length: int
-    """Past inputs that it keeps: its kernel size less one."""
+    """Past inputs that the convolution keeps: its kernel size minus one."""
     recurrent: int
     recurrent_bytes: int | None
     """Bytes of an element of the recurrent state; None: the model's own type."""
     scanned: bool = False
-    """Mamba 2; else linear attention."""
+    """True: Mamba 2; False: linear attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerGroup:
-    """Layers that remember in the same way."""
+    """Layers with the same kind of cache."""
 
     attention: Attention
     layers: int
     kv_heads: int = 0
     """Heads of keys and values; 1 for LATENT, 0 for STATE."""
     elements: int = 0
-    """Elements that one head keeps for one token: keys and values together."""
+    """Elements of one head for one token: keys and values together."""
     window: int = 0
     state: State | None = None
     token_bytes: float | None = None
-    """Bytes for one token in all heads, where the cache's type does not decide them."""
+    """Bytes for one token in all heads, if they do not depend on the cache's data type."""
 
 
 class Split(StrEnum):
@@ -60,13 +58,13 @@ class Split(StrEnum):
     COLUMNS = "columns"
     """By inputs."""
     KV_ROWS = "kv rows"
-    """By heads of keys and values; each rank keeps at least one."""
+    """By KV heads; each rank has at least one."""
     WHOLE = "whole"
-    """Every rank keeps all of it."""
+    """Not divided: every rank has the whole matrix."""
 
 
 class Part(StrEnum):
-    """Where a matrix belongs."""
+    """The part of a model that a matrix belongs to."""
 
     ATTENTION = "attention"
     MLP = "mlp"
@@ -91,16 +89,16 @@ class Matrix:
     stacked: int = 1
     fused: str = ""
     joined: int = 1
-    """Matrices of the same inputs that this one joins: keys and values, gate and up."""
+    """Matrices with the same inputs that this one fuses: keys and values, gate and up."""
 
     @property
     def elements(self) -> int:
-        """Elements over all layers."""
+        """Number of elements in all layers."""
         return self.rows * self.columns * self.layers * self.stacked
 
 
 class Kernel(StrEnum):
-    """What a quantised matrix is multiplied by; rules of size follow from it."""
+    """The kind of kernel that multiplies a quantized matrix; rules for parallel sizes depend on it."""
 
     NONE = "none"
     FP8 = "fp8"
@@ -116,66 +114,67 @@ class Kernel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """How weights are stored."""
+    """The storage of quantized weights."""
 
     kernel: Kernel
     bits: float
-    """Bits of a quantised element, scales included."""
+    """Bits of a quantized element, including its part of the scales."""
     group: int = 0
     """Inputs (and, for blocks, outputs) that share a scale; a rank's share must be a multiple. 0: no such rule."""
     parts: tuple[Part, ...] = (Part.ATTENTION, Part.MLP, Part.EXPERTS)
-    """What is quantised; the rest keeps its type."""
+    """The parts that are quantized; others have the model's data type."""
     kv_cache_fp8: bool = False
-    """The checkpoint says that its KV cache is kept in 8 bits."""
+    """Whether the checkpoint requests a KV cache in 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts of a mixture."""
+    """Routed experts of a mixture-of-experts model."""
 
     count: int
-    used: int
+    top_k: int
+    """Experts that each token uses."""
     intermediate_size: int
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A model, as far as sizing needs to know it."""
+    """The facts of a model."""
 
     architecture: str
     hidden_size: int
     vocabulary: int
     heads: int
-    """Attention heads; 0 if the config does not say."""
+    """Attention heads; 0 if the config does not state them."""
     layers: int
     groups: tuple[LayerGroup, ...]
     matrices: tuple[Matrix, ...]
     intermediate_size: int
     experts: Experts | None
-    sees: bool
-    """It takes pictures too."""
+    has_vision: bool
+    """Whether the model has a vision encoder."""
     tower_whole: bool
-    """Its vision tower is not divided over tensor ranks."""
+    """Whether every tensor rank has the whole vision encoder."""
     context: int
-    """The longest sequence that the model itself knows, in tokens."""
+    """The model's longest sequence in tokens."""
     context_stated: bool
-    """Whether the config says so; else the context is assumed."""
+    """Whether the config states the context; otherwise it is assumed."""
     rotary_dimension: int
     element_bytes: int
-    """Bytes of an element that is not quantised."""
+    """Bytes of an element that is not quantized."""
     quantization: Quantization
     weight_bytes: int
     weights_from: str
-    """Where `weight_bytes` comes from."""
+    """The origin of `weight_bytes`."""
     assumptions: tuple[str, ...] = ()
-    """What the config does not say and was taken instead."""
+    """Values that the config does not state and that are assumed."""
 
     @property
     def kv_heads(self) -> int:
-        """The heads of keys and values that tensor parallelism divides; 0 if no layer has any."""
+        """KV heads, which tensor parallelism divides; 0 if no layer has any."""
         return max((one.kv_heads for one in self.groups if one.attention is not Attention.STATE), default=0)
 
     @property
-    def is_latent(self) -> bool:
-        """Whether its KV cache is the same on every tensor rank."""
+    def uses_mla(self) -> bool:
+        """Whether the model uses multi-head latent attention: every tensor rank has the same KV cache."""
         return any(one.attention is Attention.LATENT for one in self.groups)

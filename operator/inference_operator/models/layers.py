@@ -1,10 +1,10 @@
-"""How each layer of a model remembers tokens: groups of layers from a `config.json`."""
+"""Groups of layers by their attention and KV cache, from a `config.json`."""
 
 from inference_operator.models.config import Config, UnreadableError
 from inference_operator.models.facts import Attention, LayerGroup, State
 
 SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "gemma4": 6, "gemma4_text": 6}
-"""One layer in so many sees everything, the rest a window (transformers 5.0, `models/*/configuration_*.py`)."""
+"""One layer in this many has full attention, others a window (transformers 5.0, `models/*/configuration_*.py`)."""
 CHUNKED_EVERY = 4
 """Llama 4: one layer in four has no chunks (transformers 5.0, `Llama4TextConfig.no_rope_layer_interval`)."""
 LINEAR_EVERY = 4
@@ -40,7 +40,7 @@ def head_dimension(config: Config) -> int:
 
 
 def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
-    """The layers of a model by how they remember, each kind once.
+    """The layers of a model grouped by attention, each kind once.
 
     Examples:
         >>> config = Config({"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128})
@@ -48,7 +48,7 @@ def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
         [('full', 36, 8, 256)]
 
     Raises:
-        UnreadableError: a field that it needs is missing or of no use.
+        UnreadableError: a required field is missing or wrong.
     """
     if config.positive("kv_lora_rank"):
         return _latent(config, layers)
@@ -64,10 +64,10 @@ def _heads(config: Config) -> int | None:
 
 
 def kv_heads(config: Config) -> int:
-    """Heads of keys and values; as many as attention heads where the config names none.
+    """KV heads; as many as attention heads if the config states none.
 
     Raises:
-        UnreadableError: neither is named.
+        UnreadableError: neither is stated.
     """
     found = config.positive("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
     found = found or _heads(config)
@@ -77,7 +77,7 @@ def kv_heads(config: Config) -> int:
 
 
 def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]:
-    """Layers with keys and values; `shared` of them use another layer's."""
+    """Layers with keys and values; `shared` of them use the cache of another layer."""
     if not layers:
         return ()
     heads, size = kv_heads(config), head_dimension(config)
@@ -92,7 +92,7 @@ def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]
 
 
 def _narrow(config: Config, layers: int) -> tuple[int, Attention, int]:
-    """How many layers see less than everything, how, and how much."""
+    """The number of layers without full attention, their kind, and their window."""
     model = config.text("model_type")
     chunk = config.positive("attention_chunk_size") or 0
     named = config.tally("layer_types")
@@ -135,7 +135,7 @@ def _compressed(config: Config) -> tuple[LayerGroup, ...]:
 
 
 def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
-    """The layers with a state, and how many layers have keys and values."""
+    """The layers with a state, and the number of layers with keys and values."""
     pattern = _pattern(config)
     if pattern:
         return _mamba(config, pattern.get("M", 0)), pattern.get("*", 0)

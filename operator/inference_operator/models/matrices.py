@@ -8,7 +8,7 @@ from inference_operator.models.facts import Attention, Experts, LayerGroup, Matr
 UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
 """Model types whose MLP has two matrices, not three."""
 NORMS = 2
-"""Of a layer; they stand as one matrix of so many rows."""
+"""Norms of a layer; they count as one matrix with this many rows."""
 NAMES_OF_INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
 
 
@@ -25,7 +25,7 @@ def matrices(
     experts: Experts | None,
     tied: bool,
 ) -> tuple[Matrix, ...]:
-    """All matrices of the language model; a vision tower is not among them."""
+    """All matrices of the language model, without a vision tower."""
     found = [Matrix(Part.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
     if not tied:
         found.append(Matrix(Part.HEAD, vocabulary, hidden, 1, Split.ROWS))
@@ -37,7 +37,7 @@ def matrices(
 
 
 def intermediate_size(config: Config) -> int:
-    """Width of a dense MLP; 0 if the config does not say."""
+    """Width of a dense MLP; 0 if the config does not state it."""
     return config.count(*NAMES_OF_INTERMEDIATE) or 0
 
 

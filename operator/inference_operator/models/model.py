@@ -1,30 +1,36 @@
-"""`config.json` and the bytes of the weights become facts, or a refusal that names the field."""
+"""Computes the facts of a model from its `config.json` and the size of its weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inference_operator.models.checkpoint import Weights
-from inference_operator.models.config import LARGEST, VISION_CONFIGS, Config, UnreadableError, language_model
+from inference_operator.models.checkpoint import WeightFormat, Weights
+from inference_operator.models.config import (
+    LARGEST,
+    VISION_CONFIGS,
+    Config,
+    NotUnderstood,
+    UnreadableError,
+    language_model,
+)
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
-from inference_operator.models.not_understood import NotUnderstood
 from inference_operator.models.quantization import quantization
 
 MOST_LAYERS = 4096
 USUAL_VOCABULARY = 152064
-"""Taken where a config names no vocabulary: that of the largest family in the catalogue (Qwen 2.5)."""
+"""Assumed if a config states no vocabulary: that of the largest family in the catalogue (Qwen 2.5)."""
 USUAL_CONTEXT = 8192
-"""Taken where a config names no longest sequence."""
+"""Assumed if a config states no longest sequence."""
 ELEMENT_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 TIED = ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "cohere", "cohere2", "gpt2", "starcoder2")
-"""Model types that share embeddings and head where the config does not say (transformers 5.0)."""
+"""Model types that share embedding and head if the config does not state it (transformers 5.0)."""
 SHARED_FROM = 250_000
-"""Words from which all models of the catalogue share them (Gemma, Cohere); for configs that do not name their type."""
+"""Vocabulary from which all models of the catalogue share them (Gemma, Cohere); for configs without model type."""
 TWO_COPIES = (1.9, 2.2)
-"""Files so many times as large as the matrices hold the weights twice (openai/gpt-oss-20b: `original/` and again)."""
+"""Files this many times as large as the matrices hold them twice (openai/gpt-oss-20b: `original/` has a copy)."""
 QUERIES_PER_KV_HEAD = 4
-"""Attention heads for each head of keys and values, where the config names only the latter (Llama 3 8B, Qwen 3 8B)."""
+"""Attention heads for each KV head, if the config states only the latter (Llama 3 8B, Qwen 3 8B)."""
 USUAL_TOWER = 880_000_000
 """Bytes of a vision tower that a config does not describe: SigLIP So400m, Pixtral have 0.4 G parameters of 16 bits."""
 DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
@@ -32,15 +38,15 @@ DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemm
 GGUF_ENGINE = "an image whose engine reads GGUF (vLLM since 0.24 only with its plugin, `vllm-gguf-plugin`)"
 """What a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
 WIDEST = 16
-"""An MLP wider than so many times the hidden size stands for experts that the config does not name."""
+"""An MLP wider than this many times the hidden size stands for experts that the config does not state."""
 
 
 def model_facts(document: object, weights: Weights | None = None) -> ModelFacts | NotUnderstood:
-    """What sizing needs of a model.
+    """The facts of a model, or the field that is missing or wrong.
 
     Args:
-        document: the parsed `config.json`, whatever it holds.
-        weights: bytes of the checkpoint, if they are known; else the matrices of the config are counted.
+        document: the parsed `config.json`; any JSON is accepted.
+        weights: size of the checkpoint; None: the matrices of the config are counted.
 
     Examples:
         >>> facts = model_facts({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
@@ -51,8 +57,8 @@ def model_facts(document: object, weights: Weights | None = None) -> ModelFacts 
         config.json.num_hidden_layers: is missing. Give the `config.json` of a model that generates text.
     """
     try:
-        config, sees = language_model(document)
-        return _facts(config, sees=sees, weights=weights)
+        config, has_vision = language_model(document)
+        return _facts(config, has_vision=has_vision, weights=weights)
     except UnreadableError as error:
         return NotUnderstood(
             error.field if error.field.endswith(".json") else f"config.json.{error.field}",
@@ -63,7 +69,7 @@ def model_facts(document: object, weights: Weights | None = None) -> ModelFacts 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The numbers that every matrix depends on; what is not in the config is assumed, and said."""
+    """The numbers that all matrices depend on. Those that the config does not state are assumed and listed."""
 
     layers: int
     hidden: int
@@ -101,7 +107,7 @@ def _shape(config: Config) -> _Shape:
 
 
 def _context(config: Config) -> int | None:
-    """The longest sequence; YaRN stretches the original one by a factor."""
+    """The longest sequence; YaRN multiplies the original one by a factor."""
     own = config.positive("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
     rope = config.section("rope_scaling")
     factor, original = rope.fields.get("factor"), rope.fields.get("original_max_position_embeddings")
@@ -111,7 +117,7 @@ def _context(config: Config) -> int | None:
     return max(own or 0, min(LARGEST, int(factor * original))) or None
 
 
-def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts:
+def _facts(config: Config, *, has_vision: bool, weights: Weights | None) -> ModelFacts:
     shape = _shape(config)
     groups, experts, stored = layer_groups(config, shape.layers), _experts(config), quantization(config)
     element = ELEMENT_BYTES.get((config.text("dtype") or config.text("torch_dtype")).removeprefix("torch."), 2)
@@ -122,9 +128,9 @@ def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts
         wide = _width_left(weights, of_width, element, stored)
         assumed = (*assumed, f"an MLP {wide} wide (what the checkpoint's size leaves; not in the config)")
     found = of_width(wide)
-    if weights and weights.needs_plugin:
+    if weights and weights.file_format is WeightFormat.GGUF:
         assumed = (*assumed, GGUF_ENGINE)
-    tower = _tower(config, element) if sees else 0
+    tower = _tower(config, element) if has_vision else 0
     used = _believable(weights, counted_bytes(found, element, stored) + tower)
     return ModelFacts(
         architecture=config.architecture,
@@ -136,7 +142,7 @@ def _facts(config: Config, *, sees: bool, weights: Weights | None) -> ModelFacts
         matrices=found,
         intermediate_size=wide if wide <= WIDEST * shape.hidden else 0,
         experts=experts,
-        sees=sees,
+        has_vision=has_vision,
         tower_whole=_tower_whole(config.architecture, stored),
         context=shape.context,
         context_stated=_context(config) is not None,
@@ -168,7 +174,7 @@ def _of_width(
 
 
 def _shares(config: Config, vocabulary: int) -> bool:
-    """Whether embedding and head are one, where the config does not say."""
+    """Whether embedding and head share weights, if the config does not state it."""
     nameless = not config.text("model_type") and not config.architecture
     return config.text("model_type") in TIED or (nameless and vocabulary >= SHARED_FROM)
 
@@ -176,10 +182,10 @@ def _shares(config: Config, vocabulary: int) -> bool:
 def _width_left(
     weights: Weights | None, of_width: Callable[[int], tuple[Matrix, ...]], element: int, stored: Quantization
 ) -> int:
-    """The width of the MLP that fills what the other matrices leave of the checkpoint.
+    """The width of the MLP that fills the rest of the checkpoint beside the other matrices.
 
     Raises:
-        UnreadableError: the bytes of the checkpoint are not known either.
+        UnreadableError: the size of the checkpoint is not known either.
     """
     if weights is None:
         raise UnreadableError("intermediate_size", "is missing, and the size of the checkpoint is not known")
@@ -188,25 +194,25 @@ def _width_left(
 
 
 def counted_bytes(found: tuple[Matrix, ...], element_bytes: int, stored: Quantization) -> int:
-    """Bytes of these matrices as they are stored."""
+    """Stored bytes of these matrices."""
     return round(sum(one.elements * element_size(one, element_bytes, stored) for one in found))
 
 
 def element_size(matrix: Matrix, element_bytes: int, stored: Quantization) -> float:
-    """Bytes of one element: embeddings, heads and routers keep their type in every quantisation."""
+    """Stored bytes of one element. Embeddings, heads and routers are never quantized."""
     quantised = stored.kernel is not Kernel.NONE and matrix.part in stored.parts
     return stored.bits / 8 if quantised else float(element_bytes)
 
 
 def _tower_whole(architecture: str, stored: Quantization) -> bool:
-    """Whether every tensor rank keeps the whole tower; unknown ones count as if."""
+    """Whether every tensor rank has the whole vision tower; assumed for unknown architectures."""
     if architecture.startswith("Mistral3"):
         return stored.kernel is Kernel.NONE  # Mistral's own format is loaded by another class than the hub's
     return not architecture.startswith(DIVIDED_TOWERS)
 
 
 def _tower(config: Config, element: int) -> int:
-    """Bytes of a vision tower, which no one quantises."""
+    """Bytes of a vision tower; towers are never quantized."""
     vision = next((config.section(name) for name in VISION_CONFIGS if config.section(name).fields), None)
     width = vision.positive("hidden_size", "embed_dim") if vision else None
     layers = vision.positive("num_hidden_layers", "depth") if vision else None

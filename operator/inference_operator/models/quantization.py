@@ -1,4 +1,4 @@
-"""How the weights of a checkpoint are stored, from `quantization_config`."""
+"""The quantization of a checkpoint, from its `quantization_config`."""
 
 import re
 
@@ -52,7 +52,7 @@ _PARTS: dict[Kernel, tuple[Part, ...]] = {
 
 
 def quantization(config: Config) -> Quantization:
-    """How the checkpoint stores its weights.
+    """The quantization of a checkpoint.
 
     Examples:
         >>> quantization(Config({})).bits
@@ -63,7 +63,7 @@ def quantization(config: Config) -> Quantization:
         64
 
     Raises:
-        UnreadableError: a number in it is none.
+        UnreadableError: a number in it is invalid.
     """
     if not isinstance(config.fields.get("quantization_config"), dict):
         return UNQUANTISED
@@ -79,7 +79,7 @@ def quantization(config: Config) -> Quantization:
 
 
 def named_quantization(name: str) -> Quantization | None:
-    """The quantisation that a user asks for by its name in the engine; None if the name says nothing of sizes.
+    """The quantization that the engine knows by this name; None if the name does not determine sizes.
 
     Examples:
         >>> named_quantization("fp8").bits

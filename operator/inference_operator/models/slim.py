@@ -1,4 +1,4 @@
-"""The part of a `config.json` that is read, which is little enough to be kept in a cluster."""
+"""Reduces a `config.json` to the fields that facts depend on, so that it fits into a Kubernetes object."""
 
 from collections.abc import ItemsView, ValuesView
 from typing import Any
@@ -11,10 +11,10 @@ from inference_operator.models.model import model_facts
 
 
 def slim(document: object, weights: Weights) -> Manifest:
-    """The fields from which the facts of a model come; the facts of what is left are the same.
+    """The fields that the facts of a model depend on; the facts of the result are the same.
 
-    Which these are is not listed anywhere: the facts are computed once, and what that has asked for is kept. Lists of
-    layers become counts. Where that changed the facts after all, the document stays whole.
+    There is no list of such fields. The facts are computed once, and the fields that this reads are kept. Lists of
+    layers become counts. If the facts of the result differ nevertheless, the whole document is returned.
 
     Args:
         document: the parsed `config.json` of a model whose facts are understood.
@@ -50,7 +50,7 @@ def _counted(fields: Manifest, name: str) -> Manifest:
 
 
 class _Read(dict[str, Any]):
-    """A JSON object that remembers for which of its fields somebody has asked."""
+    """A JSON object that records which of its fields are read."""
 
     def __init__(self, fields: Manifest) -> None:
         super().__init__(
@@ -67,21 +67,21 @@ class _Read(dict[str, Any]):
         return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as `dict` has it
-        """As of any object."""
+        """Like `dict.get`."""
         self._asked.add(name)
         return super().get(name, default)
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]  # dict_values is final to mypy
-        """Whoever looks at all of them has asked for all."""
+        """Like `dict`; all fields count as read."""
         self._asked.update(self)
         return super().values()
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # the same
-        """Whoever looks at all of them has asked for all."""
+        """Like `dict`; all fields count as read."""
         self._asked.update(self)
         return super().items()
 
     def kept(self) -> Manifest:
-        """What was asked for and is there, in its own order."""
+        """The fields that were read and exist, in their order."""
         known = {name: value for name, value in super().items() if name in self._asked and value is not None}
         return {name: value.kept() if isinstance(value, _Read) else value for name, value in known.items()}

@@ -1,4 +1,4 @@
-"""Where a model comes from: `hf://org/name`, `pvc://claim/path`, `oci://image-reference`."""
+"""Parses `spec.model.source`: `hf://org/name`, `pvc://claim/path` or `oci://image-reference`."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from inference_operator.api.refusal import Refusal
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A repository of the Hugging Face hub, which the engine downloads by itself."""
+    """A repository of the Hugging Face hub, which the engine downloads."""
 
     repository: str
 
@@ -41,7 +41,7 @@ _IMAGE = re.compile(
 
 
 def model_source(text: str) -> ModelSource | Refusal:
-    """Read `spec.model.source`.
+    """The parsed source, or the refusal of an invalid one.
 
     Examples:
         >>> model_source("hf://Qwen/Qwen3-8B")

@@ -1,1 +1,1 @@
-"""What is asked, what there is, and what sizing makes of both."""
+"""Plans: from the spec, the model's facts and the available GPUs to the sizes of one engine."""

@@ -1,11 +1,10 @@
-"""Which GPUs an engine may be sized for: nodes that are there, nodes that could be, and what the resource names."""
+"""The GPUs that an engine may be sized for: of existing nodes, declared by the operator, or named in the spec."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.hardware.offers import (
-    GPU_RESOURCE,
     VENDOR,
     GpuOffer,
     declared_offer,
@@ -14,36 +13,36 @@ from inference_operator.hardware.offers import (
     offers_of_node,
     priced,
 )
-from inference_operator.manifest import Manifest
-from inference_operator.observed.admission import admits, suits
-from inference_operator.observed.node import NodeView
+from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.settings import PREFIX, Capacity, Settings
 from inference_operator.sizing.plan import Plan
+from inference_operator.views.node import NodeView
+from inference_operator.views.node_fit import matches_node, schedulable_now
 
 HINTED_PER_NODE = 8
-"""GPUs of a node that somebody names and nobody has seen: as most servers with NVLink have."""
+"""GPUs of a node whose GPU kind the spec names and no node has: as many as most servers with NVLink have."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuOffers:
-    """GPUs that there are or could be, for pods that may be where these are."""
+    """GPUs of nodes that exist or could exist, and that the pods may use."""
 
     live: tuple[GpuOffer, ...]
-    """Of nodes that are there."""
+    """GPUs of existing nodes."""
     possible: tuple[GpuOffer, ...]
-    """What may be sized for: with the declared ones and those that the resource names."""
+    """GPUs to size for: the live ones, declared ones, and those that the spec names."""
     unknown_nodes: int
-    """Nodes with GPUs of which no label tells the kind."""
+    """Nodes with GPUs of unknown kind, since no label names it."""
     visible: bool
-    """Whether this operator sees nodes at all."""
+    """Whether this operator can list nodes."""
 
     @property
     def products(self) -> frozenset[str]:
-        """The products of nodes that are there."""
+        """The GPU products of existing nodes."""
         return frozenset(one.product for one in self.live if one.product)
 
-    def awaited(self, kind: str) -> str:
-        """The kind, if no node that is there has any of it; empty where that is not known."""
+    def missing_gpu_kind(self, kind: str) -> str:
+        """The kind, if no existing node has it; empty if one has it or nodes are not visible."""
         absent = kind and self.visible and not any(one.kind == kind for one in self.live)
         return kind if absent else ""
 
@@ -52,13 +51,13 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, 
     """The GPUs that an engine may be sized for.
 
     Args:
-        nodes: nodes with GPUs; None where this operator sees none.
-        pod: the fields of the engine's pod that say where it may be.
-        asked: which GPUs the resource names.
-        settings: what the platform declares, and whether only what is there counts.
+        nodes: nodes with GPUs; None if the operator cannot list nodes.
+        pod: the scheduling fields of the engine's pod.
+        asked: the GPUs that the spec names.
+        settings: declared GPUs, and whether the capacity is fixed.
     """
     declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
-    suiting = [node for node in nodes or () if suits(node, pod)]
+    suiting = [node for node in nodes or () if matches_node(node, pod)]
     hinted = _hinted(asked)
     of_nodes = {node.name: _of_node(node, hinted) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
@@ -72,7 +71,7 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, 
 
 
 def unknown_offers(settings: Settings) -> list[str]:
-    """What is declared and no table knows, one line each.
+    """One message for each declared GPU kind that is unknown.
 
     Examples:
         >>> unknown_offers(Settings(gpu_offers=("L4:4", "abacus:1")))
@@ -84,18 +83,18 @@ def unknown_offers(settings: Settings) -> list[str]:
 
 
 def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
-    """Engines of this plan that the nodes could hold if nothing else were on them."""
+    """Engines of this plan that the nodes have GPUs for, if nothing else runs on them."""
     amount = plan.gpus_per_replica
-    return sum(node.count(plan.resource) // amount for node in nodes if admits(node, pod)) if amount else 0
+    return sum(node.count(plan.resource) // amount for node in nodes if schedulable_now(node, pod)) if amount else 0
 
 
 def has_gpus(node: NodeView) -> bool:
-    """Whether a node has any GPU; all others are of no interest."""
+    """Whether a node has NVIDIA GPUs."""
     return any(name.startswith(VENDOR) and node.count(name) for name in node.allocatable)
 
 
 def _of_node(node: NodeView, hinted: Sequence[GpuOffer]) -> Sequence[GpuOffer]:
-    """What a node offers; where no label tells the kind of its GPUs, the one kind that the resource names."""
+    """The offers of a node. If no label names the kind of its GPUs, the only kind that the spec names."""
     found = offers_of_node(node.labels, node.allocatable)
     count = node.count(GPU_RESOURCE)
     return found or ([replace(hinted[0], per_node=count)] if count and len(hinted) == 1 else [])
@@ -108,16 +107,17 @@ def _hinted(asked: GpuSpec) -> Sequence[GpuOffer]:
 
 
 def _asked_by(resource: str | None, hinted: GpuOffer) -> GpuOffer:
-    """A hint under the resource that is named; where that tells a slice, the product's label has no profile."""
+    """An offer that the spec names, under its resource name; a MIG resource's product label names no profile."""
     if not hinted.slice:
         return replace(hinted, product="")
     return replace(hinted, resource=resource, product="") if resource else hinted
 
 
 def _coming(declared: Sequence[GpuOffer], hinted: Iterable[GpuOffer], live: Sequence[GpuOffer]) -> Iterator[GpuOffer]:
-    """What no node that is there offers: other kinds, or more GPUs on one node; of a kind that is there with its label.
+    """Offers that no existing node makes: other kinds, or more GPUs on one node.
 
-    What a resource names counts only where neither a node nor the settings know that kind.
+    A kind that exists gets the label of its nodes. Kinds of the spec count only if neither a node nor the settings
+    have them.
     """
     known = {one.kind: one for one in live}
     for one in declared:

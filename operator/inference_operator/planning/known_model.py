@@ -1,38 +1,38 @@
-"""What is known of a model before an engine has loaded it."""
+"""The facts of a model before an engine loads it: from the catalogue or an inspection."""
 
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from inference_operator.models.catalogue import entry
+from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.models.not_understood import NotUnderstood
 from inference_operator.models.source import HubModel, ModelSource
 from inference_operator.sizing.shape import Shape
 
 QUANTISED = re.compile(r"(?i)fp8|fp4|awq|gptq|int4|int8|w4a|w8a|Kimi-K2-Thinking")
-"""Names of checkpoints with quantised weights. Some keep how in `hf_quant_config.json`, which the catalogue has not:
-counted as they are, they would be taken for two to four times as large."""
-UNTOLD_CURE = "Use a checkpoint whose config.json says how."
+"""Names of checkpoints with quantized weights. Some describe the quantization in `hf_quant_config.json`, which the
+catalogue does not contain; counted without it, they would look two to four times as large."""
+UNSTATED_CURE = "Use a checkpoint whose config.json says how."
 
 MOST_KEPT = 64
-"""Models whose facts are not counted anew in each round."""
+"""Models whose facts are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model whose config and size are known."""
+    """A model whose config is known."""
 
     facts: ModelFacts | NotUnderstood
-    """What sizing needs, or why its config says too little."""
+    """The model's facts, or why its config is not sufficient."""
     origin: str
-    """Where they come from, for people."""
+    """Where the facts come from, as users read it."""
 
 
 def known_model(source: ModelSource, revision: str | None = None) -> KnownModel | None:
-    """What the catalogue knows of the model; None if it is not in it. It knows of no revision but the default.
+    """The model's entry in the catalogue, which has default revisions only; None if there is none.
 
     Examples:
         >>> known_model(HubModel("Qwen/Qwen3-8B")).facts.layers
@@ -44,23 +44,23 @@ def known_model(source: ModelSource, revision: str | None = None) -> KnownModel 
 
 
 def with_draft(shape: Shape) -> Shape:
-    """The same, with the facts of its draft model where the catalogue has it.
+    """The shape with the facts of its draft model, if the catalogue has it.
 
     Examples:
         >>> from inference_operator.sizing.shape import Speculation
         >>> with_draft(Shape(speculation=Speculation(4, draft="Qwen/Qwen3-0.6B"))).speculation.draft_facts.layers
         28
     """
-    asked = shape.speculation
-    if asked is None or not asked.draft:
+    speculation = shape.speculation
+    if speculation is None or not speculation.draft:
         return shape
-    known = known_model(HubModel(asked.draft), asked.draft_revision)
+    known = known_model(HubModel(speculation.draft), speculation.draft_revision)
     facts = known.facts if known and isinstance(known.facts, ModelFacts) else None
-    return replace(shape, speculation=replace(asked, draft_facts=facts))
+    return replace(shape, speculation=replace(speculation, draft_facts=facts))
 
 
 def inspected_model(found: Entry) -> KnownModel:
-    """What the model's own files say."""
+    """A model with the facts from its own files."""
     return KnownModel(model_facts(found.config, found.weights), f"its files ({found.source})")
 
 
@@ -73,5 +73,5 @@ def _catalogued(repository: str) -> KnownModel | None:
     silent = isinstance(facts, ModelFacts) and facts.quantization.kernel is Kernel.NONE and found.weights is None
     if silent and QUANTISED.search(repository):
         problem = "is not in config.json, although the name says that weights are quantised."
-        facts = NotUnderstood("quantization_config", problem, UNTOLD_CURE)
+        facts = NotUnderstood("quantization_config", problem, UNSTATED_CURE)
     return KnownModel(facts, f"the catalogue ({found.source})")

@@ -1,1 +1,1 @@
-"""The data plane: HAProxy, configured and not written."""
+"""The router: HAProxy's configuration, the Kubernetes objects that run it, and its statistics."""

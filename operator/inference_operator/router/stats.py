@@ -7,7 +7,7 @@ form has the address of each (HAProxy 3.0, management guide, 9.1), with the opti
 from collections import Counter
 from collections.abc import Mapping
 
-from inference_operator.observed.samples import RouterSample
+from inference_operator.views.samples import RouterSample
 
 STATS_PATH = "/stats"
 """Where the frontend of the metrics shows them."""

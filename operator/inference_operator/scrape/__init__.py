@@ -1,1 +1,1 @@
-"""HTTP to the pods: their metrics, and a question to an engine that seems to stand still."""
+"""HTTP requests to pods: reads their metrics, and sends a test request to an engine that seems to stall."""

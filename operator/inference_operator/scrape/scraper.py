@@ -1,37 +1,40 @@
-"""Looks at the metrics of what is served, and asks an engine that seems to stand still."""
+"""Scrapes the metrics of routers and engines, and sends a test request to an engine that seems to stall."""
 
 import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
 
-from inference_operator.engines.engine import METRICS_PATH, Engine
+from inference_operator.controller.sample_store import SampleStore
+from inference_operator.engines.base import METRICS_PATH, Engine
 from inference_operator.manifest import Key
-from inference_operator.observed.pod import PodView
-from inference_operator.observed.samples import Asked, RouterSample, Watched, together, watched
-from inference_operator.reconcile.samples import SampleStore
-from inference_operator.resources.names import ENGINE, ROUTER
-from inference_operator.rollout.watchdog import has_stalled, is_suspect
+from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
-from inference_operator.scrape.agenda import CALM_ROUNDS, Agenda
-from inference_operator.scrape.fetch import Address, get, post
+from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, PodClient
+from inference_operator.scrape.schedule import Intervals, Schedule
 from inference_operator.settings import Settings
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Asked, RouterSample, Watched, together, watched
+from inference_operator.workload.stall import has_stalled, is_suspect
 
 WORKERS = 32
-"""InferenceDeployments that are looked at at a time; where nothing answers each takes its seconds."""
+"""InferenceDeployments scraped at a time. Each that does not answer occupies its worker for the timeouts."""
 
 TICKS = 5
-"""How often, in each round, it is looked which are due."""
+"""Checks of the schedule in each `scrapeSeconds`."""
+
+CALM_ROUNDS = 8
+"""Interval, in `scrapeSeconds`, while no engine of the key seems to stall. A stall is noticed later by as much."""
 
 GAP_ROUNDS = CALM_ROUNDS + 2
-"""Rounds without a sample above which nothing is known of what lies between two of them."""
+"""Longest gap between two samples of an engine, in `scrapeSeconds`, that counts as one standstill."""
 
 METRICS_PORT = "metrics"
-"""How the names of ports begin on which routers show their statistics, one a process."""
+"""Prefix of the names of the ports on which routers show their statistics, one for each HAProxy process."""
 
 API_PORT = "http"
 
@@ -39,167 +42,232 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the scraper reads of the rest of the operator."""
+class Targets:
+    """What to scrape."""
 
-    all: Callable[[], Iterable[Key]]
+    keys: Callable[[], Iterable[Key]]
     pods: Callable[[Key], Sequence[PodView]]
+    engine: Callable[[Key, str], Engine | None]
+    """The engine that runs in the pods of a component; None for a component that is no role, such as the router."""
 
 
-class Looked(Protocol):
-    """Is told of each look at a pod."""
+class OnScrape(Protocol):
+    """Called after each scrape of a pod."""
 
     def __call__(self, component: str, *, answered: bool) -> None:
-        """A pod of this component was looked at, and has answered or not."""
+        """A pod of this component was scraped; `answered` says whether its metrics could be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Whom the scraper tells."""
+class Callbacks:
+    """Called by the scraper, in its event loop."""
 
-    stalled: Callable[[Key], None]
-    """An engine stands still: told at each look for as long as it does."""
-    stall: Callable[[Key], None]
-    """The same, told once for each standstill."""
-    look: Looked
-    """A pod was looked at."""
-    cache: Callable[[Key], None]
-    """An engine tells how much its KV cache holds: told once for each start of an engine."""
+    on_stalled: Callable[[Key], None]
+    """An engine is stalled: called at each scrape for as long as it is."""
+    on_stall: Callable[[Key], None]
+    """An engine has begun to be stalled: called once for each stall."""
+    on_scrape: OnScrape
+    """A pod was scraped."""
+    on_kv_cache: Callable[[Key], None]
+    """An engine reports the size of its KV cache: called once for each start of an engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What a scrape means to the schedule."""
+
+    urgent: bool
+    """Whether an engine seems to stall."""
+    failed: Sequence[str]
+    """Components of which no pod answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Routers:
+    """All routers of one key that answered."""
+
+    sample: RouterSample
+    at: float
 
 
 class Scraper:
-    """Feeds the samples.
+    """Fills the sample store.
+
+    Routers and engines have intervals of their own. An engine's sample needs the sessions that routers have with it.
+    These come from the latest scrape of the routers if that is at most `scrapeSeconds` old, and count as 0 otherwise.
+    Routers are scraped before engines where both are due.
 
     Args:
-        known: what there is.
+        targets: keys and pods.
         store: where samples go.
-        engine: how to read engines, and what to ask them.
-        told: whom to tell.
-        settings: how often to look, and how long an engine may stand still.
-        now: a clock that no one sets, in seconds.
+        callbacks: what to call.
+        settings: interval, and how long an engine may make no progress.
+        now: a monotonic clock, in seconds.
+        intervals: of routers and of engines, in this order; None: `default_intervals` for both.
     """
 
     def __init__(
         self,
-        known: Known,
+        targets: Targets,
         store: SampleStore,
-        engine: Engine,
-        told: Told,
+        callbacks: Callbacks,
         settings: Settings,
         *,
         now: Callable[[], float] = time.monotonic,
+        intervals: Mapping[str, Intervals] | None = None,
     ) -> None:
-        self._known = known
+        self._targets = targets
         self._store = store
-        self._engine = engine
-        self._told = told
+        self._callbacks = callbacks
         self._settings = settings
         self._now = now
-        self._agenda = Agenda(settings.scrape_seconds)
-        self._queue: asyncio.Queue[Key] = asyncio.Queue()
-        self._questions: set[asyncio.Task[None]] = set()
+        self._intervals = intervals or dict.fromkeys((ROUTER, ENGINE), default_intervals(settings))
+        self._schedule = Schedule(self._intervals)
+        self._client = PodClient()
+        self._queue: asyncio.Queue[tuple[Key, Sequence[str]]] = asyncio.Queue()
+        self._routers: dict[Key, _Routers] = {}
+        self._test_requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Look until cancelled. All tasks are created at once, but for the one of each question."""
+        """Scrape until cancelled. All tasks are created at the start, except one for each test request."""
         workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
         try:
             for tick in itertools.count():
                 if tick % (TICKS * CALM_ROUNDS) == 0:
                     self._forget()
-                for key in self._agenda.due(self._known.all(), now=self._now()):
-                    self._queue.put_nowait(key)
+                for due in self._schedule.due(self._targets.keys(), now=self._now()).items():
+                    self._queue.put_nowait(due)
                 await asyncio.sleep(self._settings.scrape_seconds / TICKS)
         finally:
-            for task in (*workers, *self._questions):
+            for task in (*workers, *self._test_requests):
                 task.cancel()
-            await asyncio.gather(*workers, *self._questions, return_exceptions=True)
+            await asyncio.gather(*workers, *self._test_requests, return_exceptions=True)
+            await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
 
     def _forget(self) -> None:
-        self._store.forget_all_but(pod.uid for key in self._known.all() for pod in self._known.pods(key))
+        keys = set(self._targets.keys())
+        self._routers = {key: routers for key, routers in self._routers.items() if key in keys}
+        self._store.forget_all_but(pod.uid for key in keys for pod in self._targets.pods(key))
 
     async def _work(self) -> None:
         while True:
-            key = await self._queue.get()
-            urgent, failed = False, True
+            key, components = await self._queue.get()
+            scraped = Scraped(urgent=False, failed=components)
             try:
-                urgent, failed = await self.look(key)
+                scraped = await self.scrape(key, components)
             except Exception:
-                log.exception("Cannot look at the metrics of %s", key)
-            self._agenda.done(key, now=self._now(), urgent=urgent, failed=failed)
+                log.exception("Cannot scrape the metrics of %s", key)
+            now = self._now()
+            for component in components:
+                self._schedule.done(key, component, now=now, urgent=scraped.urgent, failed=component in scraped.failed)
 
-    async def look(self, key: Key) -> tuple[bool, bool]:
-        """Look at all pods of a key; returns whether one seems to stand still, and whether nothing has answered."""
-        pods = [pod for pod in self._known.pods(key) if pod.ready and not pod.terminating and pod.address]
-        routers = [await self._look_at_router(pod) for pod in pods if pod.component == ROUTER]
-        seen = together(router for router in routers if router is not None)
-        engines = [
-            await self._look_at_engine(key, pod, seen.sessions.get(pod.address, 0))
-            for pod in pods
-            if pod.component == ENGINE
-        ]
-        answers = [one for one in (*routers, *engines) if one is not None]
-        urgent = any(engine is not None and engine.still_seconds > 0 for engine in engines)
-        return urgent, bool(pods) and not answers
+    async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
+        """Scrape all pods of a key that belong to these components; routers first."""
+        pods = [pod for pod in self._targets.pods(key) if pod.ready and not pod.terminating and pod.address]
+        engines = [(pod, engine) for pod in pods if (engine := self._targets.engine(key, pod.component))]
+        failed = []
+        if ROUTER in components and not await self._scrape_routers(key, pods):
+            failed.append(ROUTER)
+        if ENGINE in components and not await self._scrape_engines(key, engines):
+            failed.append(ENGINE)
+        answering = self._store.of(pod for pod, _ in engines).engines.values()
+        return Scraped(any(one.still_seconds > 0 for one in answering), failed)
 
-    async def _look_at_router(self, pod: PodView) -> RouterSample | None:
-        """Look at every process of a router, up to one that does not answer: that makes all of it unknown."""
+    async def _scrape_routers(self, key: Key, pods: Sequence[PodView]) -> bool:
+        """Whether any router answered, or there is none."""
+        routers = [pod for pod in pods if pod.component == ROUTER]
+        samples = [sample for pod in routers if (sample := await self._scrape_router(pod)) is not None]
+        self._routers[key] = _Routers(together(samples), self._now())
+        return bool(samples) or not routers
+
+    async def _scrape_router(self, pod: PodView) -> RouterSample | None:
+        """Scrape every process of a router, up to one that does not answer: then the whole router is unknown."""
         ports = [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
-        known: list[RouterSample] = []
+        keep = self._intervals[ROUTER].calm <= KEEP_ALIVE_SECONDS
+        samples: list[RouterSample] = []
         for port in ports:
-            text = await get(Address(pod.address, port), SAMPLE_PATH)
+            text = await self._client.get(Address(pod.address, port), SAMPLE_PATH, keep=keep)
             sample = router_sample(text) if text is not None else None
             if sample is None:
                 break
-            known.append(sample)
-        complete = bool(ports) and len(known) == len(ports)
-        self._told.look(ROUTER, answered=complete)
+            samples.append(sample)
+        complete = bool(ports) and len(samples) == len(ports)
+        self._callbacks.on_scrape(ROUTER, answered=complete)
         if not complete:
             self._store.miss(pod.uid)
             return None
-        seen = together(known)
-        self._store.see_router(pod.uid, seen)
-        return seen
+        total = together(samples)
+        self._store.see_router(pod.uid, total)
+        return total
 
-    async def _look_at_engine(self, key: Key, pod: PodView, sessions: int) -> Watched | None:
-        text = await get(_api(pod), METRICS_PATH)
-        sample = self._engine.sample(text) if text is not None else None
-        self._told.look(ENGINE, answered=sample is not None)
+    async def _scrape_engines(self, key: Key, engines: Sequence[tuple[PodView, Engine]]) -> bool:
+        """Whether any engine answered, or there is none."""
+        routers = self._routers.get(key)
+        fresh = routers is not None and self._now() - routers.at <= self._settings.scrape_seconds
+        sessions = routers.sample.sessions if routers and fresh else {}
+        answered = [
+            await self._scrape_engine(key, pod, engine, sessions.get(pod.address, 0)) for pod, engine in engines
+        ]
+        return any(answered) or not engines
+
+    async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, sessions: int) -> bool:
+        settings, intervals, known = self._settings, self._intervals[ENGINE], self._store.engine(pod.uid)
+        urgent = known is not None and known.still_seconds > 0
+        keep = (intervals.urgent if urgent else intervals.calm) <= KEEP_ALIVE_SECONDS
+        text = await self._client.get(_api(pod), METRICS_PATH, keep=keep)
+        sample = engine.sample(text) if text is not None else None
+        self._callbacks.on_scrape(ENGINE, answered=sample is not None)
         if sample is None:
             self._store.miss(pod.uid)
-            return None
-        settings, before = self._settings, self._store.engine(pod.uid)
+            return False
         gap = GAP_ROUNDS * settings.scrape_seconds
-        seen = watched(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
-        if is_suspect(seen, stall_seconds=settings.stall_seconds):
-            seen = seen.asked_now()
-            task = asyncio.create_task(self._ask(pod, seen))
-            self._questions.add(task)
-            task.add_done_callback(self._questions.discard)
-        self._store.see_engine(pod.uid, seen)
+        before = self._store.engine(pod.uid)
+        after = watched(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
+        if is_suspect(after, stall_seconds=settings.stall_seconds):
+            after = after.asked_now()
+            task = asyncio.create_task(self._send_test_request(pod, engine, after))
+            self._test_requests.add(task)
+            task.add_done_callback(self._test_requests.discard)
+        self._store.see_engine(pod.uid, after)
         known_tokens = before.sample.kv_cache_tokens if before else None
         if sample.kv_cache_tokens not in (None, known_tokens):
-            self._told.cache(key)
-        if has_stalled(seen, stall_seconds=settings.stall_seconds):
+            self._callbacks.on_kv_cache(key)
+        if has_stalled(after, stall_seconds=settings.stall_seconds):
             if before is None or not has_stalled(before, stall_seconds=settings.stall_seconds):
-                self._told.stall(key)
-            self._told.stalled(key)
-        return seen
+                self._callbacks.on_stall(key)
+            self._callbacks.on_stalled(key)
+        return True
 
-    async def _ask(self, pod: PodView, about: Watched) -> None:
-        """Ask an engine for the least that it can compute, and remember what comes of it."""
-        question = self._engine.question(about.sample.model)
+    async def _send_test_request(self, pod: PodView, engine: Engine, sent: Watched) -> None:
+        """Send an engine its smallest request, and store what comes of it."""
+        request = engine.question(sent.sample.model)
         try:
-            status = await post(_api(pod), question.path, question.body, seconds=self._settings.stall_seconds)
+            status = await self._client.post(
+                _api(pod), request.path, request.body, seconds=self._settings.stall_seconds
+            )
         except TimeoutError:
-            return  # it has not answered, which is what is remembered
+            return  # the store says already that there is no answer
         now = self._store.engine(pod.uid)
-        if now is None or now.asked_at != about.asked_at or now.asked is not Asked.WAITING:
+        if now is None or now.asked_at != sent.asked_at or now.asked is not Asked.WAITING:
             return
         if status == HTTPStatus.OK:
             now = now.alive(self._now())
         else:
             now = replace(now, asked=Asked.NOT if status is None else Asked.UNFIT)
         self._store.correct(pod.uid, now)
+
+
+def default_intervals(settings: Settings) -> Intervals:
+    """Scrape intervals of a component.
+
+    They are the same for both components: with 1,000 resources, routers read every 15 s make the scraper take four
+    times as much CPU (docs/explanation/costs.md).
+    """
+    return Intervals(settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds)
 
 
 def _api(pod: PodView) -> Address:

@@ -1,1 +1,1 @@
-"""How large an engine is. Never names an engine or a version."""
+"""Sizes of an engine: parallel sizes, memory, context. Knows no specific engine or version."""

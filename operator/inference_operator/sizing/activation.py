@@ -1,27 +1,27 @@
-"""Peak of activations, and the memory of CUDA graphs, on one GPU.
+"""Peak memory of activations, and memory of CUDA graphs, on one GPU.
 
-The peak is one pass over the largest batch and then the sampler over all sequences; the larger of both counts, and
-mixtures keep their kernels' workspace meanwhile. It does not depend on tensor parallelism as long as the sampler
-decides, which it does for vocabularies from about 50,000 words.
+The engine runs a forward pass over the largest batch, and then the sampler over all sequences. The larger of both is
+the peak. Mixture-of-experts models keep the workspace of their kernels during both. For vocabularies from about 50,000
+words the sampler is the larger one; the peak then does not depend on the tensor parallel size.
 """
 
 import math
 
 from inference_operator.models.facts import Kernel, ModelFacts
-from inference_operator.sizing.beside import guessing_layers
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.lora_and_speculative import drafting_layers
 from inference_operator.sizing.shape import Shape
+from inference_operator.units import GIB
 
-GIB = 2**30
 VOCABULARY_PADDING = 64
 RESIDUALS = 4
-"""Tensors as wide as the hidden size that live through a layer: residual, input, output, and attention's."""
+"""Tensors of the hidden size that exist at the same time in a layer: residual, input, output, and attention's."""
 GATED = 3
-"""Widths of an MLP that live at once: gate and up, and their product."""
+"""Tensors of the MLP's width that exist at the same time: gate, up, and their product."""
 
 
 def batched_tokens(engine: EngineMemory, shape: Shape, context: int) -> int:
-    """Tokens of the largest batch."""
+    """Maximum tokens of a scheduler iteration (`max_num_batched_tokens`)."""
     if shape.max_num_batched_tokens:
         return shape.max_num_batched_tokens
     if engine.max_num_batched_tokens:
@@ -30,48 +30,50 @@ def batched_tokens(engine: EngineMemory, shape: Shape, context: int) -> int:
 
 
 def sequences(engine: EngineMemory, shape: Shape) -> int:
-    """Sequences that are computed at once, at most."""
+    """Maximum sequences of a scheduler iteration (`max_num_seqs`)."""
     return shape.max_num_seqs or engine.max_num_seqs
 
 
 def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int, *, ends: bool) -> float:
-    """Peak of activations of one GPU in GiB.
+    """Peak memory of activations on one GPU, in GiB.
 
     Args:
         facts: the model.
-        engine: its engine.
-        shape: how it is run.
+        engine: the engine.
+        shape: how the engine is started.
         context: the longest sequence in tokens.
-        ends: whether this GPU has the last stage of the pipeline, and so samples.
+        ends: whether this GPU has the last pipeline stage, which runs the sampler.
     """
     element = shape.element_bytes or facts.element_bytes
     tokens = batched_tokens(engine, shape, context)
     hidden = tokens * facts.hidden_size * element
     width = facts.experts.intermediate_size if facts.experts else facts.intermediate_size or facts.hidden_size
-    forward = RESIDUALS * hidden + tokens * GATED * width / shape.tensor * element
+    forward = RESIDUALS * hidden + tokens * GATED * width / shape.parallel.tensor * element
     words = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
     sampler = hidden + sequences(engine, shape) * words * (engine.logit_bytes + element) if ends else 0.0
     workspace = _workspace(facts, shape, tokens, element) if engine.expert_workspace else 0.0
-    pictures = hidden / GIB + engine.vision_gib if facts.sees else 0.0
+    pictures = hidden / GIB + engine.vision_gib if facts.has_vision else 0.0
     return engine.activation_gib + (workspace + max(forward, sampler)) / GIB + pictures
 
 
 def _workspace(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> float:
-    """Two buffers of a fused mixture (vLLM 0.19.0, `fused_moe.py`, `TritonExperts.workspace_shapes`)."""
+    """Bytes of the two buffers of fused experts (vLLM 0.19.0, `fused_moe.py`, `TritonExperts.workspace_shapes`)."""
     experts = facts.experts
     if experts is None or facts.quantization.kernel is Kernel.MXFP4:
         return 0.0
-    width = experts.intermediate_size / shape.tensor
-    return tokens * experts.used * (max(2 * width, facts.hidden_size) + max(width, facts.hidden_size)) * element
+    width = experts.intermediate_size / shape.parallel.tensor
+    return tokens * experts.top_k * (max(2 * width, facts.hidden_size) + max(width, facts.hidden_size)) * element
 
 
 def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
-    """Memory of the CUDA graphs of one GPU in GiB."""
+    """Memory of CUDA graphs on one GPU, in GiB."""
     if shape.eager:
         return 0.0
     graphs = engine.graphs
-    layers = math.ceil(facts.layers / shape.pipeline) + sum(one.layers for one in guessing_layers(facts, shape))
-    base = graphs.base_gib if shape.tensor == 1 else graphs.group_base_gib
+    layers = math.ceil(facts.layers / shape.parallel.pipeline) + sum(
+        one.layers for one in drafting_layers(facts, shape)
+    )
+    base = graphs.base_gib if shape.parallel.tensor == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)
     checked = sequences(engine, shape) * (1 + shape.speculative_tokens)
     part = _captured(min(graphs.largest, 2 * checked)) / _captured(graphs.largest)
@@ -79,7 +81,7 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
 
 
 def _captured(largest: int) -> int:
-    """How many batch sizes are captured: 1, 2, 4, then steps of 8 to 256 and of 16 beyond.
+    """Number of captured batch sizes: 1, 2, 4, then every 8th up to 256, and every 16th above.
 
     Examples:
         >>> _captured(8), _captured(512)

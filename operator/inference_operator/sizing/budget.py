@@ -1,43 +1,75 @@
-"""The arithmetic of one GPU: what is offered, what everything takes, what is left for the KV cache.
+"""The memory budget of one GPU: what the engine may use, what each term takes, what is left for the KV cache.
 
     KV cache = memory * utilization - weights - activation - context - graphs (where the engine counts them)
 
-The identity is the engine's own; it closes within 0.05 GiB on every published start-up that prints all of its terms.
+The formula is vLLM's own. It holds within 0.05 GiB for every published start-up that logs all of its terms.
 """
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.sizing.activation import activation_gib, batched_tokens, graphs_gib, sequences
-from inference_operator.sizing.beside import adapters_gib, guess_gib
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.kv_cache import cache_layout, held
+from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.shape import Shape
 from inference_operator.sizing.weights import rank_weights
+from inference_operator.units import GIB
 
-GIB = 2**30
 TYPICAL_TOKENS = 2048
-"""Length of a typical request, prompt and answer together (architecture 4.10)."""
+"""Tokens of a typical request, prompt and answer together (architecture 4.10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The GPU that the arithmetic is about."""
+    """A GPU."""
 
     name: str
     memory_gib: float
-    """All of it, as CUDA reports it."""
+    """Total memory as CUDA reports it."""
     linked: bool = True
+
+
+class TermName(StrEnum):
+    """The terms of the budget, as users read them."""
+
+    WEIGHTS = "weights"
+    ACTIVATION = "activation"
+    NON_TORCH = "non-torch"
+    CUDA_GRAPHS = "CUDA graphs"
+    KV_CACHE = "KV cache"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a term comes from.
+
+    Examples:
+        >>> str(Origin("vLLM 0.32.0", in_budget=True)), str(Origin("config.json", parts=(("adapters", 0.5),)))
+        ('counted in the budget; vLLM 0.32.0', 'config.json; 0.50 GiB adapters')
+    """
+
+    source: str
+    """The model's files, the engine's version, or a measurement."""
+    in_budget: bool | None = None
+    """Whether the engine takes the term off before it sizes the KV cache; None where it always does."""
+    parts: tuple[tuple[str, float], ...] = ()
+    """What else the term contains, and its GiB."""
+
+    def __str__(self) -> str:
+        place = {True: "counted in the budget", False: "outside the budget", None: ""}[self.in_budget]
+        parts = (f"{gib:.2f} GiB {name}" for name, gib in self.parts)
+        return "; ".join(filter(None, (place, self.source, *parts)))
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """One number of the arithmetic."""
 
-    name: str
+    name: TermName
     gib: float
-    origin: str
-    """Where it comes from: the model's config, the engine's version, or a measurement."""
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +81,28 @@ class Budget:
     weights: float
     activation: float
     context_memory: float
-    """Outside PyTorch: the CUDA context and buffers of collective operations."""
+    """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""
     graphs: float
     kv_cache: float
-    """What is left; below 0 where the rest does not fit."""
+    """What is left; negative if the other terms do not fit."""
     context: int
     """Longest sequence in tokens."""
     max_num_seqs: int
     max_num_batched_tokens: int
     outside: float
-    """What is used beyond the part that the engine may use: graphs that it does not count, and warm-up."""
+    """Used outside of what the engine may use: CUDA graphs that the engine does not count, and warm-up."""
     kv_needed: float = 0.0
-    """What one sequence of full length takes."""
+    """KV cache of one sequence of the longest context."""
     kv_token_bytes: float = 0.0
-    """What a token adds."""
+    """Bytes of one more token."""
     kv_tokens: int = 0
-    """As the engine reports them."""
+    """Capacity in tokens, as the engine reports it."""
     concurrency: float = 0.0
-    """Sequences of full length that fit at once."""
+    """Sequences of the longest context that fit at once."""
     typical_concurrency: float = 0.0
     """Sequences of `TYPICAL_TOKENS` that fit at once."""
     terms: tuple[Term, ...] = ()
-    """The numbers that make up the budget, with their origins."""
+    """The terms of the budget with their origins."""
 
     @property
     def offered(self) -> float:
@@ -78,18 +110,23 @@ class Budget:
         return self.memory * self.utilization
 
     @property
+    def graphs_in_budget(self) -> float:
+        """Memory of the CUDA graphs that the engine takes off before it sizes the KV cache."""
+        return sum(term.gib for term in self.terms if term.name is TermName.CUDA_GRAPHS and term.origin.in_budget)
+
+    @property
     def needed(self) -> float:
-        """What it takes with room for one sequence of full length."""
+        """Memory of all terms with the KV cache of one sequence of the longest context."""
         return self.offered - self.kv_cache + self.kv_needed
 
     @property
     def headroom(self) -> float:
-        """What is left beyond one sequence of full length; below 0: short by so much."""
+        """KV cache beyond one sequence of the longest context; negative: what is missing."""
         return self.kv_cache - self.kv_needed
 
     @property
     def outside_headroom(self) -> float:
-        """What is left of the part that the engine does not count."""
+        """What is left outside of what the engine may use."""
         return self.memory - self.offered - self.outside
 
     @property
@@ -98,33 +135,34 @@ class Budget:
         return self.kv_cache > 0 and self.headroom >= 0 and self.outside_headroom >= 0
 
     def typical(self, sequences: int) -> bool:
-        """Whether so many typical sequences fit at once."""
+        """Whether this number of typical requests fits at once."""
         return self.typical_concurrency >= sequences
 
 
 def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Budget:
-    """What one GPU holds when a model is run so; of a pipeline, the stage that has least room.
+    """The budget of one GPU for a model and a shape; in a pipeline, of the stage with the least free memory.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_memory
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
+        >>> from inference_operator.sizing.shape import ParallelSizes
         >>> known = entry("Qwen/Qwen2.5-72B-Instruct")
         >>> facts, gpu = model_facts(known.config, known.weights), Gpu("H100-80GB", 79.19)
-        >>> pair = Shape(tensor=2, context=8192, utilization=0.95)
+        >>> pair = Shape(ParallelSizes(2), context=8192, utilization=0.95)
         >>> round(budget(facts, gpu, vllm_memory("0.19.0", memory_gib=79.19), pair).kv_cache, 1)
         3.0
     """
     context = shape.context or facts.context
     weights, activation = _fullest_stage(facts, engine, shape, context)
-    outside_torch = engine.context_gib(shape.tensor, shape.pipeline, linked=gpu.linked)
+    outside_torch = engine.context_gib(shape.parallel.tensor, shape.parallel.pipeline, linked=gpu.linked)
     graphs = graphs_gib(facts, engine, shape)
     counted = graphs if engine.graphs.in_budget else 0.0
     batched = batched_tokens(engine, shape, context)
     kernels = engine.unprofiled_mxfp4_bytes * batched / GIB if facts.quantization.kernel is Kernel.MXFP4 else 0.0
     used = weights + activation + outside_torch + counted
     utilization = shape.utilization or engine.utilization
-    if shape.kv_cache_bytes:  # the engine then takes so much, whatever part of the GPU that is
+    if shape.kv_cache_bytes:  # the engine then ignores its utilization
         utilization = (used + shape.kv_cache_bytes / GIB) / gpu.memory_gib
     found = Budget(
         memory=gpu.memory_gib,
@@ -143,8 +181,8 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
 
 
 def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int) -> tuple[float, float]:
-    """Weights and activations of the stage with most of both, in GiB."""
-    stages, adapters, guess = rank_weights(facts, shape), adapters_gib(facts, shape), guess_gib(facts, shape)
+    """Weights and activations of the pipeline stage with the largest sum of both, in GiB."""
+    stages, adapters, guess = rank_weights(facts, shape), adapters_gib(facts, shape), draft_gib(facts, shape)
     found = []
     for index, one in enumerate(stages):
         ends = index == len(stages) - 1
@@ -155,7 +193,7 @@ def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
 
 
 def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Budget:
-    """The same with what the cache holds."""
+    """The budget with the capacity of the KV cache."""
     layout, batched = cache_layout(facts, engine, shape), found.max_num_batched_tokens
     cache = held(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
     return replace(
@@ -170,13 +208,12 @@ def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: S
 
 
 def _terms(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> tuple[Term, ...]:
-    beside = {"adapters": adapters_gib(facts, shape), "for guessing tokens": guess_gib(facts, shape)}
-    told = "".join(f"; {gib:.2f} GiB {what}" for what, gib in beside.items() if gib)
-    counted = "counted in the budget" if engine.graphs.in_budget else "outside the budget"
+    beside = {"adapters": adapters_gib(facts, shape), "for guessing tokens": draft_gib(facts, shape)}
+    parts = tuple((name, gib) for name, gib in beside.items() if gib)
     return (
-        Term("weights", found.weights, facts.weights_from + told),
-        Term("activation", found.activation, engine.origin),
-        Term("non-torch", found.context_memory, engine.origin),
-        Term("CUDA graphs", found.graphs, f"{counted}; {engine.origin}"),
-        Term("KV cache", found.kv_cache, "what is left"),
+        Term(TermName.WEIGHTS, found.weights, Origin(facts.weights_from, parts=parts)),
+        Term(TermName.ACTIVATION, found.activation, Origin(engine.origin)),
+        Term(TermName.NON_TORCH, found.context_memory, Origin(engine.origin)),
+        Term(TermName.CUDA_GRAPHS, found.graphs, Origin(engine.origin, in_budget=engine.graphs.in_budget)),
+        Term(TermName.KV_CACHE, found.kv_cache, Origin("what is left")),
     )

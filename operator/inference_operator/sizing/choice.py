@@ -1,38 +1,44 @@
-"""Which GPUs, how many of them, and how long sequences: the order of architecture 4.10."""
+"""Chooses the kind of GPU, the tensor parallel size and the context of an engine (architecture 4.10)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.beside import uncounted
-from inference_operator.sizing.fitting import Fitted, MemoryOf, Pool, aimed_context, enough, least_context
-from inference_operator.sizing.gpu_plan import GpuPlan, GpuWishes, Misfit
+from inference_operator.sizing.fitting import Candidate, MemoryOf, Pool, aimed_context, enough, least_context
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
-from inference_operator.sizing.misfits import no_gpu, no_room, wrong_size
+from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
+from inference_operator.sizing.lora_and_speculative import uncounted
 from inference_operator.sizing.rules import unable
+from inference_operator.sizing.shape import SizingRequest
 
 
 def choose(
     facts: ModelFacts,
     offers: Sequence[GpuOffer],
     memory_of: MemoryOf,
-    wishes: GpuWishes,
+    request: SizingRequest,
     previous_kind: str = "",
-) -> GpuPlan | Misfit:
+) -> GpuPlan | Infeasible:
     """The sizes of one engine, or why there are none.
 
-    (1) The smallest tensor size with room for the aimed context and the typical requests; among kinds of GPU the
-    cheapest such group. (2) Where there is none, the largest tensor size, with a context as long as fits, not below
-    8,192 tokens or the model's own. (3) A misfit. What is left of the KV cache raises the context, never the size. A
-    size or a context that the user gave is honoured or refused, never changed.
+    - Drop the offers that the request excludes and those that cannot compute the model.
+    - Refuse a requested tensor parallel size or context that no GPU can satisfy. Never change a requested one.
+    - On each offer, find the smallest tensor parallel size that holds the target context and the typical requests.
+    - Of these, prefer the GPU kind of the pinned plan, then the lowest price, then the least memory.
+    - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
+      least 8,192 tokens or the model's own context. Prefer the longest context. The plan says that it is reduced.
+    - If nothing fits: answer with need, offer, shortfall and cure.
+
+    Memory that is left makes the context longer, never the tensor parallel size larger.
 
     Args:
         facts: the model.
-        offers: GPUs that there are or could be; their order does not matter.
-        memory_of: the engine's behaviour on the GPUs of an offer.
-        wishes: what the user asked.
-        previous_kind: the kind of GPU of the plan in force; it is kept as long as it fits.
+        offers: GPUs of nodes that exist or could exist, in any order.
+        memory_of: the engine's use of memory on the GPUs of an offer.
+        request: what the user requests.
+        previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_memory
@@ -42,58 +48,58 @@ def choose(
         >>> from inference_operator.models.model import model_facts
         >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
         >>> cards = [offer_of_kind(kind_named("RTX 4090"), per_node=2)]
-        >>> plan = choose(facts, cards, lambda one: vllm_memory(memory_gib=one.memory_gib), GpuWishes())
-        >>> plan.shape.tensor, plan.budget.context, plan.replicas_per_node
+        >>> plan = choose(facts, cards, lambda one: vllm_memory(memory_gib=one.memory_gib), SizingRequest())
+        >>> plan.shape.parallel.tensor, plan.budget.context, plan.replicas_per_node
         (2, 40960, 1)
     """
     able = [
-        one
-        for one in merged(offers)
-        if may_be_used(one, wishes) and unable(facts, wishes.shape, one.capability) is None
+        offer
+        for offer in merged(offers)
+        if may_be_used(offer, request) and unable(facts, request.shape, offer.capability) is None
     ]
     if not able:
-        return no_gpu(facts, merged(offers), wishes)
-    if misfit := wrong_size(facts, able, wishes):
+        return no_gpu(facts, merged(offers), request)
+    if misfit := wrong_size(facts, able, request):
         return misfit
     pools = [Pool(facts, offer, memory_of(offer)) for offer in able]
-    if aimed := [(pool, fitted) for pool in pools if (fitted := _smallest(pool, wishes)) is not None]:
+    if aimed := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, request)) is not None]:
         return _plan(*_cheapest(aimed, previous_kind), reduced=False)
-    if reduced := [(pool, fitted) for pool in pools if (fitted := _largest(pool, wishes)) is not None]:
+    if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, request)) is not None]:
         return _plan(*max(reduced, key=_roomiest), reduced=True)
-    return no_room(pools, wishes)
+    return does_not_fit(pools, request)
 
 
-def may_be_used(offer: GpuOffer, wishes: GpuWishes) -> bool:
-    """Whether these GPUs are of the kinds that are asked for, large enough, and nobody else's too."""
-    named = {one.kind if (one := offer_named(name)) else name for name in wishes.kinds}
-    asked = not named or bool(named & {offer.kind, offer.product, offer.kind.split(" ", maxsplit=1)[0]})
-    return asked and not offer.shared and offer.memory_gib >= wishes.least_memory_gib
+def may_be_used(offer: GpuOffer, request: SizingRequest) -> bool:
+    """Whether the request allows these GPUs: the kind matches, the memory is large enough, and they are not shared."""
+    named = {one.kind if (one := offer_named(name)) else name for name in request.kinds}
+    allowed = not named or bool(named & {offer.kind, offer.product, offer.kind.split(" ", maxsplit=1)[0]})
+    return allowed and not offer.shared and offer.memory_gib >= request.least_memory_gib
 
 
-def _smallest(pool: Pool, wishes: GpuWishes) -> Fitted | None:
-    least = aimed_context(pool.facts, wishes)
-    for tensor in pool.sizes(wishes):
-        fitted = pool.longest(wishes, tensor, least)
-        if fitted is not None and enough(fitted, wishes):
-            return fitted
+def _smallest(pool: Pool, request: SizingRequest) -> Candidate | None:
+    least = aimed_context(pool.facts, request)
+    for tensor in pool.sizes(request):
+        candidate = pool.longest(request, tensor, least)
+        if candidate is not None and enough(candidate, request):
+            return candidate
     return None
 
 
-def _largest(pool: Pool, wishes: GpuWishes) -> Fitted | None:
-    least = least_context(pool.facts, wishes)
-    for tensor in reversed(pool.sizes(wishes)):
-        if (fitted := pool.longest(wishes, tensor, least)) is not None:
-            return fitted if wishes.concurrency is None or enough(fitted, wishes) else None
+def _largest(pool: Pool, request: SizingRequest) -> Candidate | None:
+    least = least_context(pool.facts, request)
+    for tensor in reversed(pool.sizes(request)):
+        if (candidate := pool.longest(request, tensor, least)) is not None:
+            return candidate if request.concurrency is None or enough(candidate, request) else None
     return None
 
 
-def _cheapest(found: list[tuple[Pool, Fitted]], previous_kind: str) -> tuple[Pool, Fitted]:
-    """By price where every kind has one, else by memory taken; the kind in force first."""
+def _cheapest(found: list[tuple[Pool, Candidate]], previous_kind: str) -> tuple[Pool, Candidate]:
+    """The kind of the pinned plan first; then by price if every kind has one, otherwise by memory."""
     priced = all(pool.offer.price is not None for pool, _ in found)
 
-    def cost(one: tuple[Pool, Fitted]) -> tuple[bool, float, float, str, str]:
+    def cost(one: tuple[Pool, Candidate]) -> tuple[bool, float, float, str, str]:
         offer, shape = one[0].offer, one[1].shape
-        gpus = shape.tensor * shape.pipeline
+        gpus = shape.parallel.world_size
         other = bool(previous_kind) and offer.kind != previous_kind
         money = (offer.price or 0.0) * gpus if priced else 0.0
         return other, money, offer.memory_gib * gpus, offer.kind, offer.product
@@ -101,25 +107,25 @@ def _cheapest(found: list[tuple[Pool, Fitted]], previous_kind: str) -> tuple[Poo
     return min(found, key=cost)
 
 
-def _roomiest(one: tuple[Pool, Fitted]) -> tuple[int, float, str, str]:
-    pool, fitted = one
-    return fitted.budget.context, fitted.budget.kv_cache, pool.offer.kind, pool.offer.product
+def _roomiest(one: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
+    pool, candidate = one
+    return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
 
 
-def _plan(pool: Pool, fitted: Fitted, *, reduced: bool) -> GpuPlan:
-    found = fitted.budget
+def _plan(pool: Pool, candidate: Candidate, *, reduced: bool) -> GpuPlan:
+    found = candidate.budget
     return GpuPlan(
         offer=pool.offer,
         shape=replace(
-            fitted.shape,
+            candidate.shape,
             context=found.context,
             utilization=found.utilization,
             max_num_seqs=found.max_num_seqs,
             max_num_batched_tokens=found.max_num_batched_tokens,
         ),
         budget=found,
-        host=host_needs(pool.facts, fitted.shape),
+        host=host_needs(pool.facts, candidate.shape),
         context_reduced=reduced,
         assumptions=pool.facts.assumptions,
-        uncounted=uncounted(pool.facts, fitted.shape),
+        uncounted=uncounted(pool.facts, candidate.shape),
     )

@@ -1,6 +1,6 @@
-"""What an engine takes of a node on which it computes with CPUs: its KV cache is given, and the rest counted.
+"""Memory of an engine on CPUs: the size of its KV cache is set, and everything else is counted.
 
-Left to itself vLLM takes 92 % of the node's memory for it, or does not start where that is not free (0.32.0,
+By default vLLM takes 92 % of the node's memory for the KV cache, and does not start if that is not free (0.32.0,
 `v1/worker/cpu_worker.py`).
 """
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.activation import activation_gib, batched_tokens
-from inference_operator.sizing.beside import adapters_gib, guess_gib, kept_adapters_gib
 from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.fitting import TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.kv_cache import cache_layout
+from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib, kept_adapters_gib
 from inference_operator.sizing.shape import Shape
+from inference_operator.units import GIB
 
-GIB = 2**30
 BASE_GIB = 2.0
-"""All processes of a rank without weights and cache. Measured: 1.2 to 1.9 GiB, most with latent attention
+"""Memory of all processes of a rank without weights and KV cache. Measured: 1.2 to 1.9 GiB, most of it with MLA
 (`python -m bench.cpu_sizing`)."""
 UNKNOWN_CACHE_BYTES = 4 * GIB
-"""Where nothing is known of the model: what vLLM took for itself before it took a part of the node (v0.9.2,
+"""KV cache of an unknown model: vLLM's default before it became a fraction of the node's memory (v0.9.2,
 `platforms/cpu.py`)."""
 
 
@@ -32,18 +32,18 @@ class CpuNeeds:
     context: int | None
     """Longest sequence in tokens; None: the model's own."""
     cache_bytes: int
-    """Of the KV cache of each rank."""
+    """Size of the KV cache of each rank."""
     memory_gib: int
-    """Of all its processes."""
+    """Memory of all processes of the engine."""
 
 
 def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> CpuNeeds:
-    """The memory of an engine, with a cache for one sequence of full length and for the typical ones.
+    """The memory of an engine, with a KV cache for one sequence of the longest context and for the typical requests.
 
     Args:
         facts: the model, if it is known.
-        engine: the engine on CPUs.
-        shape: what the user asked of it.
+        engine: how the engine uses memory on CPUs.
+        shape: how the engine is started.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_cpu_memory
@@ -55,7 +55,7 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
         >>> cpu_needs(None, vllm_cpu_memory(latent=False), Shape())
         CpuNeeds(context=None, cache_bytes=4294967296, memory_gib=6)
     """
-    ranks = shape.tensor * shape.pipeline
+    ranks = shape.parallel.world_size
     if facts is None:
         cache = shape.kv_cache_bytes or UNKNOWN_CACHE_BYTES
         return CpuNeeds(shape.context, cache, math.ceil(ranks * (BASE_GIB + cache / GIB) + shape.kv_offload_gib))
@@ -66,6 +66,6 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
     blocks = max(layout.blocks(context, batched), typical) + 1  # one is vLLM's own (0.32.0, `v1/core/block_pool.py`)
     cache = shape.kv_cache_bytes or math.ceil(blocks * layout.unit_bytes)
     activation = activation_gib(facts, engine, shape, context, ends=True)
-    each = BASE_GIB + activation + cache / GIB + adapters_gib(facts, shape) + guess_gib(facts, shape)
-    beside = shape.kv_offload_gib + kept_adapters_gib(facts, shape)
-    return CpuNeeds(context, cache, math.ceil(ranks * each + facts.weight_bytes / GIB + beside))
+    each = BASE_GIB + activation + cache / GIB + adapters_gib(facts, shape) + draft_gib(facts, shape)
+    shared = shape.kv_offload_gib + kept_adapters_gib(facts, shape)
+    return CpuNeeds(context, cache, math.ceil(ranks * each + facts.weight_bytes / GIB + shared))

@@ -1,77 +1,78 @@
-"""What sizing must know of an engine's memory: constants that an engine's room fills in for its version and device."""
+"""Constants of an engine's memory use; each engine provides them for its version and device."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class GraphMemory:
-    """Memory of the CUDA graphs of one rank: a base, and more for each layer of the rank."""
+    """Memory of CUDA graphs on one rank: a base, and an amount for each layer of the rank."""
 
     base_gib: float
     group_base_gib: float
-    """The base in a group of tensor ranks."""
+    """The base with a tensor parallel size above 1."""
     layer_gib: float
     expert_layer_gib: float
-    """More for a layer with routed experts."""
+    """Additional amount for a layer with routed experts."""
     in_budget: bool
-    """Whether the KV cache is sized after graphs are taken off; else graphs live outside what the engine may use."""
+    """Whether the engine subtracts graphs before it sizes the KV cache; otherwise they lie outside of its budget."""
     largest: int = 512
-    """The largest batch that is captured."""
+    """Largest captured batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """How an engine uses the memory of one GPU."""
+    """How an engine uses the memory of one device."""
 
     origin: str
-    """Version, and where its constants come from, for whoever reads the arithmetic."""
+    """The engine's version and the source of the constants, as users read it."""
     utilization: float
-    """Default part of the whole GPU that the engine may use."""
+    """Default fraction of the GPU's memory that the engine may use."""
     max_num_seqs: int
     max_num_batched_tokens: int | None
-    """None: as many as the longest sequence has, up to `longest_unchunked`."""
+    """None: as many as the longest sequence, up to `longest_unchunked`."""
     longest_unchunked: int
     chunk_tokens: int
-    """Batched tokens for sequences that are longer than that."""
+    """Batched tokens if sequences are longer than `longest_unchunked`."""
     block_tokens: int
     logit_bytes: float
-    """Peak of the sampler for each sequence and word, beside the logits in the model's own type."""
+    """Peak bytes of the sampler for each sequence and word, beside the logits in the model's data type."""
     activation_gib: float
-    """Of the peak, what depends on nothing."""
+    """Constant part of the peak."""
     vision_gib: float
-    """Peak of encoding the largest picture, beside its place in the encoder's cache."""
+    """Peak of encoding the largest image, beside its place in the encoder cache."""
     expert_workspace: bool
-    """Mixtures keep the workspace of their kernels beside the sampler's peak."""
+    """Whether mixture-of-experts models keep the workspace of their kernels during the sampler's peak."""
     group_gib: tuple[tuple[int, float], ...]
-    """Context and communication buffers by tensor ranks: the last entry that is not above them counts."""
+    """CUDA context and communication buffers by tensor parallel size; the last entry that is not above it counts."""
     unlinked_group_gib: float
-    """The same for a group of GPUs without NVLink."""
+    """The same for tensor parallelism without NVLink."""
     stage_gib: float
-    """The same for a stage of a pipeline of single GPUs."""
+    """The same for a pipeline stage of one GPU."""
     graphs: GraphMemory
     hybrid_cache: bool
-    """Layers with a window keep only their window; else they count as seeing all."""
+    """Whether layers with a window cache only the window; otherwise they cache every token."""
     latent_cache: bool
-    """Latent attention keeps one vector; else keys and values of all heads."""
+    """Whether MLA caches one vector for each token; otherwise keys and values of all heads."""
     checkpoint_kv_dtype: bool
-    """The KV cache takes the type that the checkpoint names."""
+    """Whether the KV cache has the data type that the checkpoint names."""
     tokens_by_concurrency: bool
-    """The tokens it reports are its concurrency times the longest sequence; else blocks times their size."""
+    """Whether reported tokens are concurrency times the longest sequence; otherwise blocks times their size."""
     state_blocks: int
-    """Blocks of state that a sequence holds in each group of layers with a state."""
+    """Blocks of a sequence in each group of layers with a state."""
     scan_blocks: int
-    """As many more, where the layers are Mamba 2."""
+    """Additional blocks if the layers are Mamba 2."""
     state_bytes: int | None
-    """Bytes of an element of a recurrent state; None: as the model says."""
+    """Bytes of an element of a recurrent state; None: as in the model."""
     batches_in_flight: int
-    """Batches of which layers with a window keep all tokens beside the window."""
+    """Batches whose tokens layers with a window cache in addition to the window."""
     nearly_equal: float
-    """Groups whose layers differ by less are padded to the largest, others cut to the smallest."""
+    """Kinds whose numbers of layers differ by less than this factor form groups of the largest number, others of the
+    smallest."""
     unprofiled_mxfp4_bytes: float
-    """What kernels for MXFP4 take for each batched token after the KV cache has been sized."""
+    """Bytes that MXFP4 kernels take for each batched token after the KV cache has been sized."""
 
     def context_gib(self, tensor: int, pipeline: int, *, linked: bool) -> float:
-        """Memory outside PyTorch: the CUDA context, and buffers of collective operations."""
+        """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""
         if tensor == 1:
             return self.stage_gib if pipeline > 1 else self.group_gib[0][1]
         if not linked:

@@ -1,4 +1,13 @@
-"""One group of GPUs: the longest sequences that fit, and whether that is enough."""
+"""The longest context that fits on a group of GPUs of one kind.
+
+- A shape fits if its budget fits (`Budget.fits`) and `SPARE` of the GPU stays free. A shape whose tensor parallel size
+  and context are both requested needs no spare memory.
+- The context is between a least and a longest number of tokens. If the longest fits, it is taken; otherwise a binary
+  search in steps of `CONTEXT_STEP` finds the longest that fits.
+- If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are tried too: they leave more
+  memory for the KV cache. Of both, the longer context counts, then the larger batch.
+- It is enough if the requested number of typical requests fits, or `TYPICAL_REQUESTS`.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -8,31 +17,30 @@ from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, Gpu, budget
 from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.gpu_plan import GpuWishes
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import Shape, SizingRequest
 
 USUAL_CONTEXT = 32768
-"""Tokens that a sequence may have if the model can do it and nobody asks for more (architecture 4.10)."""
+"""Target context in tokens, for models that support it, where the user requests none (architecture 4.10)."""
 LEAST_CONTEXT = 8192
-"""Tokens below which a context is not reduced (architecture 4.10)."""
+"""A context is not reduced below this number of tokens (architecture 4.10)."""
 TYPICAL_REQUESTS = 8
-"""Typical requests that a plan has room for (architecture 4.10)."""
+"""Typical requests that fit at once in every plan (architecture 4.10)."""
 SPARE = 0.02
-"""Part of the GPU that is kept free where sizing decides: what a profiling run does not see (fragments, prompts' log
-probabilities; vllm-project/vllm#10637, #55169) and what the arithmetic errs by."""
+"""Fraction of the GPU that stays free where sizing decides. It covers what vLLM's profiling run does not see
+(fragments, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
 CONTEXT_STEP = 1024
-"""A context that is neither the model's own nor asked for is a multiple of it."""
+"""A context that sizing chooses is a multiple of it, unless it is the model's own."""
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
-"""Batches of small GPUs; taken on large ones where the usual ones leave no room."""
+"""`max_num_seqs` and `max_num_batched_tokens` of small GPUs; used on large GPUs if the defaults do not fit."""
 
 MemoryOf: TypeAlias = Callable[[GpuOffer], EngineMemory]
-"""The engine's behaviour on a GPU."""
+"""The engine's use of memory on the GPUs of an offer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A shape with its arithmetic."""
+class Candidate:
+    """A shape with its budget."""
 
     shape: Shape
     budget: Budget
@@ -46,71 +54,71 @@ class Pool:
     offer: GpuOffer
     engine: EngineMemory
 
-    def fitted(self, shape: Shape) -> Fitted:
-        """The arithmetic of one shape."""
+    def candidate(self, shape: Shape) -> Candidate:
+        """The budget of one shape."""
         gpu = Gpu(self.offer.kind, self.offer.memory_gib, self.offer.linked)
-        return Fitted(shape, budget(self.facts, gpu, self.engine, shape))
+        return Candidate(shape, budget(self.facts, gpu, self.engine, shape))
 
-    def has_room(self, fitted: Fitted, wishes: GpuWishes) -> bool:
-        """Whether it fits; where the user did not give both size and context, with something to spare."""
-        spare = 0.0 if wishes.tensor and wishes.context else SPARE * self.offer.memory_gib
-        found = fitted.budget
-        # Where the cache's size is given, what is spared lies outside of it.
-        left = found.outside_headroom if fitted.shape.kv_cache_bytes else found.headroom
+    def fits(self, candidate: Candidate, request: SizingRequest) -> bool:
+        """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
+        spare = 0.0 if request.tensor and request.context else SPARE * self.offer.memory_gib
+        found = candidate.budget
+        # A KV cache of a requested size takes no more, so the spare memory lies outside of the budget.
+        left = found.outside_headroom if candidate.shape.kv_cache_bytes else found.headroom
         return found.fits and left >= spare
 
-    def starts(self, shape: Shape, wishes: GpuWishes) -> bool:
-        """Whether the model may be divided so, and has room."""
-        return broken_rule(self.facts, shape) is None and self.has_room(self.fitted(shape), wishes)
+    def starts(self, shape: Shape, request: SizingRequest) -> bool:
+        """Whether the model allows these parallel sizes, and fits."""
+        return broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), request)
 
-    def sizes(self, wishes: GpuWishes) -> tuple[int, ...]:
-        """Tensor sizes that the model allows, within one node."""
-        most = self.offer.most_in_a_group // wishes.shape.pipeline
-        if wishes.tensor is None:
-            return allowed_sizes(self.facts, wishes.shape, most)
-        allowed = broken_rule(self.facts, replace(wishes.shape, tensor=wishes.tensor)) is None
-        return (wishes.tensor,) if allowed and wishes.tensor <= most else ()
+    def sizes(self, request: SizingRequest) -> tuple[int, ...]:
+        """Tensor parallel sizes to try: those that the model allows, or the requested one; within one node."""
+        most = self.offer.most_in_a_group // request.shape.parallel.pipeline
+        if request.tensor is None:
+            return allowed_sizes(self.facts, request.shape, most)
+        allowed = broken_rule(self.facts, request.shape.with_tensor(request.tensor)) is None
+        return (request.tensor,) if allowed and request.tensor <= most else ()
 
-    def longest(self, wishes: GpuWishes, tensor: int, least: int) -> Fitted | None:
-        """The group of this size with the longest sequences, from `least` to the model's own; None if none fits."""
-        most = wishes.context or max(least, self.facts.context)
-        found = [self._longest(shape, wishes, least, most) for shape in _shapes(wishes, tensor)]
+    def longest(self, request: SizingRequest, tensor: int, least: int) -> Candidate | None:
+        """The candidate of this tensor parallel size with the longest context, at least `least`; None if none fits."""
+        most = request.context or max(least, self.facts.context)
+        found = [self._longest(shape, request, least, most) for shape in _shapes(request, tensor)]
         fitting = [one for one in found if one is not None]
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
-    def _longest(self, shape: Shape, wishes: GpuWishes, least: int, most: int) -> Fitted | None:
-        best, whole = (self.fitted(replace(shape, context=context)) for context in (least, most))
-        if not self.has_room(best, wishes):
+    def _longest(self, shape: Shape, request: SizingRequest, least: int, most: int) -> Candidate | None:
+        best, whole = (self.candidate(replace(shape, context=context)) for context in (least, most))
+        if not self.fits(best, request):
             return None
-        if self.has_room(whole, wishes):
+        if self.fits(whole, request):
             return whole
         low, high = least // CONTEXT_STEP, most // CONTEXT_STEP
         while high - low > 1:
             middle = (low + high) // 2
-            tried = self.fitted(replace(shape, context=middle * CONTEXT_STEP))
-            low, high, best = (middle, high, tried) if self.has_room(tried, wishes) else (low, middle, best)
+            tried = self.candidate(replace(shape, context=middle * CONTEXT_STEP))
+            low, high, best = (middle, high, tried) if self.fits(tried, request) else (low, middle, best)
         return best
 
 
-def aimed_context(facts: ModelFacts, wishes: GpuWishes) -> int:
-    """Tokens of a sequence that a plan should have room for."""
-    return wishes.context or min(facts.context, USUAL_CONTEXT)
+def aimed_context(facts: ModelFacts, request: SizingRequest) -> int:
+    """The target context in tokens: the requested one, or the usual one that the model supports."""
+    return request.context or min(facts.context, USUAL_CONTEXT)
 
 
-def least_context(facts: ModelFacts, wishes: GpuWishes) -> int:
-    """Tokens below which nothing is planned."""
-    return wishes.context or min(facts.context, LEAST_CONTEXT)
+def least_context(facts: ModelFacts, request: SizingRequest) -> int:
+    """The shortest context in tokens that a plan may have."""
+    return request.context or min(facts.context, LEAST_CONTEXT)
 
 
-def enough(fitted: Fitted, wishes: GpuWishes) -> bool:
-    """Whether the requests that it is sized for fit at once; a cache of a given size is as large as it shall be."""
-    given = fitted.shape.kv_cache_bytes is not None and wishes.concurrency is None
-    return given or fitted.budget.typical(wishes.concurrency or TYPICAL_REQUESTS)
+def enough(candidate: Candidate, request: SizingRequest) -> bool:
+    """Whether the typical requests fit at once. A KV cache of a requested size is always enough."""
+    given = candidate.shape.kv_cache_bytes is not None and request.concurrency is None
+    return given or candidate.budget.typical(request.concurrency or TYPICAL_REQUESTS)
 
 
-def _shapes(wishes: GpuWishes, tensor: int) -> Iterator[Shape]:
-    """As asked; and where nobody asked for batches, also with small ones."""
-    asked = replace(wishes.shape, tensor=tensor)
-    yield asked
-    if asked.max_num_seqs is None and asked.max_num_batched_tokens is None:
-        yield replace(asked, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)
+def _shapes(request: SizingRequest, tensor: int) -> Iterator[Shape]:
+    """The requested shape; if it leaves the batches open, also the shape with small batches."""
+    shape = request.shape.with_tensor(tensor)
+    yield shape
+    if shape.max_num_seqs is None and shape.max_num_batched_tokens is None:
+        yield replace(shape, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)

@@ -1,6 +1,6 @@
-"""What sizing is asked, and what it answers."""
+"""The answers of sizing on GPUs: a plan, or why there is none."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from inference_operator.hardware.offers import GpuOffer
@@ -9,62 +9,46 @@ from inference_operator.sizing.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class GpuWishes:
-    """What the user asked of the size; None: sizing decides."""
-
-    tensor: int | None = None
-    context: int | None = None
-    """Longest sequence in tokens; never reduced."""
-    concurrency: int | None = None
-    """Typical requests that must fit at once."""
-    kinds: tuple[str, ...] = ()
-    """Kinds or products of GPUs that may be used; empty: any."""
-    least_memory_gib: float = 0.0
-    shape: Shape = field(default_factory=Shape)
-    """Everything else that is asked: pipeline, utilisation, types. Its tensor size and context are not read."""
-
-
-@dataclass(frozen=True, slots=True)
 class HostNeeds:
-    """What an engine's pod takes beside its GPUs."""
+    """Resources of an engine's pod beside its GPUs."""
 
     cpu: int
     """Cores."""
     memory_gib: float
     ephemeral_storage_gib: float
-    """With the checkpoint, where it is not mounted."""
+    """With the checkpoint, if the engine downloads it."""
     shared_memory_gib: float
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """The sizes of one engine on GPUs, and the arithmetic behind them."""
+    """The chosen sizes of one engine on GPUs, with their budget."""
 
     offer: GpuOffer
-    """The GPUs that it was sized for."""
+    """The GPUs that the engine was sized for."""
     shape: Shape
     budget: Budget
-    """Of one GPU."""
+    """The budget of one GPU."""
     host: HostNeeds
     context_reduced: bool
-    """The longest sequence is shorter than sizing aims at, since no larger group exists."""
+    """Whether the context is shorter than the target, because no larger group of GPUs exists."""
     assumptions: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
-    """What takes memory too, and nobody knows how much."""
+    """What takes an unknown amount of memory; each as a phrase."""
 
     @property
     def gpus_per_replica(self) -> int:
         """GPUs of one engine."""
-        return self.shape.tensor * self.shape.pipeline
+        return self.shape.parallel.world_size
 
     @property
     def replicas_per_node(self) -> int:
-        """Engines that fit on one node."""
+        """Engines that one node has GPUs for."""
         return self.offer.per_node // self.gpus_per_replica
 
 
-class Why(StrEnum):
-    """Why nothing can be planned; each is a reason of status."""
+class InfeasibleReason(StrEnum):
+    """Why no plan exists; each value is also a reason of status."""
 
     INSUFFICIENT_GPU_MEMORY = "InsufficientGpuMemory"
     INVALID_PARALLEL_SIZE = "InvalidParallelSize"
@@ -74,15 +58,15 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """Why nothing can be planned, in words for a user; a refusal's parts."""
+class Infeasible:
+    """Why no plan exists, in words for users."""
 
-    why: Why
+    reason: InfeasibleReason
     field: str
     problem: str
     cure: str
     budget: Budget | None = None
-    """The arithmetic of the group that came nearest; None where no memory was counted."""
+    """The budget of the largest group of GPUs; None if no memory was counted."""
 
     @property
     def message(self) -> str:

@@ -1,37 +1,38 @@
-"""What an engine's pod takes of its node, beside GPUs."""
+"""CPU, host memory and disk of an engine's pod on GPU nodes."""
 
 import math
 
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.beside import draft_files_gib, kept_adapters_gib
 from inference_operator.sizing.gpu_plan import HostNeeds
+from inference_operator.sizing.lora_and_speculative import draft_files_gib, kept_adapters_gib
 from inference_operator.sizing.shape import Shape
+from inference_operator.units import GIB
 
-GIB = 2**30
 CORES_BESIDE_RANKS = 3
-"""API server, scheduler and detokenising; each rank has one more core for its launch thread."""
+"""Cores for API server, scheduler and detokenization. Each rank has one more for its launch thread."""
 ENGINE_GIB, RANK_GIB = 6.0, 4.0
 """Resident memory of API server and scheduler, and of each rank: Python, CUDA's libraries, pinned buffers."""
 SHARD_GIB = 5.0
-"""The largest file of a checkpoint on the hub; ranks read the files one after the other through the page cache."""
+"""The largest file of checkpoints on the hub. Ranks read one file after the other through the page cache."""
 LOGS_GIB = 2.0
-"""Logs and compiled kernels."""
+"""Disk for logs and compiled kernels."""
 SHARED_MEMORY_GIB = ((1, 2.0), (4, 8.0))
 SHARED_MEMORY_ABOVE_GIB = 16.0
-"""Upper bounds of /dev/shm by ranks: vLLM's own Kubernetes example mounts 2 GiB for one GPU (v0.32.0, `docs/deployment/
-k8s.md`); NCCL and the workers' message queue take more as ranks grow."""
+"""Limit of /dev/shm by ranks: vLLM's own Kubernetes example mounts 2 GiB for one GPU (v0.32.0, `docs/deployment/
+k8s.md`); NCCL and the workers' message queue take more with more ranks."""
 
 
 def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
-    """Requests of an engine's pod.
+    """CPU, memory and disk requests of an engine's pod.
 
     Examples:
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
-        >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(tensor=2))
+        >>> from inference_operator.sizing.shape import ParallelSizes
+        >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(ParallelSizes(2)))
         HostNeeds(cpu=5, memory_gib=19, ephemeral_storage_gib=18, shared_memory_gib=8.0)
     """
-    ranks = shape.tensor * shape.pipeline
+    ranks = shape.parallel.world_size
     checkpoint = facts.weight_bytes / GIB
     memory = ENGINE_GIB + RANK_GIB * ranks + min(checkpoint, SHARD_GIB) + shape.cpu_offload_gib * ranks
     memory += shape.kv_offload_gib + kept_adapters_gib(facts, shape)
@@ -44,14 +45,17 @@ def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
 
 
 def shared_memory_gib(shape: Shape) -> float:
-    """Upper bound of /dev/shm, where a KV cache in the host's memory lies too.
+    """Limit of /dev/shm in GiB, with the KV cache in the host's memory.
 
-    vLLM maps it from a file there (0.32.0, `v1/kv_offload/cpu/shared_offload_region.py`).
+    vLLM maps that cache from a file in /dev/shm (0.32.0, `v1/kv_offload/cpu/shared_offload_region.py`).
 
     Examples:
-        >>> [shared_memory_gib(Shape(tensor=size)) for size in (1, 4, 8)], shared_memory_gib(Shape(kv_offload_gib=64))
-        ([2.0, 8.0, 16.0], 66.0)
+        >>> from inference_operator.sizing.shape import ParallelSizes
+        >>> [shared_memory_gib(Shape(ParallelSizes(size))) for size in (1, 4, 8)]
+        [2.0, 8.0, 16.0]
+        >>> shared_memory_gib(Shape(kv_offload_gib=64))
+        66.0
     """
-    ranks = shape.tensor * shape.pipeline
+    ranks = shape.parallel.world_size
     usual = next((gib for most, gib in SHARED_MEMORY_GIB if ranks <= most), SHARED_MEMORY_ABOVE_GIB)
     return usual + shape.kv_offload_gib

@@ -1,8 +1,14 @@
-"""Bytes and tokens of the KV cache on one GPU.
+"""Bytes and tokens of the KV cache on one GPU: vLLM's KV cache groups.
 
-Layers that remember alike form a group; groups are cut to one size, so that a block of any group takes the same bytes,
-and a sequence takes blocks of each group by what its layers keep. Layers with a state set the size of a block: the
-attention layers' block is enlarged until it holds one state.
+- Layers with the same attention form a kind. A pipeline stage has its share of each kind, rounded up.
+- If all layers keep every token, or all are of one kind without a state, they form one group.
+- Otherwise each kind is divided into groups of equal size: of the smallest kind's layers, or of the largest kind's if
+  the kinds differ by less than the factor `nearly_equal`.
+- A block takes the same bytes in every group. Layers with fewer bytes a token have more tokens in a block.
+- A layer with a state must fit its state into one block, so the block gets more tokens until it does.
+- A sequence takes blocks of each group: for its whole length, for a window or chunk with the batches in flight, or a
+  fixed number for states.
+- The blocks of the cache divided by the blocks of one sequence are the concurrency.
 """
 
 import math
@@ -10,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
-from inference_operator.sizing.beside import guessing_layers
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.lora_and_speculative import drafting_layers
 from inference_operator.sizing.shape import KV_BYTES, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Groups of one kind in the cache."""
+    """The groups of one kind of layer."""
 
     attention: Attention
     groups: int
@@ -27,19 +33,19 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """How a sequence takes memory on one GPU."""
+    """How the KV cache of one GPU is divided into blocks and groups."""
 
     unit_bytes: float
-    """One block of one group."""
+    """Bytes of one block of one group."""
     kept: tuple[Kept, ...]
     token_bytes: float
-    """What a token adds once every window is full, in bytes."""
+    """Bytes that one more token takes once every window is full."""
     state_blocks: int
     batches_in_flight: int
 
     @property
     def groups(self) -> int:
-        """Groups of layers, padding included."""
+        """Number of groups, including padding."""
         return sum(one.groups for one in self.kept)
 
     @property
@@ -66,17 +72,17 @@ class CacheLayout:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a cache of a size holds on one GPU."""
+    """The capacity of a KV cache on one GPU."""
 
     blocks: int
     tokens: int
-    """As the engine reports them."""
+    """As the engine reports it."""
     concurrency: float
-    """Sequences of full length that fit at once."""
+    """Sequences of the longest context that fit at once."""
 
 
 def held(layout: CacheLayout, engine: EngineMemory, *, size: float, context: int, batched: int) -> Held:
-    """What a cache of `size` bytes holds, with sequences and batches of at most so many tokens.
+    """The capacity of a KV cache of `size` bytes, for sequences of `context` tokens and batches of `batched` tokens.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_memory
@@ -101,22 +107,27 @@ def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> i
 
 
 def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheLayout:
-    """How the model's sequences lie in the cache of one GPU, in the stage that has most layers.
+    """The layout of the KV cache on one GPU, in the pipeline stage with most layers.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_memory
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
+        >>> from inference_operator.sizing.shape import ParallelSizes
         >>> known = entry("Qwen/Qwen3-8B")
         >>> facts = model_facts(known.config)
-        >>> cache_layout(facts, vllm_memory("0.32.0", memory_gib=79.18), Shape(tensor=2)).token_bytes
+        >>> cache_layout(facts, vllm_memory("0.32.0", memory_gib=79.18), Shape(ParallelSizes(2))).token_bytes
         73728.0
     """
     element = kv_element_bytes(facts, engine, shape)
-    found = [_of_stage(one, shape) for one in _seen_by(engine, facts)]
-    if beside := guessing_layers(facts, shape):
-        found = _joined([*found, *_seen_by(engine, facts, beside)])
-    tokens = [(one, _token_bytes(one, shape.tensor, element)) for one in found if one.attention is not Attention.STATE]
+    found = [_of_stage(one, shape) for one in _as_cached(engine, facts)]
+    if drafting := drafting_layers(facts, shape):
+        found = _joined([*found, *_as_cached(engine, facts, drafting)])
+    tokens = [
+        (one, _token_bytes(one, shape.parallel.tensor, element))
+        for one in found
+        if one.attention is not Attention.STATE
+    ]
     states = [one for one in found if one.attention is Attention.STATE]
     growing = sum(one.layers * size for one, size in tokens if one.attention in (Attention.FULL, Attention.LATENT))
     scanned = any(one.state and one.state.scanned for one in states)
@@ -140,7 +151,7 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
 def _uniform(
     engine: EngineMemory, tokens: list[tuple[LayerGroup, float]], growing: float, state_blocks: int
 ) -> CacheLayout:
-    """All layers alike, or all of them seeing everything: one group."""
+    """The layout of one group with all layers."""
     every = sum(one.layers * size for one, size in tokens)
     only = tokens[0][0] if len(tokens) == 1 else LayerGroup(Attention.FULL, 1)
     kept = Kept(only.attention, 1, engine.block_tokens, only.window)
@@ -149,7 +160,7 @@ def _uniform(
 
 
 def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
-    """Each kind of layer once."""
+    """The groups with the layers of equal kinds added up."""
     found: dict[LayerGroup, int] = {}
     for one in groups:
         kind = replace(one, layers=0)
@@ -157,10 +168,10 @@ def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
     return [replace(kind, layers=layers) for kind, layers in found.items()]
 
 
-def _seen_by(
+def _as_cached(
     engine: EngineMemory, facts: ModelFacts, groups: Sequence[LayerGroup] | None = None
 ) -> tuple[LayerGroup, ...]:
-    """The groups as an engine keeps them that may not know windows or latent vectors yet."""
+    """The groups as this engine caches them. Older engines have no caches for windows or latent vectors."""
     narrow = () if engine.hybrid_cache else (Attention.SLIDING, Attention.CHUNKED)
     found = (
         replace(one, attention=Attention.FULL) if one.attention in narrow else one for one in groups or facts.groups
@@ -178,11 +189,11 @@ UNCOMPRESSED_ELEMENTS = 2 * 256
 
 
 def _of_stage(one: LayerGroup, shape: Shape) -> LayerGroup:
-    return replace(one, layers=math.ceil(one.layers / shape.pipeline))
+    return replace(one, layers=math.ceil(one.layers / shape.parallel.pipeline))
 
 
 def _token_bytes(one: LayerGroup, tensor: int, element: int) -> float:
-    """Bytes of one token in one layer; heads beyond the ranks' number are kept by several of them."""
+    """Bytes of one token in one layer. With more ranks than KV heads, several ranks hold the same head."""
     if one.token_bytes is not None:
         return one.token_bytes
     heads = max(1, math.ceil(one.kv_heads / tensor))
@@ -190,13 +201,13 @@ def _token_bytes(one: LayerGroup, tensor: int, element: int) -> float:
 
 
 def _state_bytes(one: LayerGroup, shape: Shape, element: int, recurrent: int | None) -> float:
-    """One layer's state of one sequence; speculation keeps the inputs of the tokens that it guesses."""
+    """Bytes of one layer's state for one sequence. Speculative decoding keeps the inputs of its draft tokens too."""
     state = one.state
     if state is None:
         return 0.0
     length = state.convolution_length + shape.speculative_tokens
     convolution = state.convolution_width * length * element
-    return (convolution + state.recurrent * (recurrent or state.recurrent_bytes or element)) / shape.tensor
+    return (convolution + state.recurrent * (recurrent or state.recurrent_bytes or element)) / shape.parallel.tensor
 
 
 def _aligned(block: int, state: float, token: float) -> int:
@@ -204,7 +215,7 @@ def _aligned(block: int, state: float, token: float) -> int:
 
 
 def _stretched(block: int, largest: float, size: float) -> int:
-    """Layers with smaller tokens take more of them into a block of the same bytes."""
+    """Tokens of a block in layers with fewer bytes a token: a block has the same bytes in all of them."""
     return block * max(1, int(largest // size)) if size else block
 
 

@@ -1,46 +1,35 @@
-"""The sizes of one engine, as they are pinned: chosen by arithmetic, or as asked where nothing can be counted."""
+"""The plan of one engine: its sizes and its pod's requests, on GPUs with or without a memory check, or on CPUs."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from inference_operator.api.spec import Device
-from inference_operator.hardware.offers import GPU_RESOURCE
+from inference_operator.manifest import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.beside import draft_files_gib, uncounted
 from inference_operator.sizing.budget import Budget
-from inference_operator.sizing.cpu import GIB, CpuNeeds
-from inference_operator.sizing.gpu_plan import GpuPlan
+from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.gpu_plan import GpuPlan, HostNeeds
 from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.lora_and_speculative import draft_files_gib, uncounted
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
+from inference_operator.units import GIB
 
 SIZING_RULES = 2
-"""Version of the rules below; it is written down with what they decide."""
+"""Version of the sizing rules; it is stored with each plan."""
 
 DIGITS = 2
-"""Of amounts in GiB: the arithmetic is no better than that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user asked of the size, where nothing is counted."""
-
-    tensor_parallel_size: int = 1
-    shape: Shape = field(default_factory=Shape)
-    """Everything else that was asked of the engine."""
-    resource: str = GPU_RESOURCE
-    unchecked: str = ""
-    """Why nothing could be counted, in a sentence."""
+"""Decimal digits of amounts in GiB; the arithmetic is not more precise."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerGpu:
-    """The arithmetic of one GPU; memory in GiB."""
+    """The memory budget of one GPU."""
 
     memory_gib: float
-    """All of it, as CUDA reports it."""
+    """Total memory as CUDA reports it."""
     offered_gib: float
-    """What the engine may use of it."""
+    """Memory that the engine may use."""
     weights_gib: float
     activation_gib: float
     non_torch_gib: float
@@ -48,163 +37,153 @@ class PerGpu:
     kv_cache_gib: float
     kv_cache_tokens: int
     kv_token_bytes: int
-    """What a token adds to the KV cache."""
+    """Bytes of one more token in the KV cache."""
     headroom_gib: float
-    """What is left beside one sequence of full length."""
+    """KV cache beyond one sequence of the longest context."""
     longest_requests: float
-    """Sequences of full length that fit at once."""
+    """Sequences of the longest context that fit at once."""
     typical_requests: float
-    """Sequences of typical length that fit at once."""
+    """Typical requests that fit at once."""
     origins: Mapping[str, str]
-    """Where each term comes from: the model's config, the engine's version, a measurement."""
+    """The origin of each term: the model's config, the engine's version, or a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Only what sizing decided; quantities in Kubernetes' canonical form. None: the engine's own default."""
+    """What sizing decided. Quantities are in Kubernetes' canonical form. None: the engine's default."""
 
     device: Device
-    tensor_parallel_size: int
+    parallel: ParallelSizes
     gpus_per_replica: int
     cpu: str
     memory: str
     ephemeral_storage: str
     shared_memory: str
-    pipeline_parallel_size: int = 1
     resource: str = GPU_RESOURCE
-    """The extended resource that GPUs are asked for by."""
+    """The extended resource of the pod's GPU request."""
     gpu: str = ""
-    """The kind of GPU that it was sized for; empty where that is not known."""
+    """The kind of GPU that the engine was sized for; empty if unknown."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """What ties engines to nodes with these GPUs."""
+    """The node selector for nodes with these GPUs."""
     avoided_products: tuple[str, ...] = ()
-    """Products of other GPUs, where no label is known that ties engines to theirs."""
+    """GPU products that the pods must avoid, if no node label selects the right ones."""
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     gpu_memory_utilization: float | None = None
     kv_cache_bytes: int | None = None
-    """Size of the KV cache of each rank, where an engine has to be told: on CPUs."""
+    """Size of the KV cache of each rank, on CPUs."""
     weight_bytes: int | None = None
-    """Of the whole checkpoint; None where that is not known."""
+    """Size of the whole checkpoint; None if unknown."""
     cpu_offload_gib: float = 0.0
-    """Weights of each GPU that stay in the host's memory."""
+    """Weights of each GPU that stay in host memory."""
     context_reduced: bool = False
-    """Whether sequences are shorter than sizing aims at, since no larger group of GPUs exists."""
+    """Whether the context is shorter than the target, because no larger group of GPUs exists."""
     assumptions: tuple[str, ...] = ()
-    """What nobody said and was taken instead."""
+    """Values that the model's config does not state and sizing assumed."""
     uncounted: tuple[str, ...] = ()
-    """What takes memory too and nobody knows how much, each as a phrase."""
+    """What takes an unknown amount of memory; each as a phrase."""
     unchecked: str = ""
-    """Why nothing was counted; empty where it was."""
+    """Why no memory was counted; empty if it was."""
     per_gpu: PerGpu | None = None
     decision: int = 0
-    """How often the same was decided anew, because no node took the engines; the latest counts."""
+    """How often the plan was decided again because no node could run the engines; the highest number is current."""
 
 
-GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE = "4", 16, "2Gi"
-"""Requests of an engine on GPUs whose model nobody knows: a core each for the API server, the scheduler, one worker's
-launch thread and detokenising, and the host memory in which a checkpoint shard is staged. The disk request covers logs
-and compile caches only. They reserve a start, not a model's size."""
+GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2
+"""Requests of an engine on GPUs whose model is unknown: a core each for the API server, the scheduler, one worker's
+launch thread and detokenization, and the host memory in which a checkpoint shard is staged. The disk request covers
+only logs and compile caches. They are enough for a start; they do not depend on the model's size."""
 
-CPU_CPU = "1"
-"""Cores of an engine on CPUs: it starts with one and takes what its node can spare; `engine.resources` gives more."""
+CPU_CPU = 1
+"""Cores of an engine on CPUs. It starts with one and uses what its node has free; `engine.resources` gives more."""
 
 
-def plan(wishes: Wishes) -> Plan:
-    """The sizes of one engine on GPUs, as asked.
+def unchecked_plan(request: SizingRequest, why: str = "") -> Plan:
+    """The sizes of one engine on GPUs as requested, without a memory check.
+
+    Args:
+        request: what the user requests.
+        why: why nothing could be counted, in a sentence.
 
     Examples:
-        >>> plan(Wishes(tensor_parallel_size=8)).gpus_per_replica
+        >>> unchecked_plan(SizingRequest(tensor=8)).gpus_per_replica
         8
     """
-    shape = replace(wishes.shape, tensor=wishes.tensor_parallel_size)
-    ranks = shape.tensor * shape.pipeline
-    return Plan(
-        device=Device.GPU,
-        tensor_parallel_size=wishes.tensor_parallel_size,
-        pipeline_parallel_size=shape.pipeline,
-        gpus_per_replica=ranks,
+    shape = request.requested_shape
+    ranks = shape.parallel.world_size
+    host = HostNeeds(
         cpu=GPU_CPU,
-        memory=_gibibytes(GPU_MEMORY_GIB + shape.cpu_offload_gib * ranks + shape.kv_offload_gib),
-        ephemeral_storage=GPU_EPHEMERAL_STORAGE,
-        shared_memory=_gibibytes(shared_memory_gib(shape)),
-        resource=wishes.resource,
-        max_model_len=shape.context,
-        max_num_seqs=shape.max_num_seqs,
-        max_num_batched_tokens=shape.max_num_batched_tokens,
-        gpu_memory_utilization=shape.utilization,
-        cpu_offload_gib=shape.cpu_offload_gib,
-        unchecked=wishes.unchecked,
+        memory_gib=GPU_MEMORY_GIB + shape.cpu_offload_gib * ranks + shape.kv_offload_gib,
+        ephemeral_storage_gib=GPU_EPHEMERAL_STORAGE_GIB,
+        shared_memory_gib=shared_memory_gib(shape),
     )
+    return replace(_plan(Device.GPU, shape, host), resource=request.resource, unchecked=why)
 
 
-def cpu_plan(wishes: Wishes, needs: CpuNeeds, facts: ModelFacts | None, *, downloads: bool) -> Plan:
+def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, *, downloads: bool) -> Plan:
     """The sizes of one engine on CPUs.
 
     Args:
-        wishes: what the user asked.
-        needs: the memory that it takes.
+        request: what the user requests.
+        needs: the memory of the engine.
         facts: the model, if it is known.
-        downloads: whether the engine gets the checkpoint onto its node's disk; else it is mounted.
+        downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
     """
-    shape = replace(wishes.shape, tensor=wishes.tensor_parallel_size)
-    weights = facts.weight_bytes if facts else None
-    disk = LOGS_GIB + draft_files_gib(shape) + ((weights or 0) / GIB if downloads else 0)
-    return Plan(
-        device=Device.CPU,
-        tensor_parallel_size=wishes.tensor_parallel_size,
-        pipeline_parallel_size=shape.pipeline,
-        gpus_per_replica=0,
+    shape = replace(request.requested_shape, context=needs.context)
+    weights_gib = facts.weight_bytes / GIB if facts and downloads else 0
+    host = HostNeeds(
         cpu=CPU_CPU,
-        memory=_gibibytes(needs.memory_gib),
-        ephemeral_storage=_gibibytes(disk),
-        shared_memory=_gibibytes(shared_memory_gib(shape)),
-        max_model_len=needs.context,
-        max_num_seqs=shape.max_num_seqs,
-        max_num_batched_tokens=shape.max_num_batched_tokens,
-        gpu_memory_utilization=shape.utilization,
-        kv_cache_bytes=None if shape.utilization else needs.cache_bytes,
-        weight_bytes=weights,
-        assumptions=facts.assumptions if facts else (),
-        uncounted=uncounted(facts, shape) if facts else (),
+        memory_gib=needs.memory_gib,
+        ephemeral_storage_gib=LOGS_GIB + draft_files_gib(shape) + weights_gib,
+        shared_memory_gib=shared_memory_gib(shape),
     )
+    cache_bytes = None if shape.utilization else needs.cache_bytes
+    return replace(_plan(Device.CPU, shape, host, facts), kv_cache_bytes=cache_bytes)
 
 
 def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided: tuple[str, ...] = ()) -> Plan:
-    """The sizes of one engine, as the arithmetic chose them.
+    """The sizes of one engine on GPUs, as the arithmetic chose them.
 
     Args:
-        chosen: what was chosen.
+        chosen: the chosen sizes.
         facts: the model.
-        downloads: whether the engine gets the checkpoint onto its node's disk; else it is mounted.
-        avoided: products of GPUs on which it must not be.
+        downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
+        avoided: products of GPUs that the engine must not use.
     """
     offer, shape, host = chosen.offer, chosen.shape, chosen.host
-    disk = host.ephemeral_storage_gib if downloads else LOGS_GIB + draft_files_gib(shape)
-    return Plan(
-        device=Device.GPU,
-        tensor_parallel_size=shape.tensor,
-        pipeline_parallel_size=shape.pipeline,
-        gpus_per_replica=chosen.gpus_per_replica,
-        cpu=str(host.cpu),
-        memory=_gibibytes(host.memory_gib),
-        ephemeral_storage=_gibibytes(disk),
-        shared_memory=_gibibytes(host.shared_memory_gib),
+    if not downloads:
+        host = replace(host, ephemeral_storage_gib=LOGS_GIB + draft_files_gib(shape))
+    return replace(
+        _plan(Device.GPU, shape, host, facts),
         resource=offer.resource,
         gpu=offer.kind,
         node_selector={offer.label: offer.product} if offer.product else {},
         avoided_products=() if offer.product else avoided,
+        context_reduced=chosen.context_reduced,
+        per_gpu=_per_gpu(chosen.budget),
+    )
+
+
+def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | None = None) -> Plan:
+    """The only constructor of a plan: the shape, the pod's requests, and the facts of the model."""
+    on_gpus = device is Device.GPU
+    return Plan(
+        device=device,
+        parallel=shape.parallel,
+        gpus_per_replica=shape.parallel.world_size if on_gpus else 0,
+        cpu=str(host.cpu),
+        memory=_gibibytes(host.memory_gib),
+        ephemeral_storage=_gibibytes(host.ephemeral_storage_gib),
+        shared_memory=_gibibytes(host.shared_memory_gib),
         max_model_len=shape.context,
         max_num_seqs=shape.max_num_seqs,
         max_num_batched_tokens=shape.max_num_batched_tokens,
         gpu_memory_utilization=shape.utilization,
-        cpu_offload_gib=shape.cpu_offload_gib,
-        weight_bytes=facts.weight_bytes,
-        context_reduced=chosen.context_reduced,
-        assumptions=chosen.assumptions,
-        uncounted=chosen.uncounted,
-        per_gpu=_per_gpu(chosen.budget),
+        cpu_offload_gib=shape.cpu_offload_gib if on_gpus else 0.0,
+        weight_bytes=facts.weight_bytes if facts else None,
+        assumptions=facts.assumptions if facts else (),
+        uncounted=uncounted(facts, shape) if facts else (),
     )
 
 
@@ -222,12 +201,12 @@ def _per_gpu(found: Budget) -> PerGpu:
         headroom_gib=round(found.headroom, DIGITS),
         longest_requests=round(found.concurrency, 1),
         typical_requests=round(found.typical_concurrency, 1),
-        origins={term.name: term.origin for term in found.terms},
+        origins={str(term.name): str(term.origin) for term in found.terms},
     )
 
 
 def _gibibytes(amount: float) -> str:
-    """Whole GiB as the API server writes them.
+    """Whole GiB, rounded up, as the API server writes them.
 
     Examples:
         >>> _gibibytes(18.2), _gibibytes(2048), _gibibytes(2**20)

@@ -1,4 +1,4 @@
-"""Which parallel sizes a model allows, whatever memory there is.
+"""Parallel sizes and GPUs that a model allows, independent of memory.
 
 Sources: vLLM 0.32.0, `config/model.py` (heads), `layers/linear.py` (heads of keys and values), `layers/quantization/`
 (blocks and groups), `layers/vocab_parallel_embedding.py` (vocabulary); the messages are its own.
@@ -6,10 +6,9 @@ Sources: vLLM 0.32.0, `config/model.py` (heads), `layers/linear.py` (heads of ke
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from inference_operator.models.facts import Kernel, ModelFacts, Part, Split
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import ParallelSizes, Shape
 
 VOCABULARY_PADDING = 64
 BFLOAT16_SINCE, FP8_SINCE, AWQ_SINCE = (8, 0), (7, 5), (7, 5)
@@ -26,35 +25,35 @@ _SINCE = {
     Kernel.NVFP4: FOUR_BIT_FLOAT_SINCE,
 }
 SIZES = (1, 2, 4, 8, 16)
-"""Tensor parallel sizes that are tried; others are taken only from a user."""
+"""Tensor parallel sizes that sizing tries; a user may request others."""
 GROUPED = (Kernel.FP8_BLOCK, Kernel.AWQ, Kernel.GPTQ)
 
 
 def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
-    """Why the model cannot be divided so, in one sentence; None if it can.
+    """Why the model does not allow the parallel sizes of a shape, in one sentence; None if it does.
 
     Examples:
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
         >>> facts = model_facts(entry("Qwen/Qwen3-14B").config)
-        >>> broken_rule(facts, Shape(tensor=4)) is None
+        >>> broken_rule(facts, Shape(ParallelSizes(4))) is None
         True
-        >>> broken_rule(facts, Shape(tensor=3))
+        >>> broken_rule(facts, Shape(ParallelSizes(3)))
         '40 attention heads are not divisible by 3.'
     """
     return next(_broken(facts, shape), None)
 
 
 def allowed_sizes(facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
-    """Tensor sizes up to a number that the model allows."""
+    """Tensor parallel sizes up to a number that the model allows."""
     found = (size for size in SIZES if size <= at_most)
-    return tuple(size for size in found if broken_rule(facts, _of_size(shape, size)) is None)
+    return tuple(size for size in found if broken_rule(facts, shape.with_tensor(size)) is None)
 
 
 def unable(facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str | None:
     """Why a GPU of this compute capability cannot compute the model; None if it can.
 
-    A model in bfloat16 is run in float16 where bfloat16 is missing, so that is no reason.
+    GPUs without bfloat16 run a bfloat16 model in float16, so that is no reason.
     """
     kernel = (shape.quantization or facts.quantization).kernel
     kernel = facts.quantization.kernel if kernel is Kernel.NONE else kernel
@@ -70,29 +69,26 @@ def _dotted(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"
 
 
-def _of_size(shape: Shape, tensor: int) -> Shape:
-    return replace(shape, tensor=tensor)
-
-
 def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
-    tensor = shape.tensor
+    tensor = shape.parallel.tensor
     if facts.heads and facts.heads % tensor:
         yield f"{facts.heads} attention heads are not divisible by {tensor}."
     heads = facts.kv_heads
-    if heads and not facts.is_latent and heads % tensor and tensor % heads:
+    if heads and not facts.uses_mla and heads % tensor and tensor % heads:
         yield f"{heads} heads of keys and values are neither divisible by {tensor} nor a divisor of it."
     words = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
     if words % tensor:
         yield f"A vocabulary of {words} is not divisible by {tensor}."
-    if shape.pipeline > facts.layers:
-        yield f"{facts.layers} layers cannot be divided over {shape.pipeline} stages."
+    if shape.parallel.pipeline > facts.layers:
+        yield f"{facts.layers} layers cannot be divided over {shape.parallel.pipeline} stages."
     yield from _groups(facts, shape)
     if shape.speculation and shape.speculation.draft_facts:
-        yield from (f"Of the draft model: {rule}" for rule in _broken(shape.speculation.draft_facts, Shape(tensor)))
+        draft = Shape(ParallelSizes(tensor))
+        yield from (f"Of the draft model: {rule}" for rule in _broken(shape.speculation.draft_facts, draft))
 
 
 def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:
-    """Parts of quantised matrices must be whole groups on every rank."""
+    """Broken rules of quantization: each rank's part of a matrix must consist of whole groups."""
     stored = facts.quantization if facts.quantization.kernel is not Kernel.NONE else shape.quantization
     if stored is None or stored.kernel not in GROUPED or not stored.group:
         return
@@ -102,10 +98,10 @@ def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:
         wide = matrix.columns if matrix.split is Split.COLUMNS else matrix.rows // 2
         if matrix.split is not Split.COLUMNS and stored.kernel is not Kernel.FP8_BLOCK:
             continue
-        if wide % (shape.tensor * stored.group):
+        if wide % (shape.parallel.tensor * stored.group):
             part = "Experts" if matrix.part is Part.EXPERTS else "MLPs"
             yield (
-                f"{part} {wide} wide make {wide / shape.tensor:g} for each of {shape.tensor},"
+                f"{part} {wide} wide make {wide / shape.parallel.tensor:g} for each of {shape.parallel.tensor},"
                 f" no multiple of the {stored.group} that share a scale ({stored.kernel.value})."
             )
             return

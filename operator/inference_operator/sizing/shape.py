@@ -1,7 +1,8 @@
-"""One way to run a model, before anybody knows whether it fits."""
+"""How an engine may be started, and what a user requests of its sizes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from inference_operator.manifest import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts, Quantization
 
 KV_BYTES = {
@@ -9,52 +10,72 @@ KV_BYTES = {
     **dict.fromkeys(("float16", "half", "bfloat16"), 2),
     **dict.fromkeys(("float32", "float"), 4),
 }
-"""Bytes of an element of the KV cache by the engine's word for its type."""
+"""Bytes of an element of the KV cache by the engine's name of its data type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """Low-rank adapters (LoRA) for which an engine keeps room from its start, whatever is loaded into it."""
+    """LoRA adapters; the engine reserves memory for them at its start, whether any is loaded or not."""
 
     rank: int
-    """Of each adapter, at most."""
+    """Maximum rank of an adapter."""
     active: int = 1
-    """Adapters that may be used at once."""
+    """Adapters that may be active at once."""
     kept: int = 1
-    """Adapters that each rank keeps in the host's memory."""
+    """Adapters that each rank keeps in host memory."""
     divided: bool = False
-    """Whether tensor ranks divide both matrices of an adapter, not one of them."""
+    """Whether tensor parallelism divides both matrices of an adapter; otherwise one of them."""
     element_bytes: int | None = None
-    """None: as the model's own."""
+    """Bytes of an element; None: as in the model."""
     graph_sets: int = 2
-    """How often CUDA graphs are captured: without adapters, and with them."""
+    """Sets of CUDA graphs: one without adapters, one with them."""
     tower: bool = False
-    """Whether there is room for adapters of a vision tower too."""
+    """Whether memory is reserved for adapters of the vision tower too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """Tokens that are guessed, and then checked by the model in one step."""
+    """Speculative decoding: draft tokens that the model verifies in one scheduler iteration."""
 
     tokens: int
-    """Guessed at once."""
+    """Draft tokens of one iteration."""
     own_layer: bool = False
-    """Whether a layer that comes with the model guesses (multi-token prediction)."""
+    """Whether a layer of the model's own predicts them (multi-token prediction)."""
     draft: str = ""
-    """The repository or path of a draft model; empty where there is none."""
+    """Repository or path of a draft model; empty if there is none."""
     draft_revision: str | None = None
     draft_facts: ModelFacts | None = None
-    """Of the draft model; None where nobody knows it."""
+    """Facts of the draft model; None if it is unknown."""
     unknown: str = ""
-    """Something else that guesses and takes an unknown amount of memory, as a phrase."""
+    """Another method that takes an unknown amount of memory, as a phrase."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSizes:
+    """How many ranks an engine has in each dimension of its parallelism.
+
+    Examples:
+        >>> ParallelSizes(tensor=4, pipeline=2).world_size
+        8
+    """
+
+    tensor: int
+    pipeline: int = 1
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of one engine; on GPUs each rank has one."""
+        return self.tensor * self.pipeline
+
+
+ONE_RANK = ParallelSizes(tensor=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How an engine would be started; None: the engine's default."""
 
-    tensor: int = 1
-    pipeline: int = 1
+    parallel: ParallelSizes = ONE_RANK
     context: int | None = None
     """Longest sequence in tokens; None: the model's own."""
     utilization: float | None = None
@@ -62,21 +83,53 @@ class Shape:
     max_num_batched_tokens: int | None = None
     kv_cache_dtype: str = "auto"
     element_bytes: int | None = None
-    """Bytes of an element that is not quantised; None: the checkpoint's."""
+    """Bytes of an element that is not quantized; None: as in the checkpoint."""
     quantization: Quantization | None = None
-    """Of weights that the engine itself quantises while it loads; None: as in the checkpoint."""
+    """Quantization that the engine applies while it loads weights; None: as in the checkpoint."""
     eager: bool = False
     """No CUDA graphs."""
     kv_cache_bytes: int | None = None
-    """Size of the KV cache of each rank; None: what is left, or on CPUs what sizing computes."""
+    """Size of the KV cache of each rank; None: what is left on GPUs, what sizing computes on CPUs."""
     cpu_offload_gib: float = 0.0
-    """Weights of each GPU that stay in the host's memory."""
+    """Weights of each GPU that stay in host memory."""
     kv_offload_gib: float = 0.0
-    """KV cache in the host's memory, of all ranks together."""
+    """KV cache in host memory, for all ranks together."""
     adapters: Adapters | None = None
     speculation: Speculation | None = None
 
     @property
     def speculative_tokens(self) -> int:
-        """Tokens that are guessed at once."""
+        """Draft tokens of one iteration; 0 without speculative decoding."""
         return self.speculation.tokens if self.speculation else 0
+
+    def with_tensor(self, tensor: int) -> "Shape":
+        """The same with another tensor parallel size."""
+        return replace(self, parallel=replace(self.parallel, tensor=tensor))
+
+
+@dataclass(frozen=True, slots=True)
+class SizingRequest:
+    """What a user requests of the sizes of one engine."""
+
+    tensor: int | None = None
+    """Tensor parallel size; None: sizing chooses it."""
+    concurrency: int | None = None
+    """Typical requests that must fit at once; None: sizing's own number."""
+    kinds: tuple[str, ...] = ()
+    """Kinds or products of GPUs that may be used; empty: any."""
+    least_memory_gib: float = 0.0
+    """Memory that a GPU must have."""
+    resource: str = GPU_RESOURCE
+    """The extended resource that GPUs are requested by, where sizing knows no GPU."""
+    shape: Shape = field(default_factory=Shape)
+    """Everything else. Its tensor parallel size is not read; its context is never reduced."""
+
+    @property
+    def context(self) -> int | None:
+        """Longest sequence in tokens; None: sizing chooses it."""
+        return self.shape.context
+
+    @property
+    def requested_shape(self) -> Shape:
+        """The shape with the requested tensor parallel size, or 1."""
+        return self.shape.with_tensor(self.tensor or 1)

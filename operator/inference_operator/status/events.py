@@ -1,4 +1,4 @@
-"""What is told as an Event: the transitions from one status to the next, each once."""
+"""Events: one for each transition between two statuses of an InferenceDeployment."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ MAX_NOTE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One transition, as `kubectl describe` shows it."""
+    """An Event, as `kubectl describe` shows it."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
     note: str
 
 
-_COURSE = frozenset(
+_WITHOUT_EVENT = frozenset(
     {
         Reason.STARTING,
         Reason.INSPECTING_MODEL,
@@ -31,17 +31,17 @@ _COURSE = frozenset(
         Reason.REQUEST_FAILED,
     }
 )
-"""Reasons of Reconciling that take their course, or that Ready tells already."""
+"""Reasons of Reconciling without an Event of their own: a usual course, or one that the Event of Ready covers."""
 
-_CALM = frozenset({Reason.ROLLING_OUT, Reason.MAKING_ROOM, Reason.WAITING_FOR_DELETION})
-"""Reasons of Reconciling that are told, but warn of nothing."""
+_NORMAL = frozenset({Reason.ROLLING_OUT, Reason.SWITCHED_TO_REPLACE, Reason.WAITING_FOR_DELETION})
+"""Reasons of Reconciling whose Event is no warning."""
 
 
 def events(before: Status, after: Status) -> Sequence[Event]:
-    """What has come about between two statuses.
+    """The Events for the transition between two statuses.
 
-    A first status tells only of problems: that a service which was just made is not ready is no news. The same status
-    again tells nothing, so neither a restart of the operator nor a listing does.
+    A first status causes Events about problems only, since a new service is never ready at once. An unchanged status
+    causes none, so neither a restart of the operator nor a relist does.
     """
     changes = (_ready, _reconciling, _stalled, _engine_stalled)
     return [event for change in changes for event in change(before, after)]
@@ -56,9 +56,9 @@ def _ready(before: Status, after: Status) -> Iterator[Event]:
 
 def _reconciling(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.RECONCILING), after.condition(ConditionType.RECONCILING)
-    if now is None or now.status != "True" or now.reason in _COURSE or (was and was.reason == now.reason):
+    if now is None or now.status != "True" or now.reason in _WITHOUT_EVENT or (was and was.reason == now.reason):
         return
-    yield _event("Normal" if now.reason in _CALM else "Warning", now)
+    yield _event("Normal" if now.reason in _NORMAL else "Warning", now)
 
 
 def _stalled(before: Status, after: Status) -> Iterator[Event]:
@@ -69,7 +69,7 @@ def _stalled(before: Status, after: Status) -> Iterator[Event]:
 
 
 def _engine_stalled(before: Status, after: Status) -> Iterator[Event]:
-    """Each engine that is replaced because it stood still; the message names it, and stays until another serves."""
+    """One Event for each stalled engine. The message names it, and stays until its replacement is ready."""
     was, now = before.condition(ConditionType.ENGINES_AVAILABLE), after.condition(ConditionType.ENGINES_AVAILABLE)
     if now is not None and now.reason == Reason.ENGINE_STALLED and (was is None or was.message != now.message):
         yield _event("Warning", now)

@@ -1,4 +1,4 @@
-"""The few facts that the rules of all conditions share, gathered once."""
+"""Facts: what the rules of all conditions read, gathered once per report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,208 +8,248 @@ from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import KvCacheStatus, Status
+from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
+from inference_operator.diagnosis.pending_causes import rejection_reason_of
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of, diagnosis_lookups, pod_diagnosis
+from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
+from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
+from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Ref
-from inference_operator.observed.answer import Answer, Conflict, Failed, Rejected, Waiting
-from inference_operator.observed.deployment import DeploymentView, deployment_view
-from inference_operator.observed.look import Look
-from inference_operator.observed.pod import PodView
-from inference_operator.observed.rollout import Rollout
-from inference_operator.observed.waits import refused_for
-from inference_operator.pipeline import Inputs, NeedsInspection, Outcome, Paused, Planned, Refused
+from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_name
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.planning.known_model import KnownModel
-from inference_operator.resources.names import (
-    ENGINE,
-    ROUTER,
-    engines_service_name,
-    router_name,
-    service_name,
-)
-from inference_operator.resources.pinned import Pinned
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.kv_cache import kv_cache
-from inference_operator.status.start import Progress, progress
-from inference_operator.status.trouble import Trouble, cure_of, looks_for, trouble_of
-from inference_operator.status.volumes import volumes
+from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
+from inference_operator.views.lookups import Lookup
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import WorkloadView, combined, workload_view
+from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.workload.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is asked, what runs, what stands in the way."""
+    """What is requested, what runs, and what is wrong."""
 
     key: Key
-    wanted: int
-    """Engines asked for; while nothing is changed, those that the live Deployment is asked for."""
-    engines: DeploymentView
-    routers: DeploymentView
+    desired: int
+    """Engines that should run. While nothing is changed, those of the live workload."""
+    engines: WorkloadView
+    """The workloads of all roles."""
+    routers: WorkloadView
     connected: bool
-    """Whether the Services and the configuration are there by which requests find their way."""
+    """Whether the Services and the router's configuration exist, which requests need."""
     refusal: Refusal | None
-    inspecting: str
-    """What goes on so that the model becomes known, in a sentence; empty where nothing waits for it."""
+    inspection: str
+    """Progress of the model's inspection, in a sentence; empty if nothing waits for it."""
     paused: bool
-    """Whether nothing is to be changed, because the user says so."""
     blocked: Conflict | Waiting | Rejected | Failed | None
-    """What stands in the way of a child; rather what somebody must act on than what only takes another attempt."""
+    """Why a child could not be written; causes that a user must resolve come before those that pass."""
     failures: Sequence[Failed]
-    stuck: Trouble | None
-    """The pod whose problem matters most, if any, and why it does not run."""
-    standstill: str
-    """Which engine stands still and is being replaced from this round on; empty if none."""
+    diagnosis: PodDiagnosis | None
+    """The pod whose problem matters most, and why it does not run."""
+    stall: str
+    """The engine that this round found stalled; empty if none."""
     replacing: bool
-    """Whether fewer engine pods are ready and stay than are wanted."""
+    """Whether fewer engine pods are ready and staying than the workload should have."""
     engine_since: datetime | None
-    """When the oldest engine pod was made that is to stay."""
+    """Creation time of the oldest engine pod that is to stay."""
     notice: str
-    decided: Pinned | None
-    """What was decided in this round, or stands."""
+    decided: PinnedPlan | None
+    """The plan of the first role: decided in this round, or pinned."""
     kv_cache: KvCacheStatus | None
-    """The KV cache of the engines, once one has told."""
+    """The KV cache of the engines, once one has reported it."""
     model: KnownModel | None
-    """What is known of the model."""
-    awaited: str
-    """The kind of GPU that no node has which is there; empty if one has."""
+    missing_gpu_kind: str
+    """The kind of GPU that the plan needs and no node has; empty if a node has it."""
     rollout: Rollout | None
-    """How engines are being replaced, or were last."""
+    """How the engines of the first role are replaced."""
+    startup: StartupStatus | None
+    """The engine that is furthest in its start; None if no start is to be reported."""
     progress: str
-    """Where the start of an engine is, in a sentence; empty where none is to be told of."""
-    looks: tuple[Look, ...]
-    """What has to be looked up to know more of any of this."""
+    """The same in a sentence; empty if none."""
+    lookups: tuple[Lookup, ...]
+    """Lookups that tell more."""
     due: tuple[datetime, ...]
-    """When some of this changes, if nothing happens before."""
+    """When some of these facts change without an event."""
     previous: Status
     now: datetime
 
     @property
     def plan(self) -> Plan | None:
-        """The sizes of an engine, if they are decided."""
+        """The sizes of an engine of the first role, if they are decided."""
         return self.decided.plan if self.decided else None
 
     @property
     def complete(self) -> bool:
-        """Whether all that serving needs has been made, if perhaps not as it is wanted now."""
+        """Whether every object that serving needs exists, even if not as desired now."""
         return self.connected and self.engines.exists and self.routers.exists
 
     @property
     def serving(self) -> bool:
-        """Whether a request gets an answer now."""
+        """Whether a request would be answered now."""
         return self.connected and self.engines.ready > 0 and self.routers.ready > 0
 
     @property
     def at_zero(self) -> bool:
-        """Whether no engine is wanted, by a specification that could be followed."""
-        return self.wanted == 0 and (self.refusal is None or self.engines.exists)
+        """Whether no engine should run, by a specification that is valid."""
+        return self.desired == 0 and (self.refusal is None or self.engines.exists)
+
+    @property
+    def rejected_workload(self) -> WorkloadView | None:
+        """A workload whose pods Kubernetes rejects; engines before routers."""
+        return next((one for one in (self.engines, self.routers) if one.rejection), None)
 
     @property
     def rejection(self) -> str:
-        """Why Kubernetes refuses a pod, in a sentence; empty if it does not."""
-        owner = self.engines if self.engines.rejection else self.routers
-        said = f"Kubernetes refuses a pod: {owner.rejection}"
-        return with_cure(said, cure_of(rejection_reason(owner))) if owner.rejection else ""
+        """Why Kubernetes rejects a pod, in a sentence; empty if it does not."""
+        workload = self.rejected_workload
+        if workload is None:
+            return ""
+        return with_cure(f"Kubernetes refuses a pod: {workload.rejection}", cure_of(rejection_reason(workload)))
 
     @property
     def rolling(self) -> bool:
-        """Whether pods of an earlier specification are still there."""
+        """Whether pods of an earlier template still exist."""
         return self.engines.rolling or self.routers.rolling
 
     @property
-    def homeless(self) -> bool:
-        """Whether a pod waits for a node, which it may do for as long as it takes."""
-        return self.stuck is not None and self.stuck.reason is Reason.UNSCHEDULABLE
+    def unschedulable(self) -> bool:
+        """Whether the diagnosed pod waits for a node. It may do so for any time."""
+        return self.diagnosis is not None and self.diagnosis.reason is Reason.UNSCHEDULABLE
 
 
-def rejection_reason(owner: DeploymentView) -> Reason:
-    """Why Kubernetes refuses the pods of a Deployment."""
-    return refused_for(owner.rejection or "")
+def rejection_reason(workload: WorkloadView) -> Reason:
+    """The reason for which Kubernetes rejects the pods of a workload."""
+    return rejection_reason_of(workload.rejection or "")
 
 
-def facts(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Facts:
-    """Gather the facts."""
+def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Facts:
+    """Gather the facts.
+
+    Args:
+        inputs: what was observed, after this round's writes.
+        outcome: what was decided in this round.
+        results: the results of this round's writes.
+    """
     key, spec = inputs.resource.key, inputs.resource.spec
-    engines = deployment_view(inputs.engines)
-    routers = deployment_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
-    obstacles = [a for a in answers if isinstance(a, Conflict | Waiting | Rejected)]
-    failures = [a for a in answers if isinstance(a, Failed)]
-    kept = not isinstance(outcome, Planned) and engines.exists
-    start = _start(inputs, engines)
-    mounting = volumes(_staying(inputs, engines), namespace=key.namespace, seen=inputs.seen, now=inputs.now)
-    stuck = trouble_of(_stuck(inputs.pods, {ENGINE: engines, ROUTER: routers}), inputs)
-    until = None if isinstance(outcome, Paused) else outcome.until
-    decided = outcome.pinned if isinstance(outcome, Planned) else next(iter(inputs.previous.decisions), None)
+    workloads = {role.name: workload_view(inputs.workload(role.name)) for role in inputs.role_requests}
+    engines = combined(list(workloads.values()))
+    routers = workload_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
+    staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
+    diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), routers, staying)
+    obstacles = [one for one in results if isinstance(one, Conflict | Waiting | Rejected)]
+    failures = [one for one in results if isinstance(one, Failed)]
+    unchanged = not isinstance(outcome, Planned) and engines.exists
+    first = inputs.role_requests[0].name
+    decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(first)), None)
     return Facts(
         key=key,
-        wanted=spec.replicas if isinstance(spec, Spec) and not kept else engines.wanted,
+        desired=spec.replicas * len(workloads) if isinstance(spec, Spec) and not unchanged else engines.desired,
         engines=engines,
         routers=routers,
-        connected=all(ref in inputs.children for ref in _way(key)),
+        connected=all(ref in inputs.children for ref in _path_of_requests(key, first)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
-        inspecting=outcome.told if isinstance(outcome, NeedsInspection) else "",
+        inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
         paused=isinstance(outcome, Paused),
         blocked=next(iter([*obstacles, *failures]), None),
         failures=failures,
-        stuck=stuck or mounting.trouble,
-        standstill="; ".join(removal.why for removal in outcome.removals),
-        replacing=sum(pod.ready and not pod.terminating for pod in inputs.pods if pod.component == ENGINE)
-        < engines.wanted,
-        engine_since=_oldest(inputs.pods, engines),
+        diagnosis=diagnoses.pod,
+        stall="; ".join(removal.why for removal in outcome.removals),
+        replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
+        engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         decided=decided,
-        kv_cache=kv_cache(inputs, engines.template, decided.plan if decided else None),
+        kv_cache=kv_cache(inputs, workloads[first].template, decided.plan if decided else None),
         model=outcome.model,
-        awaited=outcome.awaited if isinstance(outcome, Planned) else "",
-        rollout=outcome.rollout if isinstance(outcome, Planned) else None,
-        progress=start.told,
-        looks=tuple(look for look in (start.look, mounting.look, *looks_for(stuck, inputs)) if look),
-        due=tuple(moment for moment in (start.due, mounting.due, until) if moment),
+        missing_gpu_kind=outcome.missing_gpu_kind if isinstance(outcome, Planned) else "",
+        rollout=outcome.roles[0].rollout if isinstance(outcome, Planned) else None,
+        startup=diagnoses.startup.status,
+        progress=diagnoses.startup.message,
+        lookups=diagnoses.lookups,
+        due=tuple(moment for moment in (*diagnoses.due, outcome.recheck_at) if moment),
         previous=inputs.resource.status,
         now=inputs.now,
     )
 
 
-def _way(key: Key) -> Sequence[Ref]:
-    return (
-        Ref(SERVICE, key.namespace, service_name(key.name)),
-        Ref(CONFIG_MAP, key.namespace, router_name(key.name)),
-        Ref(SERVICE, key.namespace, engines_service_name(key.name)),
-    )
-
-
-def _stuck(pods: Sequence[PodView], owners: Mapping[str, DeploymentView]) -> PodView | None:
-    """Engines before routers, the oldest first; failed pods, which their ReplicaSet replaces, come last."""
-    order = list(owners)
-    troubled = [pod for pod in pods if pod.component in order and _counts(pod, owners[pod.component])]
-    return min(troubled, key=lambda p: (p.failed, order.index(p.component), str(p.created), p.name), default=None)
-
-
-def _counts(pod: PodView, owner: DeploymentView) -> bool:
-    """Whether a pod's problem matters; one of an earlier template may just have been cured by the change."""
-    made_up_for = owner.ready >= owner.wanted and not owner.rolling
-    return pod.problem is not None and _stays(pod, owner) and not (pod.failed and made_up_for)
-
-
-def _stays(pod: PodView, owner: DeploymentView) -> bool:
-    earlier = pod.template and owner.template and pod.template != owner.template
-    return not (pod.terminating or earlier)
-
-
-def _staying(inputs: Inputs, owner: DeploymentView) -> Sequence[PodView]:
-    return [pod for pod in inputs.engine_pods if _stays(pod, owner)]
-
-
-def _start(inputs: Inputs, engines: DeploymentView) -> Progress:
-    """Where the start of an engine is, if that is told: where none serves, and in a rollout."""
-    if engines.ready and not engines.rolling:
-        return Progress()
-    return progress(
-        _staying(inputs, engines),
-        inputs.resource.status,
-        inputs.seen,
+def _diagnosis_request(inputs: Inputs, outcome: Outcome, workloads: Mapping[str, WorkloadView]) -> DiagnosisRequest:
+    """What diagnoses read; each role's engine is the one that its pinned plan names."""
+    decided = {role.name: role.engine for role in outcome.roles} if isinstance(outcome, Planned) else {}
+    roles = {
+        name: DiagnosedRole(decided.get(name) or inputs.engine_of(name), workload)
+        for name, workload in workloads.items()
+    }
+    return DiagnosisRequest(
         namespace=inputs.resource.key.namespace,
+        roles=roles,
+        lookups=inputs.lookups,
         read_logs=inputs.settings.read_logs,
+        nodes_visible=not inputs.settings.namespaces,
         now=inputs.now,
     )
 
 
-def _oldest(pods: Sequence[PodView], owner: DeploymentView) -> datetime | None:
-    staying = (pod.created for pod in pods if pod.component == ENGINE and not pod.failed and _stays(pod, owner))
-    return min((created for created in staying if created), default=None)
+@dataclass(frozen=True, slots=True)
+class _Diagnoses:
+    """What is wrong with pods, and how far a start is."""
+
+    pod: PodDiagnosis | None
+    startup: StartupProgress
+    lookups: tuple[Lookup, ...]
+    due: tuple[datetime | None, ...]
+
+
+def _diagnoses(
+    inputs: Inputs, request: DiagnosisRequest, routers: WorkloadView, staying: Sequence[PodView]
+) -> _Diagnoses:
+    """Diagnose the pod that matters most, the volumes of starting engines, and the start."""
+    workloads = {name: role.workload for name, role in request.roles.items()}
+    startup = _startup(inputs, combined(list(workloads.values())), staying, request)
+    volumes = volume_diagnosis(staying, request)
+    worst = pod_diagnosis(_worst_pod(inputs.pods, {**workloads, ROUTER: routers}), request)
+    lookups = (startup.lookup, volumes.lookup, *diagnosis_lookups(worst, request))
+    return _Diagnoses(
+        pod=worst or volumes.diagnosis,
+        startup=startup,
+        lookups=tuple(lookup for lookup in lookups if lookup),
+        due=(startup.due, volumes.due),
+    )
+
+
+def _path_of_requests(key: Key, role: str) -> Sequence[Ref]:
+    """The objects between a client and the engines, Deployments aside."""
+    return (
+        Ref(SERVICE, key.namespace, service_name(key.name)),
+        Ref(CONFIG_MAP, key.namespace, router_name(key.name)),
+        Ref(SERVICE, key.namespace, headless_service_name(key.name, role)),
+    )
+
+
+def _worst_pod(pods: Sequence[PodView], workloads: Mapping[str, WorkloadView]) -> PodView | None:
+    """The pod to diagnose: engines before routers, then the oldest. Failed pods, which are replaced, come last."""
+    order = list(workloads)
+    troubled = [pod for pod in pods if pod.component in order and _matters(pod, workloads[pod.component])]
+    return min(troubled, key=lambda p: (p.failed, order.index(p.component), str(p.created), p.name), default=None)
+
+
+def _matters(pod: PodView, workload: WorkloadView) -> bool:
+    """Whether a pod has a problem that is not over: not that of an earlier template, or of a pod already replaced."""
+    replaced = workload.ready >= workload.desired and not workload.rolling
+    return pod.problem is not None and _stays(pod, workload) and not (pod.failed and replaced)
+
+
+def _stays(pod: PodView, workload: WorkloadView) -> bool:
+    earlier = pod.template and workload.template and pod.template != workload.template
+    return not (pod.terminating or earlier)
+
+
+def _startup(
+    inputs: Inputs, engines: WorkloadView, pods: Sequence[PodView], request: DiagnosisRequest
+) -> StartupProgress:
+    """Startup progress, if it is reported: while no engine serves, and during a rollout."""
+    if engines.ready and not engines.rolling:
+        return StartupProgress()
+    return startup_progress(pods, inputs.resource.status.startup, request)

@@ -1,11 +1,10 @@
-"""ModelResolved: whether the model's config and size are known."""
+"""Condition ModelResolved: whether the model's architecture and size are known."""
 
 from inference_operator.api.reasons import Reason
 from inference_operator.models.facts import ModelFacts
 from inference_operator.status.facts import Facts
 from inference_operator.status.verdict import Verdict
-
-GIB = 2**30
+from inference_operator.units import GIB
 
 UNREADABLE = frozenset(
     {
@@ -16,17 +15,17 @@ UNREADABLE = frozenset(
         Reason.MODEL_NOT_UNDERSTOOD,
     }
 )
-"""Why nothing is known of a model."""
+"""Reasons for which a model is unknown."""
 
 
 def model_resolved(facts: Facts) -> Verdict:
-    """Tell what the model is, as far as that is known."""
-    if facts.inspecting:
-        return Verdict("Unknown", Reason.INSPECTING_MODEL, facts.inspecting)
+    """Whether the model is known, and what it is."""
+    if facts.inspection:
+        return Verdict("Unknown", Reason.INSPECTING_MODEL, facts.inspection)
     if facts.model is None and facts.refusal and facts.refusal.reason in UNREADABLE:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.model is None:
-        return Verdict("Unknown", Reason.MODEL_UNKNOWN, "Nothing is known of the model.")
+        return Verdict("Unknown", Reason.MODEL_UNKNOWN, "No model facts available: the model has not been inspected.")
     found = facts.model.facts
     if not isinstance(found, ModelFacts):
         return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{found.message} Read from {facts.model.origin}.")

@@ -1,11 +1,11 @@
-"""Ready: whether a request gets an answer."""
+"""Condition Ready: whether a request would be answered."""
 
 from collections.abc import Mapping
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.observed.answer import Conflict, Failed, Rejected, Waiting
-from inference_operator.status.facts import Facts
+from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.verdict import Verdict
+from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 
 _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
     Conflict: Reason.NAME_CONFLICT,
@@ -16,76 +16,99 @@ _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
 
 
 def ready(facts: Facts) -> Verdict:
-    """Decide whether a request gets an answer, and say what is missing where not."""
+    """Whether a request would be answered, and what is missing if not.
+
+    The first rule that applies:
+
+    - Paused: what runs is counted, and no cause is given, since the operator does nothing about it.
+    - Scaled to zero, with a ready router: True.
+    - Engines and routers are ready: True, with a note if an edit is refused.
+    - The specification is refused: its reason.
+    - A child cannot be written, and not everything exists yet: that reason.
+    - Engines are ready but no router is.
+    - Engines have served before.
+    - A first start: the cause if it is known, else `Starting`.
+    """
     if facts.paused:
         return _paused(facts)
     if facts.at_zero and facts.connected and facts.routers.ready:
-        return Verdict("True", Reason.SCALED_TO_ZERO, "No engine is wanted; raise `spec.replicas` to serve.")
+        message = "Scaled to zero. Set `spec.replicas` to 1 or more to serve."
+        return Verdict("True", Reason.SCALED_TO_ZERO, message)
     if facts.serving:
-        message = f"{facts.engines.ready} of {facts.wanted} engines serve."
-        return Verdict("True", Reason.SERVING, " ".join(filter(None, (message, _refused(facts), facts.notice))))
+        return Verdict("True", Reason.SERVING, _sentences(_engines_ready(facts), _refused_edit(facts), facts.notice))
     if facts.refusal:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.blocked and not (isinstance(facts.blocked, Failed) and facts.complete):
         return Verdict("False", _OBSTACLES[type(facts.blocked)], _obstacle(facts.blocked))
     if facts.at_zero or facts.engines.ready:
-        return Verdict("False", Reason.ROUTER_UNAVAILABLE, _with("No router is ready.", facts))
+        return Verdict("False", Reason.ROUTER_UNAVAILABLE, _sentences("No router is ready.", _cause(facts)))
     if _has_served(facts):
-        return Verdict(
-            "False", Reason.ENGINES_UNAVAILABLE, _with("Engines have served before; none is ready now.", facts)
-        )
-    return _beginning(facts)
-
-
-def _obstacle(blocked: Conflict | Waiting | Rejected | Failed) -> str:
-    where = "Reconciling" if isinstance(blocked, Waiting | Failed) else "Stalled"
-    return f"{blocked.ref} cannot be made yet: see the condition {where}."
-
-
-def _refused(facts: Facts) -> str:
-    """That what is asked now is not what serves."""
-    return f"An edit is refused ({facts.refusal.reason}): see the condition Stalled." if facts.refusal else ""
-
-
-def _beginning(facts: Facts) -> Verdict:
-    """Where nothing has served yet."""
-    if facts.inspecting:
-        return Verdict("False", Reason.INSPECTING_MODEL, facts.inspecting)
-    return Verdict("False", Reason.STARTING, _with(f"Waiting for the first of {facts.wanted} engines.", facts))
-
-
-def _with(message: str, facts: Facts) -> str:
-    """What is told, and what keeps a pod from running or where the start is."""
-    return f"{message} {facts.rejection or missing_node(facts) or _trouble(facts) or facts.progress}".strip()
+        message = _sentences("No engine is ready. Engines have served before.", _cause(facts))
+        return Verdict("False", Reason.ENGINES_UNAVAILABLE, message)
+    return _first_start(facts)
 
 
 def missing_node(facts: Facts) -> str:
-    """That the engines wait for GPUs which no node has, and what helps; empty where they do not."""
-    if not (facts.homeless and facts.awaited):
+    """That no node has the GPUs that the engines need, and what to do; empty if that is not the cause."""
+    if not (facts.unschedulable and facts.missing_gpu_kind):
         return ""
     cure = "Wait for the node autoscaler, add such a node, or name other GPUs in `spec.hardware.gpu.products`."
-    return f"No node with {facts.awaited} is there yet. {cure}"
+    return f"No node has {facts.missing_gpu_kind} yet. {cure}"
 
 
-def _trouble(facts: Facts) -> str:
-    return facts.stuck.message if facts.stuck else ""
+def _first_start(facts: Facts) -> Verdict:
+    if facts.inspection:
+        return Verdict("False", Reason.INSPECTING_MODEL, facts.inspection)
+    return Verdict("False", _cause_reason(facts), _sentences(_engines_ready(facts), _cause(facts)))
+
+
+def _cause_reason(facts: Facts) -> Reason:
+    """The reason of the cause that `_cause` describes; `Starting` if none is known."""
+    if facts.rejected_workload:
+        return rejection_reason(facts.rejected_workload)
+    if missing_node(facts):
+        return Reason.WAITING_FOR_NODE
+    return facts.diagnosis.reason if facts.diagnosis else Reason.STARTING
+
+
+def _cause(facts: Facts) -> str:
+    """Why a pod does not run; else the progress of a start; empty if neither is known."""
+    problem = facts.diagnosis.message if facts.diagnosis else ""
+    return facts.rejection or missing_node(facts) or problem or facts.progress
+
+
+def _engines_ready(facts: Facts) -> str:
+    return f"{facts.engines.ready} of {facts.desired} engines are ready."
+
+
+def _obstacle(blocked: Conflict | Waiting | Rejected | Failed) -> str:
+    condition = "Reconciling" if isinstance(blocked, Waiting | Failed) else "Stalled"
+    return f"{blocked.ref} cannot be created yet: see the condition {condition}."
+
+
+def _refused_edit(facts: Facts) -> str:
+    """That the latest specification is not the one that serves; empty if it is."""
+    return f"The last edit is refused ({facts.refusal.reason}): see the condition Stalled." if facts.refusal else ""
 
 
 def _paused(facts: Facts) -> Verdict:
-    """What serves is told as ever; why something does not is nothing that the operator would act upon."""
     idle = facts.at_zero and facts.connected and facts.routers.ready > 0
-    counted = f"{facts.engines.ready} of {facts.wanted} engines and {facts.routers.ready} routers are ready."
-    message = f"Nothing is changed while `spec.paused` is true. {counted}"
+    counted = f"{facts.engines.ready} of {facts.desired} engines and {facts.routers.ready} routers are ready."
+    message = f"Paused: the operator changes nothing while `spec.paused` is true. {counted}"
     return Verdict("True" if facts.serving or idle else "False", Reason.PAUSED, message)
+
+
+def _sentences(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
 
 
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
 
 
 def _has_served(facts: Facts) -> bool:
-    """Whether engines have been ready, as far as the Ready condition remembers.
+    """Whether engines have been ready, as far as the previous Ready condition shows.
 
-    It forgets with any other reason, such as an object in the way: what comes after that is a start again.
+    After any other reason, such as a name conflict, it counts as a first start again.
     """
     before = facts.previous.condition(ConditionType.READY)
     if before is None:

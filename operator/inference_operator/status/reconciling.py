@@ -1,88 +1,99 @@
-"""Reconciling: whether the operator or Kubernetes is still at work on what was asked."""
+"""Condition Reconciling: whether the operator or Kubernetes still works towards the specification."""
 
 from collections.abc import Mapping
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.observed.answer import Failed, Waiting
-from inference_operator.observed.rollout import Rollout, Why
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.ready import missing_node, ready
 from inference_operator.status.stalled import stalled
-from inference_operator.status.trouble import Trouble
 from inference_operator.status.verdict import Verdict
+from inference_operator.status.write_results import Failed, Waiting
+from inference_operator.workload.rollout import Rollout, RolloutReason
 
 
 def reconciling(facts: Facts) -> Verdict:
-    """Decide whether work goes on."""
-    if facts.paused or facts.refusal:
-        return _at_rest(facts)
-    if passing := _passing(facts):
-        return passing
+    """Whether work goes on.
+
+    The first rule that applies:
+
+    - Paused, or the specification is refused: no.
+    - A write waits or failed and will be repeated, or the model is inspected: yes.
+    - The resource is stalled: no.
+    - Ready, and no pod of an earlier template is left: no.
+    - Kubernetes rejects a pod, or a pod does not run: yes, with that cause.
+    - Not ready: yes, with the reason of Ready.
+    - Otherwise a rollout is in progress.
+    """
+    if verdict := _unchanged(facts) or _waiting(facts):
+        return verdict
     if stalled(facts).status == "True":
-        return Verdict("False", Reason.SETTLED, "Waiting does not help; see the condition Stalled.")
+        return Verdict("False", Reason.SETTLED, "Waiting does not help: see the condition Stalled.")
     state = ready(facts)
     if state.status == "True" and not facts.rolling:
-        return Verdict("False", Reason.SETTLED, "Nothing is being changed.")
-    if facts.rejection:
-        owner = facts.engines if facts.engines.rejection else facts.routers
-        return Verdict("True", rejection_reason(owner), facts.rejection)
-    if facts.stuck:
-        return _troubled(facts, facts.stuck)
+        return Verdict("False", Reason.SETTLED, "No changes are in progress.")
+    if facts.rejected_workload:
+        return Verdict("True", rejection_reason(facts.rejected_workload), facts.rejection)
+    if facts.diagnosis:
+        return _pod_problem(facts, facts.diagnosis)
     if state.status == "False":
         return Verdict("True", state.reason, state.message)
-    how = f" {_how(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
-    return Verdict(
-        "True",
-        Reason.ROLLING_OUT,
-        f"Pods of the previous specification are being replaced.{how} {facts.progress}".strip(),
-    )
+    how = f" {_strategy(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
+    message = f"Pods of the previous specification are being replaced.{how} {facts.progress}"
+    return Verdict("True", Reason.ROLLING_OUT, message.strip())
 
 
-def _troubled(facts: Facts, stuck: Trouble) -> Verdict:
-    """A pod's problem; the want of room is none where it is being made."""
-    if facts.homeless and facts.engines.rolling and facts.rollout and facts.rollout.why is Why.UNSCHEDULABLE:
-        return Verdict("True", Reason.MAKING_ROOM, f"{_how(facts.rollout)} {stuck.message}")
-    if waiting := missing_node(facts):
-        return Verdict("True", Reason.WAITING_FOR_NODE, waiting)
-    return Verdict("True", stuck.reason, stuck.message)
+def _unchanged(facts: Facts) -> Verdict | None:
+    """The operator applies nothing: paused or refused."""
+    if facts.paused:
+        return Verdict("False", Reason.PAUSED, "Paused: the operator changes nothing while `spec.paused` is true.")
+    if facts.refusal:
+        return Verdict("False", Reason.SETTLED, "No changes are applied until the specification is valid.")
+    return None
 
 
-_HOW: Mapping[RolloutStrategy, str] = {
-    RolloutStrategy.SURGE: "Each new engine starts before its predecessor ends",
-    RolloutStrategy.REPLACE: "One engine at a time ends before its successor starts",
-}
-
-_WHY: Mapping[Why, str] = {
-    Why.NOTHING_RUNS: "since nothing ran before",
-    Why.ASKED: "as `spec.rollout.strategy` asks",
-    Why.FREE_SLOT: "since there was room for one more",
-    Why.NO_FREE_SLOT: "since there was no room for one more",
-    Why.UNKNOWN: "since it is not known whether there is room for one more; if there is none for 30 s, that changes",
-    Why.NO_USE: "since ending one makes no room for what is asked now",
-    Why.UNSCHEDULABLE: "since there was no room for one more for 30 s",
-}
-
-
-def _how(rollout: Rollout) -> str:
-    return f"{_HOW[rollout.strategy]}, {_WHY[rollout.why]}."
-
-
-def _passing(facts: Facts) -> Verdict | None:
-    """What stands in the way of a child and needs nobody's hand, if anything."""
+def _waiting(facts: Facts) -> Verdict | None:
+    """What passes without a user: a deletion, a request that is repeated, or an inspection."""
     match facts.blocked:
         case Waiting(ref):
             return Verdict("True", Reason.WAITING_FOR_DELETION, f"{ref} is still being deleted.")
         case Failed(ref, cause):
-            again = "It is tried again, later each time, until it can."
-            return Verdict("True", Reason.REQUEST_FAILED, f"{ref} could not be changed: {cause}. {again}")
-        case _ if facts.inspecting:
-            return Verdict("True", Reason.INSPECTING_MODEL, facts.inspecting)
+            message = f"{ref} could not be changed: {cause}. The operator retries with increasing delays."
+            return Verdict("True", Reason.REQUEST_FAILED, message)
+        case _ if facts.inspection:
+            return Verdict("True", Reason.INSPECTING_MODEL, facts.inspection)
         case _:
             return None
 
 
-def _at_rest(facts: Facts) -> Verdict:
-    if facts.paused:
-        return Verdict("False", Reason.PAUSED, "Nothing is changed while `spec.paused` is true.")
-    return Verdict("False", Reason.SETTLED, "Nothing is changed until the specification can be served.")
+def _pod_problem(facts: Facts, diagnosis: PodDiagnosis) -> Verdict:
+    """A pod does not run. During a rollout that replaces engines because GPUs are missing, that is no problem."""
+    replaces = facts.rollout is not None and facts.rollout.why is RolloutReason.UNSCHEDULABLE
+    if facts.rollout and replaces and facts.unschedulable and facts.engines.rolling:
+        return Verdict("True", Reason.SWITCHED_TO_REPLACE, f"{_strategy(facts.rollout)} {diagnosis.message}")
+    if message := missing_node(facts):
+        return Verdict("True", Reason.WAITING_FOR_NODE, message)
+    return Verdict("True", diagnosis.reason, diagnosis.message)
+
+
+_STRATEGIES: Mapping[RolloutStrategy, str] = {
+    RolloutStrategy.SURGE: "Each new engine starts before an old one ends",
+    RolloutStrategy.REPLACE: "Each old engine ends before a new one starts",
+}
+
+_REASONS: Mapping[RolloutReason, str] = {
+    RolloutReason.NOTHING_RUNS: "because no engine ran before",
+    RolloutReason.ASKED: "as `spec.rollout.strategy` says",
+    RolloutReason.FREE_SLOT: "because a node has free GPUs for one more",
+    RolloutReason.NO_FREE_SLOT: "because no node has free GPUs for one more",
+    RolloutReason.UNKNOWN: (
+        "because free GPUs are unknown; if the new engine finds none for 30 s, old engines end first"
+    ),
+    RolloutReason.NO_USE: "because ending an old engine would not free the GPUs that a new one needs",
+    RolloutReason.UNSCHEDULABLE: "because the new engine found no free GPUs for 30 s",
+}
+
+
+def _strategy(rollout: Rollout) -> str:
+    return f"{_STRATEGIES[rollout.strategy]}, {_REASONS[rollout.why]}."

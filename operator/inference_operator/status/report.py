@@ -1,17 +1,17 @@
-"""The status of an InferenceDeployment, and when it should be looked at again although nothing happened."""
+"""The report of a reconcile: the status of an InferenceDeployment, and when to reconcile it again."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, PlanStatus, Status
-from inference_operator.observed.answer import Answer
-from inference_operator.observed.look import Look
-from inference_operator.pipeline import Inputs, Outcome
-from inference_operator.resources.names import ENGINE, selector_text
-from inference_operator.resources.router_service import url
+from inference_operator.objects.names import ENGINE, selector_text
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome
+from inference_operator.router.service import url
+from inference_operator.sizing.stored_plan import to_json
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.facts import Facts, facts
 from inference_operator.status.model_resolved import model_resolved
@@ -21,6 +21,8 @@ from inference_operator.status.router_available import router_available
 from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
 from inference_operator.status.verdict import Verdict
+from inference_operator.status.write_results import WriteResult
+from inference_operator.views.lookups import Lookup
 
 RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
     ConditionType.READY: ready,
@@ -33,38 +35,38 @@ RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
 }
 
 RECHECK = timedelta(seconds=15)
-"""How often what no watch shows, an object that is not ours, is looked at again: one request each time."""
+"""How often an object of somebody else, which no watch shows, is read again: one request each time."""
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """A wish to look again."""
+class Requeue:
+    """When a key should be reconciled again."""
 
     seconds: float | None = None
-    """After this time; None: only when something happens."""
+    """After this time; None: only after an event."""
     backoff: bool = False
-    """Something failed: look no sooner than in `seconds`, and later with each failure in a row."""
-    looks: tuple[Look, ...] = ()
-    """What is to be looked up, and kept up to date for as long as every report wants it."""
+    """Whether something failed: the key waits at least `seconds`, and longer with each failure in a row."""
+    lookups: tuple[Lookup, ...] = ()
+    """Lookups whose results the next report needs; they are kept up to date while every report names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is told, and when to look again."""
+    """The status, and when to reconcile again."""
 
     status: Status
-    again: After | None
+    requeue: Requeue | None
 
 
-def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Report:
-    """Tell the state after a round of changes.
+def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Report:
+    """The status after a round of writes.
 
     Args:
-        inputs: everything seen, with the answers' objects already in it.
+        inputs: what was observed, with the objects of the results already in it.
         outcome: what was decided in this round.
-        answers: what the API server answered in this round.
+        results: the results of this round's writes.
     """
-    known = facts(inputs, outcome, answers)
+    known = facts(inputs, outcome, results)
     conditions = tuple(_condition(kind, rule(known), inputs) for kind, rule in RULES.items())
     decided = known.decided
     status = Status(
@@ -73,14 +75,14 @@ def report(inputs: Inputs, outcome: Outcome, answers: Sequence[Answer]) -> Repor
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
         replicas=known.engines.replicas,
         ready_replicas=known.engines.ready,
-        ready=f"{known.engines.ready}/{known.wanted}",
+        ready=f"{known.engines.ready}/{known.desired}",
         selector=selector_text(known.key.name, ENGINE),
-        plan=PlanStatus.model_validate({**asdict(decided.plan), "asked": decided.asked}) if decided else None,
+        plan=PlanStatus.model_validate({**to_json(decided.plan), "spec_hash": decided.asked}) if decided else None,
         engine=EngineStatus(image=decided.image, kv_cache=known.kv_cache) if decided else None,
+        startup=known.startup,
     )
-    looks = (*outcome.looks, *known.looks)
-    again = replace(_again(known, status), looks=looks)
-    return Report(status, again if again != After() else None)
+    requeue = replace(_requeue(known, status), lookups=(*outcome.lookups, *known.lookups))
+    return Report(status, requeue if requeue != Requeue() else None)
 
 
 def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Condition:
@@ -97,12 +99,12 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
     )
 
 
-def _again(known: Facts, status: Status) -> After:
-    """Look again at what is in the way, and when a deadline passes."""
+def _requeue(known: Facts, status: Status) -> Requeue:
+    """Reconcile again after a failure, while somebody else's object is in the way, and when a deadline passes."""
     if known.failures:
-        return After(max(failure.retry_after for failure in known.failures), backoff=True)
+        return Requeue(max(failure.retry_after for failure in known.failures), backoff=True)
     if known.blocked is not None:
-        return After(RECHECK.total_seconds())
-    stalling = progress_deadline(replace(known, previous=status))  # it may begin with this very status
-    due = [moment - known.now for moment in (stalling, *known.due) if moment and moment > known.now]
-    return After(min(due).total_seconds()) if due else After()
+        return Requeue(RECHECK.total_seconds())
+    deadline = progress_deadline(replace(known, previous=status))  # the problem may begin with this very status
+    due = [moment - known.now for moment in (deadline, *known.due) if moment and moment > known.now]
+    return Requeue(min(due).total_seconds()) if due else Requeue()

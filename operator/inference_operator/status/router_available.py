@@ -1,19 +1,19 @@
-"""RouterAvailable: whether a router is ready."""
+"""Condition RouterAvailable: whether a router is ready."""
 
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
+from inference_operator.diagnosis.pod_diagnosis import cure_of
 from inference_operator.status.facts import Facts, rejection_reason
-from inference_operator.status.trouble import cure_of
 from inference_operator.status.verdict import Verdict
 
 
 def router_available(facts: Facts) -> Verdict:
-    """Count the routers."""
-    ready, wanted = facts.routers.ready, facts.routers.wanted
+    """Whether a router is ready, and why not."""
+    ready, wanted = facts.routers.ready, facts.routers.desired
     if ready > 0:
         return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
     if facts.routers.rejection:
         reason = rejection_reason(facts.routers)
-        said = f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
-        return Verdict("False", reason, with_cure(said, cure_of(reason)))
+        message = f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
+        return Verdict("False", reason, with_cure(message, cure_of(reason)))
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")

@@ -7,8 +7,8 @@ from inference_operator.status.facts import Facts
 from inference_operator.status.kv_cache import remark
 from inference_operator.status.model_resolved import UNREADABLE
 from inference_operator.status.verdict import Verdict
+from inference_operator.units import GIB
 
-GIB = 2**30
 HOST_LINK_BYTES_PER_SECOND = 31.5e9
 """The most that PCIe 4.0 gives a GPU over 16 lanes (PCI-SIG, PCI Express base specification 4.0); what engines read
 from the host takes at least as long."""
@@ -31,17 +31,17 @@ def sized(facts: Facts) -> Verdict:
     """Tell the sizes, or why there are none."""
     if facts.refusal and facts.refusal.reason in SIZE_REASONS:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
-    if facts.inspecting:
+    if facts.inspection:
         return Verdict("Unknown", Reason.INSPECTING_MODEL, "Sizes are counted once the model is known.")
     plan = facts.plan
     if plan is None:
         return Verdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
     told = remark(facts.kv_cache)
     if plan.per_gpu is None:
-        return Verdict("Unknown", Reason.NOT_COUNTED, " ".join(filter(None, (_not_counted(plan), told))))
+        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_not_counted(plan), told))))
     sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), told)))
     if plan.uncounted:
-        return Verdict("Unknown", Reason.NOT_COUNTED, f"{_uncounted(plan)} {sentences}")
+        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, f"{_uncounted(plan)} {sentences}")
     reason = Reason.CONTEXT_REDUCED if plan.context_reduced else Reason.FITS
     return Verdict("True", reason, sentences)
 
@@ -57,13 +57,13 @@ def _not_counted(plan: Plan) -> str:
         model = "" if plan.weight_bytes else " Nothing is known of the model, so its weights are not counted."
         missing = f" Not counted: {', '.join(plan.uncounted)}." if plan.uncounted else ""
         return f"On CPUs an engine requests {plan.memory} of memory{given}; nodes are not looked at.{model}{missing}"
-    return f"{plan.unchecked} Tensor parallel {plan.tensor_parallel_size} is as asked; nothing was counted."
+    return f"{plan.unchecked} Tensor parallel {plan.parallel.tensor} is as asked; nothing was counted."
 
 
 def _sentences(plan: Plan, found: PerGpu) -> list[str]:
-    group = f"Tensor parallel {plan.tensor_parallel_size}"
-    if plan.pipeline_parallel_size > 1:
-        group += f", pipeline parallel {plan.pipeline_parallel_size}"
+    group = f"Tensor parallel {plan.parallel.tensor}"
+    if plan.parallel.pipeline > 1:
+        group += f", pipeline parallel {plan.parallel.pipeline}"
     terms = (
         f"weights {found.weights_gib:.1f}, activation {found.activation_gib:.1f}, non-torch {found.non_torch_gib:.1f},"
         f" CUDA graphs {found.cuda_graphs_gib:.1f}"

@@ -1,20 +1,20 @@
-"""Stalled: whether waiting cannot help; and until when waiting may."""
+"""Condition Stalled: whether waiting cannot help, and until when it may."""
 
 from datetime import datetime
 
 from inference_operator.api.duration import in_words
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.observed.answer import Conflict, Rejected, Waiting
-from inference_operator.resources.names import ENGINE
+from inference_operator.objects.names import ROUTER
 from inference_operator.status.facts import Facts
 from inference_operator.status.ready import ready
 from inference_operator.status.verdict import Verdict
+from inference_operator.status.write_results import Conflict, Rejected, Waiting
 
 
 def stalled(facts: Facts) -> Verdict:
-    """Decide whether waiting cannot help."""
+    """Whether waiting cannot help: a user must change something."""
     if facts.paused:
-        return Verdict("False", Reason.PAUSED, "Nothing is attempted while `spec.paused` is true.")
+        return Verdict("False", Reason.PAUSED, "Paused: the operator attempts nothing while `spec.paused` is true.")
     if facts.refusal:
         return Verdict("True", facts.refusal.reason, facts.refusal.message)
     if isinstance(facts.blocked, Conflict):
@@ -25,33 +25,33 @@ def stalled(facts: Facts) -> Verdict:
             " Delete or rename it, or create this InferenceDeployment under another name.",
         )
     if isinstance(facts.blocked, Rejected):
-        return Verdict("True", Reason.CHILD_REJECTED, f"{facts.blocked.ref} was refused: {facts.blocked.message}")
-    if _too_long(facts):
-        lasting = f"For {in_words(facts.engines.deadline)}: {_lasting(facts)}"
-        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, lasting)
-    return Verdict("False", Reason.UNOBSTRUCTED, "Nothing stands in the way.")
+        return Verdict("True", Reason.CHILD_REJECTED, f"{facts.blocked.ref} was rejected: {facts.blocked.message}")
+    if _deadline_exceeded(facts):
+        message = f"For {in_words(facts.engines.deadline)}: {_lasting_problem(facts)}"
+        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, message)
+    return Verdict("False", Reason.NOT_STALLED, "No blocking problem.")
 
 
-_PASSING_BY_ITSELF = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
-"""A pod without a node waits for one as long as it takes, and one that is turned away is replaced; whatever else keeps
-a pod from running passes only if somebody acts."""
+_TRANSIENT = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
+"""An unschedulable pod may wait for a node for any time, and a rejected pod is replaced. Every other problem of a pod
+lasts until somebody acts."""
 
 
-def _too_long(facts: Facts) -> bool:
-    """Whether a first start or a rollout makes no progress, or what has served is down for too long."""
-    if isinstance(facts.blocked, Waiting) or facts.homeless:
+def _deadline_exceeded(facts: Facts) -> bool:
+    """Whether a first start or a rollout makes no progress, or serving engines are down, for too long."""
+    if isinstance(facts.blocked, Waiting) or facts.unschedulable:
         return False
     deadline = progress_deadline(facts)
     if deadline is not None and facts.now >= deadline:
         return True
     if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
-        return False  # the Deployment may have given up long before, on an engine beside those that have served
-    return facts.engines.given_up or facts.routers.given_up
+        return False  # the Deployment may have given up earlier, on an engine beside those that have served
+    return facts.engines.failed or facts.routers.failed
 
 
-def _lasting(facts: Facts) -> str:
-    if facts.stuck:
-        return facts.stuck.message
+def _lasting_problem(facts: Facts) -> str:
+    if facts.diagnosis:
+        return facts.diagnosis.message
     if facts.rejection:
         return facts.rejection
     state = ready(facts)
@@ -59,20 +59,20 @@ def _lasting(facts: Facts) -> str:
 
 
 def progress_deadline(facts: Facts) -> datetime | None:
-    """When the problem there is, if any, has lasted too long; Deployments know how long they have been rolling."""
-    if facts.paused or ready(facts).status == "True" or facts.homeless:
+    """When the current problem has lasted too long; None if there is none, or the Deployment measures it itself."""
+    if facts.paused or ready(facts).status == "True" or facts.unschedulable:
         return None
-    stuck = facts.stuck
-    if stuck and stuck.pod.created and stuck.reason not in _PASSING_BY_ITSELF:
-        return max(stuck.pod.created, _down_since(facts, stuck.pod.component)) + facts.engines.deadline
+    diagnosis = facts.diagnosis
+    if diagnosis and diagnosis.pod.created and diagnosis.reason not in _TRANSIENT:
+        return max(diagnosis.pod.created, _down_since(facts, diagnosis.pod.component)) + facts.engines.deadline
     if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
-        down = _down_since(facts, ENGINE)
+        down = _down_since(facts)
         return max(down, facts.engine_since or down) + facts.engines.deadline
     return None
 
 
-def _down_since(facts: Facts, component: str) -> datetime:
-    """Since when no request has got an answer and the component has been down; now, if that begins now."""
-    available = ConditionType.ENGINES_AVAILABLE if component == ENGINE else ConditionType.ROUTER_AVAILABLE
+def _down_since(facts: Facts, component: str = "") -> datetime:
+    """Since when requests fail because the component is not available; now if that begins now."""
+    available = ConditionType.ROUTER_AVAILABLE if component == ROUTER else ConditionType.ENGINES_AVAILABLE
     before = [facts.previous.condition(kind) for kind in (ConditionType.READY, available)]
     return max(one.since if one and one.status == "False" else facts.now for one in before)

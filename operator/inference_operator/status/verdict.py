@@ -1,4 +1,4 @@
-"""What a rule says about its condition."""
+"""Verdict: status, reason and message of one condition."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,1 +1,1 @@
-"""What the operator tells about itself: logs, metrics, health."""
+"""Logs, metrics and health of the operator process."""

@@ -8,10 +8,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 
 def _probe(healthy: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def answer(_: web.Request) -> web.StreamResponse:
+    async def respond(_: web.Request) -> web.StreamResponse:
         return web.Response(text="ok") if healthy() else web.Response(status=503, text="not yet")
 
-    return answer
+    return respond
 
 
 async def _metrics(_: web.Request) -> web.Response:
@@ -19,7 +19,7 @@ async def _metrics(_: web.Request) -> web.Response:
 
 
 class PortError(Exception):
-    """The port cannot be listened on."""
+    """The port cannot be opened."""
 
 
 async def _listen(runner: web.AppRunner, port: int) -> None:
@@ -37,8 +37,8 @@ async def serve_health(port: int, *, alive: Callable[[], bool], ready: Callable[
 
     Args:
         port: TCP port; 0 picks a free one.
-        alive: whether the process still does its work; if not, the kubelet starts it again.
-        ready: whether the process has seen the cluster and works on it.
+        alive: whether the process works; if not, the kubelet restarts it.
+        ready: whether the configuration is valid and the API server can be reached.
     """
     application = web.Application()
     application.add_routes(

@@ -1,4 +1,4 @@
-"""One line per event, for machines or for people."""
+"""Log configuration: one line per record, as JSON or as text."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 
 def configure_logs(log_format: Literal["json", "text"]) -> None:
-    """Send all logs to standard error in one form."""
+    """Send all logs to standard error, in one format."""
     handler = logging.StreamHandler(sys.stderr)
     if log_format == "json":
         fields = "%(asctime)s %(levelname)s %(name)s %(message)s"

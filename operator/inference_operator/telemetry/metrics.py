@@ -1,6 +1,6 @@
-"""The operator's own metrics, in one table; names and meaning follow controller-runtime where it has the like.
+"""The operator's own metrics, in one table. Names and meaning follow controller-runtime where it has such a metric.
 
-`docs/reference/metrics.md` is generated from the table, and a test looks for each of them at a real operator.
+`docs/reference/metrics.md` is generated from the table. A test looks for each metric at a real operator.
 """
 
 import platform
@@ -20,7 +20,7 @@ APPLY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a metric is, for the reference page."""
+    """A metric, for the reference page."""
 
     name: str
     type: str
@@ -46,64 +46,68 @@ def _histogram(name: str, text: str, buckets: Sequence[float] = Histogram.DEFAUL
     return Histogram(name, text, buckets=buckets)
 
 
-LEADER = _gauge("infd_leader", "1 while this process holds the Lease and works, 0 while it stands by")
-BUILD = _gauge("infd_build_info", "1, with the versions that run as labels", "version", "python", "kopf")
+LEADER = _gauge("infd_leader", "1 while this process holds the Lease, 0 while it is a standby")
+BUILD = _gauge("infd_build_info", "Always 1; the labels hold the versions in use", "version", "python", "kopf")
 BUILD.labels(__version__, platform.python_version(), version("kopf")).set(1)
 
 RECONCILES = _counter(
     "infd_reconcile",
-    "Rounds over one InferenceDeployment: `success`; `requeue`, one request or more failed; `error`, broken off",
+    "Reconciles of one InferenceDeployment, by result: `success`, `requeue` (a request failed), `error` (an exception)",
     "result",
 )
-RECONCILE_SECONDS = _histogram("infd_reconcile_duration_seconds", "Time of one round")
-RECONCILE_ERRORS = _counter("infd_reconcile_errors", "Rounds that were broken off, by the kind of error", "reason")
+RECONCILE_SECONDS = _histogram("infd_reconcile_duration_seconds", "Duration of one reconcile")
+RECONCILE_ERRORS = _counter("infd_reconcile_errors", "Reconciles that ended with an exception, by its class", "reason")
 EVENT_TO_APPLY = _histogram(
     "infd_event_to_apply_seconds",
-    "From the moment a change became known to the answer to the first write that it led to",
+    "Time from the event that queued a reconcile to the response to its first write",
     APPLY_BUCKETS,
 )
 
-QUEUE_DEPTH = _gauge("infd_workqueue_depth", "InferenceDeployments that wait for their round")
-QUEUE_WAIT = _histogram("infd_workqueue_wait_seconds", "Time from asking for a round to its begin", APPLY_BUCKETS)
-QUEUE_LONGEST = _gauge("infd_workqueue_longest_running_seconds", "How long the oldest round that runs has run")
-QUEUE_RETRIES = _counter("infd_workqueue_retries", "Rounds that are repeated with backoff")
+QUEUE_DEPTH = _gauge("infd_workqueue_depth", "InferenceDeployments that wait for a reconcile")
+QUEUE_WAIT = _histogram(
+    "infd_workqueue_wait_seconds",
+    "Time that an InferenceDeployment waits in the queue before its reconcile starts",
+    APPLY_BUCKETS,
+)
+QUEUE_LONGEST = _gauge("infd_workqueue_longest_running_seconds", "How long the oldest running reconcile has run")
+QUEUE_RETRIES = _counter("infd_workqueue_retries", "Reconciles that are repeated with backoff")
 
 API_REQUESTS = _counter(
     "infd_api_requests",
-    "Requests to the API server but those of watches; `code` is the HTTP status, or `error` without an answer",
+    "Requests to the API server, without watches; `code` is the HTTP status, or `error` if there was no response",
     "verb",
     "kind",
     "code",
 )
 WATCHES = _counter(
     "infd_watch_requests",
-    "Watches begun: one a kind and namespace at the start, and one each time that one has ended",
+    "Watches started: one per kind and namespace at the start, and one whenever a watch has ended",
     "resource",
 )
 CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listing; NaN before the first one")
-UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) that could not be listed last")
+UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
 
-SCRAPES = _counter("infd_scrapes", "Looks at the metrics of pods, by component and result", "component", "result")
+SCRAPES = _counter("infd_scrapes", "Scrapes of the metrics of pods, by component and result", "component", "result")
 ENGINE_STALLS = _counter(
     "infd_engine_stalls",
-    "Engines that had work, made no progress and did not answer for the operator's `stallSeconds`",
+    "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",
     "namespace",
     "name",
 )
 
 
 class Resources(Collector):
-    """`infd_resources`, counted when it is asked for, so that it is never out of date."""
+    """`infd_resources`, counted at each scrape, so that it is never out of date."""
 
     description = Description(
-        "infd_resources", "gauge", ("state",), "InferenceDeployments that are known: `ready`, `progressing`, `stalled`"
+        "infd_resources", "gauge", ("state",), "InferenceDeployments in each state: `ready`, `progressing`, `stalled`"
     )
 
     def __init__(self) -> None:
         self.states: Callable[[], Mapping[str, int]] = dict
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The counts of this moment."""
+        """The current counts."""
         family = GaugeMetricFamily(self.description.name, self.description.text, labels=self.description.labels)
         for state, count in self.states().items():
             family.add_metric([state], count)

@@ -1,1 +1,1 @@
-"""vLLM: `vllm serve` and its flags."""
+"""vLLM as an engine: command line, environment, memory behaviour, metrics and messages of `vllm serve`."""

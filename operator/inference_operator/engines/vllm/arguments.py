@@ -1,4 +1,4 @@
-"""Why arguments and variables that a user asks for cannot be passed to vLLM."""
+"""Validation of `spec.engine.args` and `spec.engine.env` against the tables of flags and variables."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -14,13 +14,13 @@ from inference_operator.engines.vllm.flags import (
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
-from inference_operator.engines.vllm.options import SPELLINGS, VERSION, meant, nearest, written_option
+from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
 
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
 
 def has_known_options(image: str) -> bool:
-    """Whether an image carries, by its tag, the version of vLLM whose options are known.
+    """Whether an image's tag names the version of vLLM in the table of options.
 
     Examples:
         >>> has_known_options("docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64@sha256:0a"), has_known_options("mine:1")
@@ -30,7 +30,7 @@ def has_known_options(image: str) -> bool:
 
 
 def version_of_image(image: str) -> str:
-    """The version of vLLM that an image's tag names; empty where it names none.
+    """The version of vLLM in an image's tag; empty if there is none.
 
     Examples:
         >>> version_of_image("docker.io/vllm/vllm-openai:v0.32.0"), version_of_image("mine:latest")
@@ -41,9 +41,9 @@ def version_of_image(image: str) -> str:
 
 
 def managed_flag(argument: str) -> str | None:
-    """The managed flag that an argument sets, however it is spelled, or None.
+    """The managed flag that an argument sets, in any spelling; None if it sets none.
 
-    What abbreviates a managed flag means that flag, or vLLM refuses it because it could mean another as well.
+    An abbreviation of a managed flag sets that flag, or vLLM refuses it as ambiguous.
 
     Examples:
         >>> managed_flag("--served_model_name=x"), managed_flag("--tensor-par"), managed_flag("-tp=2")
@@ -52,16 +52,16 @@ def managed_flag(argument: str) -> str | None:
         True
     """
     option = written_option(argument)
-    return _among(meant(option), MANAGED_FLAGS) if option else None
+    return _among(resolve_option(option), MANAGED_FLAGS) if option else None
 
 
 def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str] = ()) -> Refusal | None:
-    """Why the arguments cannot be passed on, or None.
+    """The refusal of the first argument that vLLM may not get, or None.
 
     Args:
-        args: what is asked for.
-        image: the engine's image; what no table knows is refused only where the image has the version of the tables.
-        allowed: long options that the operator's settings allow although they are dangerous.
+        args: `spec.engine.args`.
+        image: the engine's image. Unknown options are refused only if its version is that of the tables.
+        allowed: dangerous long options that the operator's settings allow.
 
     Examples:
         >>> print(refusal_of_args(["--seed", "8", "--port=1"], image="vllm:v0.32.0").message)
@@ -75,7 +75,7 @@ Remove it; the operator decides it and has no field for it.
 
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:
-    """Why the environment cannot be passed on, or None."""
+    """The refusal of the first variable that vLLM may not get, or None."""
     for variable in env:
         name, field = variable.name, f"spec.engine.env[{variable.name}]"
         if cure := MANAGED_VARIABLES.get(name):
@@ -89,8 +89,8 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
     option = written_option(argument)
     if option is None:
         return _two_in_one(argument, field)
-    names = meant(option)
-    # What abbreviates more than one option is refused by vLLM; the gravest of them says why.
+    names = resolve_option(option)
+    # vLLM refuses an ambiguous abbreviation. The most serious of its options gives the reason.
     if (flag := _among(names, MANAGED_FLAGS)) is not None:
         sets = "is" if option == flag else f"sets `{flag}`, which is"
         problem = f"`{option}` {sets} the operator's to decide."
@@ -104,9 +104,9 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
 
 
 def _two_in_one(argument: str, field: str) -> Refusal | None:
-    """An option and its value in one text, which a shell would have divided."""
+    """The refusal of an option and its value in one argument, which a shell would have split."""
     first, _, rest = argument.partition(" ")
-    if not rest or "=" in first or not meant(written_option(first) or " "):
+    if not rest or "=" in first or not resolve_option(written_option(first) or " "):
         return None
     problem = f"`{first}` and its value are one argument, which vLLM does not understand."
     return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, f"Write `{first}=...`, or two items of the list.")
@@ -133,7 +133,7 @@ def _not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
 
 
 def _among(names: Sequence[str], table: Mapping[str, str]) -> str | None:
-    """The first entry of a table that is one of these options."""
+    """The first entry of a table that is one of the options; None if there is none."""
     return next((flag for flag in table if SPELLINGS.get(flag, flag) in names), None)
 
 

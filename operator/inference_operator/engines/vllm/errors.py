@@ -1,46 +1,46 @@
-"""vLLM's own errors, recognised in what it said last: the reason, and a short cause with vLLM's own figures.
+"""Diagnosis of a failed vLLM from its last log lines: a reason, and a short cause with vLLM's own figures.
 
-Wordings: vLLM 0.32.0 (the file stands at each rule), with those of earlier versions where they differ. What vLLM says on
-a CPU is recorded in `tests/engines/vllm_output`.
+Messages are those of vLLM 0.32.0 (the file stands at each), and of earlier versions where they differ. Failures on a CPU
+are recorded in `tests/engines/vllm_output`.
 """
 
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.engine import Diagnosis
-from inference_operator.engines.vllm.known_error import KnownError, known
+from inference_operator.engines.base import Diagnosis
+from inference_operator.engines.vllm.known_error import KnownError, known_error
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
 
-_PART = 200
-"""Characters of a quoted part that are enough to know it."""
+_MAX_QUOTED = 200
+"""Characters of a quoted part. They are enough to recognise it."""
 
 _OTHER_ERRORS: Sequence[KnownError] = (
     # vllm/distributed/device_communicators/shm_broadcast.py since 0.27; before, the kernel's signal
-    known(
+    known_error(
         Reason.SHARED_MEMORY_TOO_SMALL,
         r"Insufficient space in /dev/shm for [^:]{1,80}: (?P<need>\d+) MiB required, (?P<free>\d+) MiB free",
         "{need} MiB of shared memory are needed and {free} MiB are free at /dev/shm. Give the engine more memory",
     ),
-    known(
+    known_error(
         Reason.SHARED_MEMORY_TOO_SMALL,
         r"(?:insufficient shared memory \(shm\)|No space left on device: '/dev/shm|Bus error)",
         "the shared memory at /dev/shm is too small. Give the engine more memory",
     ),
     # vllm/envs.py
-    known(
-        Reason.SERVICE_VARIABLE,
+    known_error(
+        Reason.SERVICE_ENV_CONFLICT,
         r"VLLM_PORT '(?P<what>[^']{1,100})' appears to be a URI",
         "a Service called `vllm` puts `VLLM_PORT={what}` into every pod. Give that Service another name",
     ),
     # vllm/distributed/device_communicators/pynccl_wrapper.py, torch 2.13, torch/csrc/distributed/c10d/NCCLUtils.hpp
-    known(
+    known_error(
         Reason.COMMUNICATION_FAILED,
         r"(?:NCCL error(?: in)?:? ?|ncclInternalError: |ncclSystemError: |ncclUnhandledCudaError: )(?P<what>[^\n]{0,120})",
         "the GPUs cannot talk to each other ({what}). Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
     ),
     # torch 2.13, torch/csrc/cuda/Module.cpp; CUDA runtime API, cudaErrorInsufficientDriver
-    known(
+    known_error(
         Reason.DRIVER_TOO_OLD,
         r"(?:NVIDIA driver on your system is too old \(found version (?P<what>\d+)\)"
         r"|CUDA driver version is insufficient for CUDA runtime version"
@@ -49,25 +49,25 @@ _OTHER_ERRORS: Sequence[KnownError] = (
         " Update the driver, or name an image of an older CUDA in `spec.engine.image`",
     ),
     # argparse, Lib/argparse.py of Python 3.13
-    known(
+    known_error(
         Reason.INVALID_ARGUMENT,
         r"\bvllm(?: serve)?: error: (?P<what>[^\n]{1,200})",
         "vLLM does not accept its arguments: {what}",
     ),
-    known(
+    known_error(
         Reason.INVALID_ARGUMENT,
         r"validation errors? for (?P<part>\w+)\n\s*(?:Value error, )?(?P<what>[^\n\[]{1,200})",
         "vLLM does not accept its configuration: {what}",
     ),
 )
-"""What lies around the engine, and its arguments."""
+"""Errors of shared memory, environment, GPUs and arguments."""
 
 ERRORS: Sequence[KnownError] = (*MEMORY_ERRORS, *MODEL_ERRORS, *_OTHER_ERRORS)
-"""Each error that is known, the more specific wording first."""
+"""All known errors, the more specific pattern first."""
 
 
 def diagnosis(text: str) -> Diagnosis | None:
-    """What went wrong, if the last words of a vLLM tell.
+    """Why a vLLM failed; None if its last lines match no known error.
 
     Args:
         text: termination message or last lines of the log.
@@ -80,6 +80,6 @@ Set `spec.parallelism.tensor` to a size that divides 4
     """
     for error in ERRORS:
         if match := error.wording.search(text):
-            parts = {name: " ".join((part or "").split())[:_PART] for name, part in match.groupdict().items()}
+            parts = {name: " ".join((part or "").split())[:_MAX_QUOTED] for name, part in match.groupdict().items()}
             return Diagnosis(error.reason, error.cause.format(**parts))
     return None

@@ -1,6 +1,7 @@
-"""What users may not pass to vLLM as it is: the operator's own, secrets, what must be allowed, what is gone.
+"""Flags and environment variables of vLLM that users may not set: managed, secret, dangerous or removed ones.
 
-Names: `vllm serve --help=all` and vllm/envs.py of vLLM 0.32.0. The page docs/reference/arguments.md comes from here.
+Names are those of `vllm serve --help=all` and vllm/envs.py in vLLM 0.32.0. These tables generate
+docs/reference/arguments.md.
 """
 
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
@@ -52,13 +53,14 @@ MANAGED_FLAGS: dict[str, str] = {
     "--ssl-ca-certs": _PLAIN,
     "--help": "Remove it; the engine would print its help and end.",
 }
-"""What the operator sets itself, and the field to use instead."""
+"""Flags that the operator sets, with the field to use instead."""
 
 SECRET_FLAGS: dict[str, str] = {
     "--api-key": "VLLM_API_KEY",
     "--hf-token": "HF_TOKEN",
 }
-"""Secrets that would stand in the pod, for all to read, and the variable that takes them from a Secret."""
+"""Flags whose value is a secret, which everybody who can read the pod would see, with the variable to set from a
+Secret instead."""
 
 _CODE = "loads code"
 _FILES = "reads files of the engine's container for whoever sends requests"
@@ -98,7 +100,7 @@ DANGEROUS_FLAGS: dict[str, str] = {
     "--enable-scale-out": _OPENS,
     "--profiler-config": "writes files where its value says, and opens endpoints that control it",
 }
-"""What a setting of the operator must allow, and what each one does."""
+"""Flags that need permission by a setting of the operator, with what each one does."""
 
 REMOVED_FLAGS: dict[str, str] = {
     "--swap-space": "Remove it; vLLM has not swapped since 0.18. `--kv-offloading-size` keeps cache in host memory.",
@@ -127,7 +129,7 @@ REMOVED_FLAGS: dict[str, str] = {
         "Remove it; vLLM decides this itself.",
     ),
 }
-"""What earlier versions had (vLLM 0.6 to 0.17, vllm/engine/arg_utils.py), and what does the same today."""
+"""Flags of earlier versions (vLLM 0.6 to 0.17, vllm/engine/arg_utils.py), with what does the same today."""
 
 MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
@@ -136,8 +138,7 @@ MANAGED_VARIABLES: dict[str, str] = {
     "VLLM_HOST_IP": _NO_FIELD,
     **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), "Remove it; Kubernetes assigns the GPUs."),
 }
-"""Environment variables and their cure; the caches may be moved, the home may not."""
-
+"""Environment variables that the operator sets, with the cure. Users may move the caches, but not the home."""
 
 _LINKER = "makes the engine's processes load other libraries"
 _PYTHON = "changes which code Python runs"
@@ -154,4 +155,4 @@ DANGEROUS_VARIABLES: dict[str, str] = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets whoever sends requests load adapters",
     "VLLM_SERVER_DEV_MODE": _OPENS,
 }
-"""The same for environment variables."""
+"""Environment variables that need permission by a setting of the operator, with what each one does."""

@@ -1,4 +1,4 @@
-"""How one of vLLM's errors is known: its wording, and what it means to a user."""
+"""One known error of vLLM: the pattern of its message, and the cause that status shows for it."""
 
 import re
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from inference_operator.api.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """One error: how vLLM words it, and what it means to a user, with the groups of the wording."""
+    """An error message of vLLM and its meaning."""
 
     reason: Reason
     wording: re.Pattern[str]
     cause: str
+    """What status says. Names in braces are groups of the pattern."""
 
 
-def known(reason: Reason, wording: str, cause: str) -> KnownError:
-    """An error by the regular expression of its wording."""
+def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
+    """A known error, from the regular expression of its message."""
     return KnownError(reason, re.compile(wording), cause)

@@ -1,7 +1,7 @@
-"""How vLLM uses a GPU's memory, by version and device: the constants behind every figure of the arithmetic.
+"""Memory behaviour of vLLM by version and device: the constants of sizing.
 
-Fitted to vLLM's own logs where `measured` stands (`bench/data/startups.csv`, by `python -m bench.sizing`), else read in
-vLLM's source or its pull requests, which are named.
+"Measured" constants are fitted to vLLM's own logs (`bench/data/startups.csv`, by `python -m bench.sizing`). The others
+are from vLLM's source or its pull requests, which are named.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import replace
 from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
 
 LATEST = (0, 32)
-"""The version whose behaviour an unknown version is taken to have; the one that the operator ships."""
+"""The version that the operator ships. Unknown versions are assumed to behave like it."""
 V1_DEFAULT = (0, 8)
 """V1 became the default engine (vllm-project/vllm#13726)."""
 LEAN_SAMPLER = (0, 17)
@@ -18,35 +18,35 @@ LEAN_SAMPLER = (0, 17)
 LARGER_CONTEXT = (0, 18)
 """Measured: 0.13 GiB outside PyTorch up to 0.17, 0.25 from 0.18."""
 GRAPHS_IN_BUDGET = (0, 21)
-"""The estimate of graphs is taken off before the KV cache is sized, and 0.92 replaces 0.9 (vllm-project/vllm#38284)."""
+"""CUDA graphs are subtracted before the KV cache is sized, and 0.92 replaces 0.9 (vllm-project/vllm#38284)."""
 HYBRID_CACHE = (0, 10)
-"""Groups of layers with a window of their own (vllm-project/vllm#20661)."""
+"""Separate groups of layers with a sliding window (vllm-project/vllm#20661)."""
 TOKENS_BY_CONCURRENCY = (0, 21)
-"""What "GPU KV cache size" counts for models with several groups (vllm-project/vllm#43308, #51041)."""
+"""Changes what "GPU KV cache size" counts for models with several groups (vllm-project/vllm#43308, #51041)."""
 CHECKPOINT_KV_DTYPE = (0, 12)
-"""`auto` takes the type that a ModelOpt checkpoint names (`utils/torch_utils.py`, `resolve_kv_cache_dtype_string`)."""
+"""`auto` means the type in a ModelOpt checkpoint (`utils/torch_utils.py`, `resolve_kv_cache_dtype_string`)."""
 ALIGNED_STATES = (0, 32)
-"""A sequence keeps the state at the end of its cached prefix beside its own, Mamba 2 another one of its prompt, and
-windows keep two batches, which overlap (0.32.0, `v1/kv_cache_interface.py`, `MambaSpec`; `model_executor/layers/mamba/
-mamba_mixer2.py`; `config/vllm.py`, `max_in_flight_tokens`). 0.23 kept one of each."""
+"""A sequence keeps its own state and the one at the end of its cached prefix; Mamba 2 keeps another one of its prompt.
+Sliding windows keep two batches, which overlap (0.32.0, `v1/kv_cache_interface.py`, `MambaSpec`;
+`model_executor/layers/mamba/mamba_mixer2.py`; `config/vllm.py`, `max_in_flight_tokens`). 0.23 kept one of each."""
 PADDED_BELOW, EARLIER_PADDED_BELOW = 1.5, 1.25
 """Of the layers of the smallest group (`v1/core/kv_cache_utils.py`, `_get_kv_cache_groups_uniform_page_size`: 0.32.0,
 0.19.0)."""
 CPU_BLOCK_TOKENS, CPU_LATENT_BLOCK_TOKENS = 128, 16
-"""Tokens of a block on CPUs; latent attention has a kernel for 16 only, where there is no AMX (0.32.0,
+"""Tokens of a block on CPUs. Without AMX, latent attention has a kernel for 16 only (0.32.0,
 `platforms/cpu.py`, `check_and_update_config`)."""
 CPU_SEQUENCES, CPU_BATCH = 128, 2048
 """Defaults of `vllm serve` on CPUs (0.32.0, `engine/arg_utils.py`)."""
 CPU_STATE_BYTES = 4
-"""Recurrent states are kept in float32 on CPUs that have AVX-512 BF16 (0.32.0, `platforms/cpu.py`)."""
+"""Recurrent states are float32 on CPUs that have AVX-512 BF16 (0.32.0, `platforms/cpu.py`)."""
 WIDER_BATCHES = (0, 27)
 """GPUs from 160 GiB get 16,384 batched tokens (vllm-project/vllm#51726)."""
 
 LARGE_GPU_GIB, LARGEST_GPU_GIB = 70, 160
-"""Tiers of the defaults for batches (v0.9.2, `engine/arg_utils.py`; A100 counts as small)."""
+"""GPU memory from which larger default batches apply (v0.9.2, `engine/arg_utils.py`; A100 counts as small)."""
 SAMPLER_BYTES, LEAN_SAMPLER_BYTES = 36.0, 12.4
-"""Measured, beside the logits themselves: float32 logits, sorted copies, indices, cumulated probabilities; since 0.17
-float32 logits, probabilities and random exponentials."""
+"""Measured, for each logit and besides the logits themselves: float32 logits, sorted copies, indices and cumulative
+probabilities; since 0.17 float32 logits, probabilities and random exponentials."""
 ACTIVATION_GIB = 0.07
 VISION_GIB = 0.1
 """Measured on gemma-3, Kimi-VL, Mistral-Small-3.1 and granite-vision: 0.04 to 0.2 GiB."""
@@ -65,25 +65,25 @@ GRAPHS = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budg
 """Measured on H100: 28 layers 0.87 GiB, 32 layers 0.91, 46 layers 1.23, 80 layers in pairs 1.61; mixtures more."""
 GRAPHS_OUTSIDE = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=False)
 GRAPHS_V0 = GraphMemory(0.05, 0.1, layer_gib=0.006, expert_layer_gib=0.0, in_budget=False)
-"""V0 captured decoding only: 28 layers 0.18 GiB."""
+"""V0 captured decode only: 28 layers 0.18 GiB."""
 UNPROFILED_MXFP4_BYTES = 393_216
-"""For each token of a batch: gpt-oss-20b with 8,192 tokens fails in the warm-up at 0.95 with 2.4 GiB to spare beside
-its peak and its graphs, and starts at 0.90; taken as 3 GiB."""
+"""For each token of a batch. gpt-oss-20b with 8,192 tokens starts at 0.90; at 0.95 it fails in the warm-up, although
+2.4 GiB are free after its peak and its graphs. Taken as 3 GiB."""
 LATENT_CACHE = (0, 7)
-"""Before, latent attention kept keys and values of all heads (vllm-project/vllm#10927)."""
+"""Earlier versions kept keys and values of all heads for latent attention (vllm-project/vllm#10927)."""
 BLOCK_TOKENS = 16
 LONGEST_UNCHUNKED, CHUNK_TOKENS, NEVER_CHUNKED = 32768, 2048, 2**31
-"""V0 computes prompts in chunks above it only (v0.6.4, `engine/arg_utils.py`)."""
+"""V0 computes only longer prompts in chunks (v0.6.4, `engine/arg_utils.py`)."""
 CHUNKS = (0, 6)
-"""Before, prompts were always computed at once."""
+"""Earlier versions always computed a prompt at once."""
 
 
 def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> EngineMemory:
     """The memory behaviour of a version on a device.
 
     Args:
-        version: as vLLM prints it; empty or unreadable: the latest that is known.
-        memory_gib: the GPU's memory, which decides the defaults for batches.
+        version: as vLLM prints it. If it is empty or unreadable, `LATEST` applies.
+        memory_gib: the GPU's memory in GiB, which decides the defaults for batches.
         product: the GPU's kind or product.
 
     Examples:
@@ -99,9 +99,9 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
     sequences, batched = _batches(at, memory_gib, product)
     context = CONTEXT_GIB if at >= LARGER_CONTEXT else EARLIER_CONTEXT_GIB
     outside = GRAPHS_OUTSIDE if at >= V1_DEFAULT else GRAPHS_V0
-    said = f"vLLM {version.removeprefix('v')}" if known else f"vLLM {'.'.join(map(str, LATEST))}"
+    origin = f"vLLM {version.removeprefix('v')}" if known else f"vLLM {'.'.join(map(str, LATEST))}"
     return EngineMemory(
-        origin=said if known or not version else f"{said}, for the unknown `{version[:40]}`",
+        origin=origin if known or not version else f"{origin}, for the unknown `{version[:40]}`",
         utilization=0.92 if at >= GRAPHS_IN_BUDGET else 0.9,
         max_num_seqs=sequences,
         max_num_batched_tokens=batched,
@@ -130,7 +130,7 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
 
 
 def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
-    """What differs on CPUs, of which only the KV cache is computed: its size is given, and not what is left.
+    """The memory behaviour on CPUs. Only the KV cache is computed there: its size is set, not what is left.
 
     Args:
         latent: whether the model has latent attention.
@@ -150,18 +150,18 @@ def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """Major and minor number of a version as vLLM prints it; None if there is none.
+    """Major and minor version, from a version as vLLM prints it; None if it is unreadable.
 
     Examples:
         >>> version_of("0.26.1rc1.dev608+g99a10304d"), version_of("v0.9.2"), version_of("nightly")
         ((0, 26), (0, 9), None)
     """
-    found = re.match(r"v?([0-9]{1,4})\.([0-9]{1,4})", text.strip())
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"v?([0-9]{1,4})\.([0-9]{1,4})", text.strip())
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _batches(at: tuple[int, int], memory_gib: float, product: str) -> tuple[int, int | None]:
-    """Sequences and tokens of a batch, where nobody asks for others (server; `vllm serve`)."""
+    """Defaults of `vllm serve` for sequences and tokens of a batch; None: the version has no default for tokens."""
     if at < V1_DEFAULT:
         return 256, None
     if memory_gib >= LARGEST_GPU_GIB and at >= WIDER_BATCHES:

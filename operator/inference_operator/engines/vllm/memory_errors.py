@@ -1,15 +1,15 @@
-"""What vLLM says where memory does not suffice; each wording with its file of vLLM 0.32.0."""
+"""Known errors of vLLM about too little memory; each message with its file of vLLM 0.32.0."""
 
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.known_error import KnownError, known
+from inference_operator.engines.vllm.known_error import KnownError, known_error
 
 _GIB = r"[\d.]+"
 
 MEMORY_ERRORS: Sequence[KnownError] = (
-    # vllm/v1/core/kv_cache_utils.py; the first version that suggests a length is 0.8.5, an older one says it shorter.
-    known(
+    # vllm/v1/core/kv_cache_utils.py; 0.8.5 is the first version that suggests a length; older messages are shorter.
+    known_error(
         Reason.KV_CACHE_TOO_SMALL,
         r"model'?s? ?'?s max seq len \((?P<length>\d+)\), \((?P<need>" + _GIB + r") GiB KV\s+cache is needed, which is"
         r" larger than the available KV cache\s+memory \((?P<room>"
@@ -19,51 +19,51 @@ MEMORY_ERRORS: Sequence[KnownError] = (
         "one request of {length} tokens needs {need} GiB of KV cache and {room} GiB are free for it."
         " Set `spec.engine.maxModelLen: {fits}` or less, or give the engine more memory",
     ),
-    known(
+    known_error(
         Reason.KV_CACHE_TOO_SMALL,
         r"model'?s? ?'?s max seq len \((?P<length>\d+)\), \((?P<need>" + _GIB + r") GiB KV\s+cache is needed, which is"
         r" larger than the available KV cache\s+memory \((?P<room>" + _GIB + r") GiB\)",
         "one request of {length} tokens needs {need} GiB of KV cache and {room} GiB are free for it."
         " Set a smaller `spec.engine.maxModelLen`, or give the engine more memory",
     ),
-    known(
+    known_error(
         Reason.KV_CACHE_TOO_SMALL,
         r"max seq len \((?P<length>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache"
         r" \((?P<fits>\d+)\)",
         "the KV cache has room for {fits} tokens and one request may have {length}."
         " Set `spec.engine.maxModelLen: {fits}` or less, or give the engine more memory",
     ),
-    known(
+    known_error(
         Reason.KV_CACHE_TOO_SMALL,
         r"No available memory for the cache blocks",
         "after the model is loaded no memory is left for KV cache."
         " Spread it over more GPUs, use a smaller or quantised model, or give the engine more memory",
     ),
     # torch 2.13, c10/cuda/CUDACachingAllocator.cpp
-    known(
+    known_error(
         Reason.GPU_OUT_OF_MEMORY,
         r"CUDA out of memory\. Tried to allocate (?P<asked>[\d.]+ [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of"
         r" (?P<total>[\d.]+ [KMG]iB) of which (?P<free>[\d.]+ [KMG]iB) is free",
         "GPU {gpu} of {total} had {free} free when {asked} more were needed."
         " Spread the model over more GPUs, use a smaller or quantised one, or lower `spec.engine.maxNumSeqs`",
     ),
-    known(
+    known_error(
         Reason.GPU_OUT_OF_MEMORY,
         r"(?:CUDA out of memory|OutOfMemoryError: CUDA|HIP out of memory|CUDA error: out of memory)",
         "a GPU ran out of memory."
         " Spread the model over more GPUs, use a smaller or quantised one, or lower `spec.engine.maxNumSeqs`",
     ),
     # vllm/v1/worker/utils.py
-    known(
-        Reason.DEVICE_MEMORY_TAKEN,
+    known_error(
+        Reason.DEVICE_MEMORY_IN_USE,
         r"Free memory on device \S*\s*\((?P<free>" + _GIB + r")/(?P<total>" + _GIB + r") GiB\) on startup is less than"
         r" desired GPU memory utilization \((?P<share>[\d.]+), (?P<asked>" + _GIB + r") GiB\)",
         "{asked} GiB are to be used, {share} of the device, and {free} of {total} GiB are free: somebody else uses it."
         " Lower `spec.engine.gpuMemoryUtilization`, or look who shares the device",
     ),
     # vllm/v1/worker/cpu_worker.py
-    known(
-        Reason.DEVICE_MEMORY_TAKEN,
+    known_error(
+        Reason.DEVICE_MEMORY_IN_USE,
         r"Available memory on node \S+ \((?P<free>"
         + _GIB
         + r")/(?P<total>"

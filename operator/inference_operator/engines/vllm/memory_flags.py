@@ -1,4 +1,4 @@
-"""Options of `vllm serve` that decide how much memory it takes (vLLM 0.32.0): from the fields that ask for them."""
+"""Options of `vllm serve` that decide how much memory it takes (vLLM 0.32.0): from spec to sizing and to arguments."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from dataclasses import replace
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import DType, EngineSpec, KvCacheDType
-from inference_operator.engines.vllm.given import given, is_on, value_of, whole_of
+from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
@@ -23,44 +23,44 @@ KV_CACHE_DTYPE = "--kv-cache-dtype"
 ENFORCE_EAGER = "--enforce-eager"
 KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 KV_OFFLOADING = "--kv-offloading-size"
-USUAL_RANK, LARGEST_RANK = 16, 512
-"""Of adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
-MOST_ADAPTERS = 65_536
-"""More are a mistake, which vLLM notices."""
+DEFAULT_RANK, MAX_RANK = 16, 512
+"""Of LoRA adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
+MAX_ADAPTERS = 65_536
+"""More are a mistake, which vLLM refuses."""
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgtKMGT]?)", re.ASCII)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-"""How vLLM reads amounts (0.32.0, `engine/arg_utils.py`, `human_readable_int`); no machine has more digits of them."""
-MOST_BYTES = 2**50
-"""A cache of a PiB is a mistake, which is refused; more would not fit into a status."""
+"""Units of amounts (0.32.0, `engine/arg_utils.py`, `human_readable_int`). No machine needs more digits."""
+MAX_CACHE_BYTES = 2**50
+"""A larger cache is a mistake and is refused. Its size would not fit into the status."""
 _GIBIBYTES = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
-"""A size in GiB, as a plain number."""
+"""A size in GiB, without a unit."""
 
 
-def shape_of(asked: EngineSpec) -> Shape:
-    """What is asked, in the words of sizing.
+def shape_of(engine: EngineSpec) -> Shape:
+    """The request of a spec, in the types of sizing.
 
-    `--enforce-eager` among the arguments is not read: without CUDA graphs an engine takes less than is counted.
+    `--enforce-eager` is not read: without CUDA graphs an engine takes less memory than is counted.
 
     Examples:
         >>> shape_of(EngineSpec(kvCacheDtype="fp8", maxModelLen=4096)).context
         4096
     """
-    named = named_quantization(asked.quantization) if asked.quantization else None
+    quantization = named_quantization(engine.quantization) if engine.quantization else None
     shape = Shape(
-        context=asked.max_model_len,
-        utilization=asked.gpu_memory_utilization,
-        max_num_seqs=asked.max_num_seqs,
-        max_num_batched_tokens=asked.max_num_batched_tokens,
-        kv_cache_dtype=asked.kv_cache_dtype,
-        element_bytes=ELEMENT_BYTES.get(asked.dtype),
-        quantization=named,
-        cpu_offload_gib=float(asked.cpu_offload_gib),
+        context=engine.max_model_len,
+        utilization=engine.gpu_memory_utilization,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        element_bytes=ELEMENT_BYTES.get(engine.dtype),
+        quantization=quantization,
+        cpu_offload_gib=float(engine.cpu_offload_gib),
     )
-    return with_arguments(shape, asked.args)
+    return with_arguments(shape, engine.args)
 
 
 def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
-    """The same, with what further arguments say about memory.
+    """A copy of the shape with what the arguments say about memory.
 
     Examples:
         >>> found = with_arguments(Shape(), ["--enable-lora", "--max-loras=4", "--max-lora-rank", "64"])
@@ -79,14 +79,14 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
 
 
 def _adapters(args: Sequence[str]) -> Adapters | None:
-    """Room for adapters; restrictions to some layers are not read: an engine then takes less than is counted."""
+    """LoRA adapters. Restrictions to some layers are not read: an engine then takes less memory than is counted."""
     if not is_on(args, "--enable-lora"):
         return None
-    active = min(MOST_ADAPTERS, max(1, whole_of(args, "--max-loras") or 1))
+    active = min(MAX_ADAPTERS, max(1, int_value(args, "--max-loras") or 1))
     return Adapters(
-        rank=min(LARGEST_RANK, whole_of(args, "--max-lora-rank") or USUAL_RANK),
+        rank=min(MAX_RANK, int_value(args, "--max-lora-rank") or DEFAULT_RANK),
         active=active,
-        kept=min(MOST_ADAPTERS, max(active, whole_of(args, "--max-cpu-loras") or 0)),
+        kept=min(MAX_ADAPTERS, max(active, int_value(args, "--max-cpu-loras") or 0)),
         divided=is_on(args, "--fully-sharded-loras"),
         element_bytes=ELEMENT_BYTES.get(value_of(args, "--lora-dtype") or ""),
         graph_sets=1 + (_captured_counts(active) if is_on(args, "--specialize-active-lora") else 1),
@@ -95,25 +95,25 @@ def _adapters(args: Sequence[str]) -> Adapters | None:
 
 
 def _captured_counts(active: int) -> int:
-    """Numbers of adapters for which there are CUDA graphs: powers of two, and all (0.32.0, `lora/utils.py`).
+    """How many numbers of active adapters get CUDA graphs: powers of two, and all (0.32.0, `lora/utils.py`).
 
     Examples:
         >>> _captured_counts(1), _captured_counts(4), _captured_counts(5)
         (2, 4, 4)
     """
-    every = active + 1
-    return len({every, *(2**power for power in range(every.bit_length()) if 2**power <= every)})
+    most = active + 1
+    return len({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
 def _offloaded_gib(args: Sequence[str]) -> float:
-    """KV cache in host memory; LMCache keeps it in a process of its own, elsewhere (0.32.0, `config/vllm.py`)."""
-    found = _GIBIBYTES.fullmatch(value_of(args, KV_OFFLOADING) or "")
-    elsewhere = value_of(args, "--kv-offloading-backend") == "lmcache"
-    return float(found[0]) if found and not elsewhere else 0.0
+    """KV cache in host memory, in GiB. LMCache keeps it in a separate process (0.32.0, `config/vllm.py`)."""
+    size = _GIBIBYTES.fullmatch(value_of(args, KV_OFFLOADING) or "")
+    separate = value_of(args, "--kv-offloading-backend") == "lmcache"
+    return float(size[0]) if size and not separate else 0.0
 
 
 def given_cache_bytes(args: Sequence[str]) -> int | None:
-    """The size of the KV cache that arguments ask for; None where they do not, or in words that vLLM would refuse.
+    """The size of the KV cache in the arguments, in bytes; None if there is none, or one that vLLM refuses.
 
     Examples:
         >>> given_cache_bytes(["--kv_cache_memory_bytes=64M"]), given_cache_bytes(["--kv-cache-memory", "1g"])
@@ -121,24 +121,24 @@ def given_cache_bytes(args: Sequence[str]) -> int | None:
         >>> given_cache_bytes(["--seed=8"]) is None
         True
     """
-    found = _AMOUNT.fullmatch(value_of(args, KV_CACHE_BYTES) or "")
-    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+    amount = _AMOUNT.fullmatch(value_of(args, KV_CACHE_BYTES) or "")
+    return int(float(amount[1]) * _UNITS[amount[2]]) if amount else None
 
 
 def refusal_of_cache_bytes(args: Sequence[str]) -> Refusal | None:
-    """Why no machine has the KV cache that arguments ask for, or None."""
-    asked, found = given_cache_bytes(args), list(given(args, KV_CACHE_BYTES))
-    if asked is None or asked <= MOST_BYTES:
+    """The refusal of a KV cache that is larger than any machine's memory, or None."""
+    size, given = given_cache_bytes(args), list(given_options(args, KV_CACHE_BYTES))
+    if size is None or size <= MAX_CACHE_BYTES:
         return None
-    problem = f"`{KV_CACHE_BYTES}` asks for a KV cache of {asked // 2**40:,} TiB on each GPU, which none has."
+    problem = f"`{KV_CACHE_BYTES}` asks for a KV cache of {size // 2**40:,} TiB on each GPU, which none has."
     cure = "Give the bytes of one GPU's cache, for example `64G`, or leave it out: it is then what is left."
-    return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{found[-1].index}]", problem, cure)
+    return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given[-1].index}]", problem, cure)
 
 
-def memory_arguments(asked: EngineSpec, plan: Plan) -> Iterator[str]:
-    """The options: what sizing decided, and what it was told; what nobody decided is left to vLLM."""
-    if plan.pipeline_parallel_size > 1:
-        yield f"--pipeline-parallel-size={plan.pipeline_parallel_size}"
+def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
+    """Arguments for what sizing decided and what the spec sets. vLLM's defaults apply to the rest."""
+    if plan.parallel.pipeline > 1:
+        yield f"--pipeline-parallel-size={plan.parallel.pipeline}"
     decided = {
         MAX_MODEL_LEN: plan.max_model_len,
         MAX_NUM_SEQS: plan.max_num_seqs,
@@ -148,13 +148,13 @@ def memory_arguments(asked: EngineSpec, plan: Plan) -> Iterator[str]:
     yield from (
         f"{flag}={value:g}" if flag == UTILIZATION else f"{flag}={value}" for flag, value in decided.items() if value
     )
-    if plan.kv_cache_bytes and given_cache_bytes(asked.args) is None:
+    if plan.kv_cache_bytes and given_cache_bytes(engine.args) is None:
         yield f"{KV_CACHE_BYTES}={plan.kv_cache_bytes}"
-    if asked.dtype is not DType.AUTO:
-        yield f"--dtype={asked.dtype}"
-    if asked.quantization:
-        yield f"{QUANTIZATION}={asked.quantization}"
-    if asked.kv_cache_dtype is not KvCacheDType.AUTO:
-        yield f"{KV_CACHE_DTYPE}={asked.kv_cache_dtype}"
-    if asked.cpu_offload_gib:
-        yield f"--cpu-offload-gb={asked.cpu_offload_gib}"
+    if engine.dtype is not DType.AUTO:
+        yield f"--dtype={engine.dtype}"
+    if engine.quantization:
+        yield f"{QUANTIZATION}={engine.quantization}"
+    if engine.kv_cache_dtype is not KvCacheDType.AUTO:
+        yield f"{KV_CACHE_DTYPE}={engine.kv_cache_dtype}"
+    if engine.cpu_offload_gib:
+        yield f"--cpu-offload-gb={engine.cpu_offload_gib}"

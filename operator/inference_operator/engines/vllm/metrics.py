@@ -1,4 +1,4 @@
-"""What vLLM calls its metrics (vllm-project/vllm v0.32.0, vllm/v1/metrics/loggers.py), and what they mean."""
+"""Prometheus metrics of vLLM that the operator reads (vllm-project/vllm v0.32.0, vllm/v1/metrics/loggers.py)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from inference_operator.observed.samples import EngineSample
+from inference_operator.views.samples import EngineSample
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
-"""Requests that are being computed."""
+"""Requests in the running batch."""
 
 REQUESTS_WAITING = "vllm:num_requests_waiting"
-"""Requests that have arrived and are not computed yet."""
+"""Requests in the scheduler's queue."""
 
 _PROGRESS = (
     "vllm:iteration_tokens_total_count",
@@ -22,21 +22,21 @@ _PROGRESS = (
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
 )
-"""What the engine's core sends with its steps. Counters alone would not do: a step that computes a part of a long
-prompt has no output, and then the API process counts no iteration (vLLM 0.32.0, vllm/v1/engine/async_llm.py,
-output_handler); the KV cache fills nevertheless. All of it stands still when the core does, while the API process goes
-on showing it."""
-
+"""Metrics that the engine core updates with its scheduler iterations. None changes while the core hangs, although the
+API process still serves them. Counters alone are not enough: an iteration that computes part of a long prompt has no
+output, and the API process then counts no iteration (vLLM 0.32.0, vllm/v1/engine/async_llm.py, output_handler). The KV
+cache usage grows nevertheless."""
 
 CACHE_INFO = "vllm:cache_config_info"
-"""The configuration of the KV cache, as labels; it is there once the cache has been made."""
+"""Configuration of the KV cache, as labels. It appears once the cache is allocated."""
 
 CACHE_TOKENS = re.compile(r'[{,]kv_cache_size_tokens="(\d{1,15})"')
-"""Its label for what vLLM logs as "GPU KV cache size", on every device; more digits are no number of tokens."""
+"""Its label with the number that vLLM logs as "GPU KV cache size", on every device. More digits are no number of
+tokens."""
 
 
 def engine_sample(text: str) -> EngineSample | None:
-    r"""Read vLLM's metrics, summed over its cores; None where they do not tell of its work.
+    r"""Sample from vLLM's metrics, summed over its engine cores; None if they have no numbers of requests.
 
     Examples:
         >>> engine_sample("python_info 1.0\n") is None
@@ -58,7 +58,7 @@ def engine_sample(text: str) -> EngineSample | None:
 
 
 def _wanted(text: str) -> str:
-    """The lines that are read. To parse all of it takes fifty times as long: most of it are buckets of histograms."""
+    """The lines to parse. To parse all lines takes fifty times as long: most are buckets of histograms."""
     return "".join(line for name in _PROGRESS for line in _lines(text, name))
 
 
@@ -79,9 +79,9 @@ def _samples(text: str) -> Sequence[Sample]:
 
 
 def _cache_tokens(text: str) -> int | None:
-    """Of the first core: all cores of an engine are alike. None where its version does not tell.
+    """Tokens in the KV cache of the first core, as all cores are alike; None if this version does not show it.
 
-    The line has forty labels, of which one is read: to parse them all takes as long as everything else.
+    A regular expression finds the one label: to parse all forty takes as long as everything else.
     """
-    told = CACHE_TOKENS.search(next(_lines(text, CACHE_INFO), ""))
-    return int(told[1]) if told else None
+    label = CACHE_TOKENS.search(next(_lines(text, CACHE_INFO), ""))
+    return int(label[1]) if label else None

@@ -1,71 +1,71 @@
-"""What vLLM and the hub say where a model cannot be had or run; each wording with its file of vLLM 0.32.0."""
+"""Known errors of vLLM and the hub about models that cannot be downloaded or run, with their files in vLLM 0.32.0."""
 
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.known_error import KnownError, known
+from inference_operator.engines.vllm.known_error import KnownError, known_error
 
 MODEL_ERRORS: Sequence[KnownError] = (
     # vllm/config/model.py
-    known(
+    known_error(
         Reason.HEADS_NOT_DIVISIBLE,
         r"Total number of attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
         "{heads} attention heads cannot be divided among {size} GPUs."
         " Set `spec.parallelism.tensor` to a size that divides {heads}",
     ),
-    known(
+    known_error(
         Reason.CONTEXT_TOO_LONG,
         r"User-specified max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len"
         r" \(\S*?=(?P<own>\d+)(?:\.0)?\b",
         "`spec.engine.maxModelLen: {asked}` is more than the {own} tokens that the model knows. Set {own} or less",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_PRECISION,
         r"Unknown quantization method: (?P<what>[\w-]+)",
         "vLLM knows no quantization `{what}`. Remove `spec.engine.quantization`: vLLM reads it from the model",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_PRECISION,
         r"[Qq]uantization method specified in the model config \((?P<own>[\w-]+)\) does not match the quantization method"
         r" specified in the `quantization` argument \((?P<what>[\w-]+)\)",
         "the model is quantised as `{own}`, not as `{what}`. Remove `spec.engine.quantization`",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_PRECISION,
         r"The quantization method %s is deprecated[^']*', '(?P<what>[\w-]+)'",
         "vLLM gives up the quantization `{what}` of this model."
         " Use another model, or `--allow-deprecated-quantization` for as long as it lasts",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_PRECISION,
         r"Cannot find the config file for (?P<what>[\w-]+)",
         "the model is not quantised as `{what}`. Remove `spec.engine.quantization`",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_PRECISION,
         r"[Qq]uantization method (?P<what>[\w-]+) is not supported for the current GPU\. Minimum capability: (?P<need>\d+)\."
         r" Current capability: (?P<have>\d+)",
         "the quantization `{what}` needs a GPU of compute capability {need} and this one has {have}."
         " Use a newer GPU, or a model without it",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_PRECISION,
         r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<need>[\d.]+)\. Your (?P<gpu>.{1,60}?)"
         r" GPU has compute capability (?P<have>\d+\.\d+)",
         "bfloat16 needs a GPU of compute capability {need}, and {gpu} has {have}. Set `spec.engine.dtype: float16`",
     ),
     # vllm/model_executor/models/registry.py; transformers, models/auto/configuration_auto.py
-    known(
+    known_error(
         Reason.UNSUPPORTED_ARCHITECTURE,
         r"Model architectures \[(?P<what>[^\]]{1,200})\] (?:are not supported for now|failed to be inspected)",
         "this vLLM does not know the model's architecture {what}. Use another model, or an image of a newer vLLM",
     ),
-    known(
+    known_error(
         Reason.UNSUPPORTED_ARCHITECTURE,
         r"checkpoint you are trying to load has model type `(?P<what>[^`]{1,100})` but Transformers does not recognize",
         "this vLLM does not know the model's type `{what}`. Use another model, or an image of a newer vLLM",
     ),
-    known(
+    known_error(
         Reason.REMOTE_CODE_NEEDED,
         r"(?:consider setting `trust_remote_code=True`|set the option `trust_remote_code=True`"
         r"|pass the argument `trust_remote_code=True`|execute the configuration file in that repo)",
@@ -73,34 +73,34 @@ MODEL_ERRORS: Sequence[KnownError] = (
         " Use a model that vLLM knows, or have `--trust-remote-code` allowed",
     ),
     # huggingface_hub 1, errors.py and utils/_http.py
-    known(
+    known_error(
         Reason.MODEL_GATED,
         r"(?:gated repo|GatedRepoError|Cannot access gated repo|is restricted and you are not in the authorized list)",
         "the hub gives this model only to accounts that have accepted its licence."
         " Accept it there, and set `HF_TOKEN` in `spec.engine.env` from a Secret",
     ),
-    known(
+    known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier|Repository Not Found)",
         "the hub has no such model, or does not show it to this account."
         " Check `spec.model.source`; for a private model set `HF_TOKEN` in `spec.engine.env` from a Secret",
     ),
-    known(
+    known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:401 Unauthorized|401 Client Error)",
         "the hub does not accept the token of this account. Check the Secret behind `HF_TOKEN` in `spec.engine.env`",
     ),
-    known(
+    known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:RevisionNotFoundError|is not a valid git identifier)",
         "the model has no such revision. Check it on the hub",
     ),
-    known(
+    known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:Repo id must be in the form[^:\n]{0,60}|Invalid repository ID or local directory specified): ?'(?P<what>[^']{1,200})'",
         "there is no model in `{what}`. Check the path in `spec.model.source`",
     ),
-    known(
+    known_error(
         Reason.HUB_UNREACHABLE,
         r"(?:couldn't connect to '|outgoing traffic has been disabled|OfflineModeIsEnabled|LocalEntryNotFoundError"
         r"|Cannot reach http|Max retries exceeded with url|ConnectError|Failed to resolve|429 Client Error|Too Many Requests"
@@ -108,34 +108,34 @@ MODEL_ERRORS: Sequence[KnownError] = (
         "the hub does not answer. Check the way out of the cluster, or serve the model from a claim or an image",
     ),
     # vllm/model_executor/model_loader, vllm/transformers_utils, safetensors 0.6
-    known(
+    known_error(
         Reason.INVALID_MODEL,
         r"(?:It looks like the config file at|is not a valid JSON file)[^\n']{0,40}'?(?P<what>[^'\s]{0,200})",
         "the model's configuration is no JSON. Copy the model again",
     ),
-    known(
+    known_error(
         Reason.INVALID_MODEL,
         r"Cannot find any model weights with `(?P<what>[^`]{1,200})`",
         "there are no weights in `{what}` that vLLM reads (GGUF needs its plugin). Copy safetensors there",
     ),
-    known(
+    known_error(
         Reason.INVALID_MODEL,
         r"(?:SafetensorError|Error while deserializing header)[^\n]{0,20}?:? ?(?P<what>[^\n]{0,80})",
         "the weights are damaged. Copy the model again",
     ),
-    known(
+    known_error(
         Reason.INVALID_MODEL,
         r"(?:No supported config format found|does not appear to have a file named config\.json"
         r"|Could not detect config format)",
         "there is no configuration of a model. Check the path in `spec.model.source`",
     ),
-    known(
+    known_error(
         Reason.INVALID_MODEL,
         r"(?:Can't load tokenizer|Couldn't instantiate the backend tokenizer|does not appear to have a file named tokenizer"
         r"|Unable to load vocabulary)",
         "the model has no tokenizer. Copy its tokenizer's files too",
     ),
-    known(
+    known_error(
         Reason.INVALID_MODEL,
         r"(?:size mismatch for|Attempted to load weight \(|shape mismatch|param_data\.shape == loaded_weight\.shape)",
         "weights and configuration are of different models. Copy the model again",

@@ -1,6 +1,6 @@
-"""The options of `vllm serve` as its own parser knows them, and which of them an argument means.
+"""The options of `vllm serve`, and how its parser resolves a spelling to an option.
 
-The table is what `e2e/vllm_parser/table.py` writes inside the engine's image; a test there compares the two.
+`e2e/vllm_parser/table.py` writes the table inside the engine's image. A test there compares the two.
 """
 
 import re
@@ -9,29 +9,29 @@ from difflib import get_close_matches
 from importlib.resources import files
 
 VERSION = "0.32.0"
-"""The version of vLLM whose options these are."""
+"""The version of vLLM that has these options."""
 
 _TABLE = files(__package__).joinpath(f"options-{VERSION}.txt").read_text(encoding="utf-8")
 
 SPELLINGS: dict[str, str] = {
     spelling: line.split()[0] for line in _TABLE.splitlines() for spelling in reversed(line.split())
 }
-"""Every spelling, and the option that it means."""
+"""Option by each of its spellings."""
 
 OPTIONS = tuple(line.split()[0] for line in _TABLE.splitlines())
-"""The options by their names."""
+"""Names of all options."""
 
 _NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
-"""What argparse takes for a negative number, so for a value (Python 3.13, Lib/argparse.py)."""
+"""A negative number, which argparse takes for a value (Python 3.13, Lib/argparse.py)."""
 
 _LONG = 2
-"""Characters with which a long option begins: `--`."""
+"""Characters of `--`, with which a long option begins."""
 
 
 def written_option(argument: str) -> str | None:
-    """The option as an argument spells it, without its value; None where the argument is a value.
+    """The option in an argument, as it is spelled and without its value; None if the argument is a value.
 
-    Dashes and underscores are the same, what follows a dot is a key inside the option's value, and `-O2` is short for
+    Dashes and underscores are equal. A dot begins a key inside the option's value. `-O2` is short for
     `--optimization-level 2` (vLLM 0.32.0, vllm/utils/argparse_utils.py).
 
     Examples:
@@ -50,25 +50,25 @@ def written_option(argument: str) -> str | None:
     return key.replace("_", "-") if key.startswith("--") else key
 
 
-def meant(option: str) -> Sequence[str]:
-    """The options that a spelling can mean: one, several where it abbreviates more than one, or none.
+def resolve_option(option: str) -> Sequence[str]:
+    """The options to which a spelling can resolve: one, none, or several if it abbreviates several.
 
     Examples:
-        >>> meant("--max-num-se"), meant("-tp"), meant("--no-enforce-eager"), meant("-n2"), meant("--nosuch")
-        (['--max-num-seqs'], ['--tensor-parallel-size'], ['--enforce-eager'], ['--nnodes'], [])
-        >>> meant("--max-num-s")
+        >>> [resolve_option(text) for text in ("--max-num-se", "-tp", "--no-enforce-eager", "-n2", "--nosuch")]
+        [['--max-num-seqs'], ['--tensor-parallel-size'], ['--enforce-eager'], ['--nnodes'], []]
+        >>> resolve_option("--max-num-s")
         ['--max-num-scheduled-tokens', '--max-num-seqs']
     """
     if option in SPELLINGS:
         return [SPELLINGS[option]]
-    found = {SPELLINGS[spelling] for spelling in SPELLINGS if spelling.startswith(option)}
+    names = {SPELLINGS[spelling] for spelling in SPELLINGS if spelling.startswith(option)}
     if not option.startswith("--") and option[:_LONG] in SPELLINGS:
-        found.add(SPELLINGS[option[:_LONG]])  # a letter with its value
-    return sorted(found)
+        names.add(SPELLINGS[option[:_LONG]])  # a letter directly followed by its value
+    return sorted(names)
 
 
 def nearest(option: str) -> Sequence[str]:
-    """The options whose names are most like a misspelt one.
+    """The options with the names most similar to a misspelt one, at most three.
 
     Examples:
         >>> nearest("--max-model-length")[0]

@@ -1,18 +1,18 @@
-"""How far vLLM is with its start, by the log of it.
+"""The phase of vLLM's startup, from its log.
 
-Wordings: vLLM 0.32.0, the file stands at each. A start on a CPU is recorded in `tests/engines/vllm_output/start.txt`;
-what is said with a GPU or a compiler is quoted in `tests/engines/test_vllm_phase.py`.
+Messages are those of vLLM 0.32.0; the file stands at each. `tests/engines/vllm_output/start.txt` records one on a CPU.
+`tests/engines/test_vllm_phase.py` quotes the messages that need a GPU or a compiler.
 """
 
 import re
 from collections.abc import Mapping
 
-from inference_operator.engines.engine import Phase
+from inference_operator.engines.base import Phase
 
-_WORDS: Mapping[Phase, re.Pattern[str]] = {
+_MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py
     Phase.SETTING_UP: re.compile(r"Initializing a V1 LLM engine"),
-    # vllm/v1/worker/gpu_model_runner.py, cpu_model_runner.py: a path is no address of a hub
+    # vllm/v1/worker/gpu_model_runner.py, cpu_model_runner.py: a path is not a repository of the hub
     Phase.DOWNLOADING: re.compile(r"Starting to load model (?!/)\S"),
     # vllm/model_executor/model_loader/weight_utils.py, default_loader.py
     Phase.LOADING: re.compile(
@@ -31,14 +31,14 @@ _WORDS: Mapping[Phase, re.Pattern[str]] = {
     Phase.CAPTURING: re.compile(r"Capturing (?:\w+ )?CUDA graphs"),
 }
 
-_BEGINS = "Loading model from scratch"
-"""What vllm/v1/worker/gpu/model_runner.py says instead of "Starting to load", without the model."""
-_OF_HUB = re.compile(r"with config: model='(?!/)")
-"""What the engine has said of the model then (vllm/v1/engine/core.py)."""
+_LOADING_WITHOUT_NAME = "Loading model from scratch"
+"""What vllm/v1/worker/gpu/model_runner.py logs instead of "Starting to load", without the model's name."""
+_HUB_MODEL = re.compile(r"with config: model='(?!/)")
+"""The model in the engine's earlier message (vllm/v1/engine/core.py)."""
 
 
 def phase(log: str) -> Phase | None:
-    """The latest phase of which the log tells.
+    """The latest phase in the log; None if it shows none.
 
     Examples:
         >>> phase("INFO [gpu_model_runner.py:5039] Starting to load model Qwen/Qwen3-8B...")
@@ -46,7 +46,7 @@ def phase(log: str) -> Phase | None:
         >>> phase("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:07<00:07,  3.6s/it]")
         <Phase.LOADING: 3>
     """
-    found = next((one for one in reversed(Phase) if _WORDS[one].search(log)), None)
-    if found in (None, Phase.SETTING_UP) and _BEGINS in log:
-        return Phase.DOWNLOADING if _OF_HUB.search(log) else Phase.LOADING
-    return found
+    latest = next((phase for phase in reversed(Phase) if _MESSAGES[phase].search(log)), None)
+    if latest in (None, Phase.SETTING_UP) and _LOADING_WITHOUT_NAME in log:
+        return Phase.DOWNLOADING if _HUB_MODEL.search(log) else Phase.LOADING
+    return latest

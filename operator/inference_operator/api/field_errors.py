@@ -1,0 +1,154 @@
+"""Translates pydantic's errors about the spec into messages for users: field, problem and cure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import get_args
+
+from pydantic_core import ErrorDetails
+
+from inference_operator.api.gpu import MEMORY_FORM
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Spec
+from inference_operator.api.validation import QUANTITY, SpecModel
+
+Path = Sequence[int | str]
+"""Path of a field below `spec`: names, and indices of list items."""
+
+_FORMAT_CURES: Mapping[str, str] = {
+    QUANTITY: "Use a Kubernetes quantity, for example `500m`, `2` or `16Gi`.",
+    MEMORY_FORM: "Use whole GiB, for example `40Gi`.",
+}
+"""Cure by pattern, for formats that users often get wrong."""
+_MAX_QUOTED_LENGTH = 60
+"""Maximum length of a value that a message quotes."""
+
+
+def field_error(error: ErrorDetails) -> Refusal:
+    """The field, problem and cure of one of pydantic's errors.
+
+    Examples:
+        >>> from pydantic import ValidationError
+        >>> try:
+        ...     Spec.model_validate({"model": {"source": "hf://a/b"}, "repilcas": 2})
+        ... except ValidationError as error:
+        ...     print(field_error(error.errors()[0]).message)
+        spec.repilcas: is not a field of this API version. Did you mean `replicas`?
+    """
+    path: Path = [step for step in error["loc"] if step != "[key]"]
+    problem, cure = _WRONG_TYPES.get(error["type"]) or _TRANSLATORS.get(error["type"], _other)(error, path)
+    return Refusal(Reason.INVALID_SPEC, field_name(path), problem, cure)
+
+
+def field_name(path: Path) -> str:
+    """The full name of a field.
+
+    Examples:
+        >>> field_name(["engine", "args", 0])
+        'spec.engine.args[0]'
+    """
+    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+Translator = Callable[[ErrorDetails, Path], tuple[str, str]]
+
+
+def _missing(_: ErrorDetails, path: Path) -> tuple[str, str]:
+    return "is required.", f"Set it. `{_explain(path)}` describes it."
+
+
+def _unknown(_: ErrorDetails, path: Path) -> tuple[str, str]:
+    siblings = _fields_of(path[:-1])
+    near = get_close_matches(str(path[-1]), siblings, n=1)
+    cure = f"Did you mean `{near[0]}`?" if near else f"Remove it. `{_explain(path[:-1])}` lists all fields."
+    return "is not a field of this API version.", cure
+
+
+def _not_allowed(error: ErrorDetails, _: Path) -> tuple[str, str]:
+    allowed = str(error.get("ctx", {}).get("expected", "")).replace("'", "`")
+    return f"{_quoted(error)} is not allowed.", f"Use {allowed}."
+
+
+def _wrong_format(error: ErrorDetails, path: Path) -> tuple[str, str]:
+    pattern = str(error.get("ctx", {}).get("pattern", ""))
+    return f"{_quoted(error)} has an invalid format.", _FORMAT_CURES.get(pattern, f"See `{_explain(path)}`.")
+
+
+def _bound(key: str, problem: str, cure: str) -> Translator:
+    def translate(error: ErrorDetails, _: Path) -> tuple[str, str]:
+        return problem.format(_quoted(error)), cure.format(f"{error.get('ctx', {}).get(key, 0):.15g}")
+
+    return translate
+
+
+def _broken_rule(error: ErrorDetails, _: Path) -> tuple[str, str]:
+    """The message of a rule from `validation.py`, which says what is allowed."""
+    return f"{error['msg'].removeprefix('Value error, ')}.", "Change the field."
+
+
+def _other(_: ErrorDetails, path: Path) -> tuple[str, str]:
+    return "has an invalid value.", f"See `{_explain(path)}`."
+
+
+STRING = "must be a string.", "Put the value in quotes."
+INTEGER = "must be an integer.", "Write it without quotes."
+NUMBER = "must be a number.", "Write it without quotes."
+BOOLEAN = "must be `true` or `false`.", "Write it without quotes."
+LIST = "must be a list.", "Write a list, for example `[a, b]`."
+OBJECT = "must be an object.", "Write its fields below it, one per line and indented."
+_WRONG_TYPES: Mapping[str, tuple[str, str]] = {
+    "string_type": STRING,
+    "int_type": INTEGER,
+    "int_parsing": INTEGER,
+    "int_from_float": INTEGER,
+    "int_parsing_size": INTEGER,
+    "finite_number": NUMBER,
+    "float_type": NUMBER,
+    "float_parsing": NUMBER,
+    "bool_type": BOOLEAN,
+    "bool_parsing": BOOLEAN,
+    "tuple_type": LIST,
+    "dict_type": OBJECT,
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+}
+"""Problem and cure by pydantic's error type, for values of a wrong type."""
+_TRANSLATORS: Mapping[str, Translator] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown,
+    "enum": _not_allowed,
+    "string_pattern_mismatch": _wrong_format,
+    "greater_than_equal": _bound("ge", "{} is too small.", "Use {} or more."),
+    "less_than_equal": _bound("le", "{} is too large.", "Use {} or less."),
+    "string_too_short": _bound("min_length", "is too short.", "Minimum length: {}."),
+    "string_too_long": _bound("max_length", "is too long.", "Maximum length: {}."),
+    "too_short": _bound("min_length", "has too few items.", "Minimum: {}."),
+    "too_long": _bound("max_length", "has too many items.", "Maximum: {}."),
+    "value_error": _broken_rule,
+}
+"""Functions that give problem and cure by pydantic's error type."""
+
+
+def _quoted(error: ErrorDetails) -> str:
+    text = str(error["input"])
+    return f"`{text}`" if len(text) <= _MAX_QUOTED_LENGTH else "The value"
+
+
+def _explain(path: Path) -> str:
+    return f"kubectl explain infd.{'.'.join(['spec', *(step for step in path if isinstance(step, str))])}"
+
+
+def _fields_of(path: Path) -> Sequence[str]:
+    """Names of the fields at a path; empty if the path has no fields."""
+    model: type[SpecModel] | None = Spec
+    for step in path:
+        if model is not None and isinstance(step, str):
+            field = next((field for field in model.model_fields.values() if field.alias == step), None)
+            model = _model_of(field.annotation) if field else None
+    return [field.alias for field in model.model_fields.values() if field.alias] if model else []
+
+
+def _model_of(annotation: object) -> type[SpecModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, SpecModel):
+        return annotation
+    return next((model for item in get_args(annotation) if (model := _model_of(item)) is not None), None)

@@ -1,0 +1,21 @@
+"""Exponential backoff: how long to wait after failures in a row."""
+
+_MAX_DOUBLINGS = 64
+"""Keeps the power within a float. More doublings change nothing: no wait in use is 2^64 times its first one."""
+
+
+def exponential_backoff(failures: int, *, first: float, longest: float) -> float:
+    """The wait after this many failures in a row: `min(first * 2^(failures - 1), longest)`.
+
+    The result has the unit of `first` and `longest`. There is no jitter; callers that need one add it.
+
+    Args:
+        failures: failures in a row, at least 1.
+        first: the wait after the first failure.
+        longest: the upper limit.
+
+    Examples:
+        >>> [exponential_backoff(failures, first=0.5, longest=5.0) for failures in (1, 2, 3, 4, 5, 10_000)]
+        [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    """
+    return min(first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), longest)

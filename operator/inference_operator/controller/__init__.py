@@ -1,0 +1,1 @@
+"""The controller: work queue, informer cache, listings, drift detection and the reconciler."""

@@ -1,0 +1,184 @@
+"""The informer cache: the last known state of all objects, from watches, from own writes and from complete listings."""
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterable, Container, Mapping
+from datetime import datetime
+from types import MappingProxyType
+
+from inference_operator.api.resource import resource
+from inference_operator.controller.cached_object import CachedObject, Codec, version_of
+from inference_operator.controller.cluster import Listing
+from inference_operator.controller.node_store import NodeStore
+from inference_operator.controller.sample_store import SampleStore
+from inference_operator.engines.base import Engine
+from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
+from inference_operator.objects.names import workload_name
+from inference_operator.pipeline.inputs import Inputs, RolePolicy
+from inference_operator.pipeline.roles import requested_roles
+from inference_operator.settings import Settings
+from inference_operator.status.write_results import Applied, Deleted, WriteResult
+from inference_operator.views.lookups import Lookup, LookupResult
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import WORKLOAD_KINDS
+
+STATES = ("ready", "progressing", "stalled")
+"""kstatus states of an InferenceDeployment. One that serves but whose last edit was refused is stalled."""
+
+
+class Cache:
+    """Objects by address, and by the InferenceDeployment that they belong to.
+
+    Versions only grow. An event that is older than the cached object, for example of the state before an own write, is
+    ignored.
+    """
+
+    def __init__(
+        self, settings: Settings, engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles
+    ) -> None:
+        self._settings = settings
+        self._engines = engines
+        self._roles = roles
+        self._codec = Codec()
+        self._objects: dict[Ref, CachedObject] = {}
+        self._resources: dict[Key, CachedObject] = {}
+        """The InferenceDeployments among the objects, by key: one object in ten, but read all the time."""
+        self._by_owner: dict[Key, set[Ref]] = defaultdict(set)
+        self._tombstones: dict[Ref, int] = {}
+        """The versions at which objects were deleted. A listing or event from before does not bring them back."""
+        self._lookups: dict[Lookup, LookupResult] = {}
+        self.nodes = NodeStore()
+        """The nodes with GPUs."""
+        self.samples = SampleStore()
+        """The last metrics of the pods."""
+
+    def resource_keys(self) -> list[Key]:
+        """The keys of all InferenceDeployments."""
+        return list(self._resources)
+
+    def unsettled(self) -> list[Key]:
+        """The InferenceDeployments that a change of the nodes could help: all that are not ready with all replicas."""
+        return [key for key, cached in self._resources.items() if not cached.settled]
+
+    def states(self) -> Mapping[str, int]:
+        """The number of InferenceDeployments in each state, as kstatus reads their conditions."""
+        counted = Counter(cached.state for cached in self._resources.values())
+        return {state: counted[state] for state in STATES}
+
+    def pods(self, key: Key) -> list[PodView]:
+        """The pods of an InferenceDeployment."""
+        pods = {ref: pod for ref in self._by_owner.get(key, ()) if (pod := self._objects[ref].pod)}
+        return [pods[ref] for ref in sorted(pods)]
+
+    def engine(self, key: Key, component: str) -> Engine | None:
+        """The engine that runs in the pods of a component; None if the component is no role, such as the router."""
+        refs = (Ref(kind, key.namespace, workload_name(key.name, component)) for kind in WORKLOAD_KINDS)
+        name = next((cached.engine for ref in refs if (cached := self._objects.get(ref))), "")
+        return self._engines.get(name)
+
+    def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
+        """Everything that a decision about a key needs; None if the resource is absent or being deleted."""
+        cached = self._resources.get(key)
+        if cached is None:
+            return None
+        requested = resource(cached.manifest)
+        if requested.deleting:
+            return None
+        pods, others = self.pods(key), (owned.manifest for owned in self._owned(key) if not owned.pod)
+        return Inputs(
+            resource=requested,
+            children={Ref.of(m): m for m in others if requested.owner.owns(m)},
+            pods=pods,
+            settings=self._settings,
+            now=now,
+            lookups=MappingProxyType(self._lookups),
+            samples=self.samples.of(pods),
+            nodes=self.nodes.nodes,
+            engines=self._engines,
+            roles=self._roles,
+        )
+
+    def put_lookup(self, look: Lookup, result: LookupResult | None) -> None:
+        """Store the result of a lookup; None removes it, when no resource needs it any more."""
+        if result is None:
+            self._lookups.pop(look, None)
+        else:
+            self._lookups[look] = result
+
+    def record(self, answer: WriteResult) -> None:
+        """Store what an own write has changed."""
+        match answer:
+            case Applied(manifest):
+                self.put(manifest)
+            case Deleted(ref):
+                if cached := self._objects.get(ref):
+                    self._add_tombstone(ref, cached.version)
+                self.remove(ref)
+
+    def put(self, manifest: Manifest) -> Key | None:
+        """Store an object; returns the key that it concerns, or None if the cache had this version or a newer one."""
+        ref, version = Ref.of(manifest), version_of(manifest)
+        cached = self._objects.get(ref)
+        if version <= (self._tombstones.get(ref, -1) if cached is None else cached.version):
+            return None
+        if cached is not None:
+            self._remove_from_owner(ref, cached.key)
+        new = self._objects[ref] = self._codec.pack(manifest)
+        if ref.kind == INFERENCE_DEPLOYMENT:
+            self._resources[new.key] = new
+        else:
+            self._by_owner[new.key].add(ref)
+        return new.key
+
+    def forget(self, manifest: Manifest) -> Key | None:
+        """Remove an object that was deleted in this state, unless a newer one of its name is cached."""
+        ref, version = Ref.of(manifest), version_of(manifest)
+        self._add_tombstone(ref, version)
+        return self.remove(ref, version=version)
+
+    def remove(self, ref: Ref, *, version: int | None = None) -> Key | None:
+        """Remove an object, unless it is newer than the version; returns the key that it concerned."""
+        cached = self._objects.get(ref)
+        if cached is None or (version is not None and cached.version > version):
+            return None
+        del self._objects[ref]
+        if ref.kind == INFERENCE_DEPLOYMENT:
+            del self._resources[cached.key]
+        self._remove_from_owner(ref, cached.key)
+        return cached.key
+
+    async def replace(self, kind: Kind, pages: AsyncIterable[Listing]) -> set[Key]:
+        """Make the cache equal to a complete listing of a kind; returns the keys for which something changed.
+
+        Only one page is held at a time. The full manifests of thousands of objects would take most of the memory.
+        """
+        listed, concerned = set[Ref](), set[Key | None]()
+        async for page in pages:
+            listed.update(Ref.of(item) for item in page.items)
+            concerned.update(self.put(item) for item in page.items)
+        concerned.update(self._remove_unlisted(kind, page, listed))
+        return {key for key in concerned if key is not None}
+
+    def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[Key | None]:
+        """Remove the objects that are absent from the listing; returns the keys that they concerned."""
+
+        def in_scope(ref: Ref) -> bool:
+            return ref.kind == kind and (page.namespace is None or ref.namespace == page.namespace)
+
+        absent = [ref for ref in self._objects if ref not in listed and in_scope(ref)]
+        self._tombstones = {ref: at for ref, at in self._tombstones.items() if not in_scope(ref) or at > page.version}
+        return [self.remove(ref, version=page.version) for ref in absent]
+
+    def _owned(self, key: Key) -> list[CachedObject]:
+        return [self._objects[ref] for ref in sorted(self._by_owner.get(key, ()))]
+
+    def _add_tombstone(self, ref: Ref, version: int) -> None:
+        """Ignore this object in listings and events of this version or an older one."""
+        self._tombstones[ref] = max(version, self._tombstones.get(ref, -1))
+
+    def _remove_from_owner(self, ref: Ref, key: Key) -> None:
+        refs = self._by_owner.get(key)
+        if refs is not None:
+            refs.discard(ref)
+            if not refs:
+                del self._by_owner[key]

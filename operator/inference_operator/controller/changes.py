@@ -1,0 +1,102 @@
+"""Computes the changes that bring the live objects to the desired state."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from inference_operator.controller.drift import first_drift
+from inference_operator.manifest import Manifest, Owner, Ref
+from inference_operator.objects.child import RETAIN_ANNOTATION
+from inference_operator.views.pod_request import PodRequestSpec
+from inference_operator.workload.stall import Removal
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Apply an object's desired state."""
+
+    ref: Ref
+    manifest: Manifest
+    owner: Owner
+    uid: str | None
+    """The uid of the live object of ours; None if none is cached, and then the object is read first."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object of ours that is no longer desired."""
+
+    ref: Ref
+    uid: str
+    version: str | None = None
+    """The resourceVersion by which it was decided. An object that has changed since is not deleted."""
+    grace_seconds: int | None = None
+    """Seconds that its processes have to end; None: the object's own grace period."""
+    why: str = "no longer wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """Send an HTTP request to a pod; the API server is not involved."""
+
+    spec: PodRequestSpec
+
+    @property
+    def ref(self) -> Ref:
+        """The pod."""
+        return self.spec.ref
+
+    @property
+    def why(self) -> str:
+        """Why the request is needed, in a phrase for logs."""
+        return self.spec.why
+
+
+Change: TypeAlias = Apply | Delete | PodRequest
+
+
+def changes(
+    live: Mapping[Ref, Manifest],
+    desired: Mapping[Ref, Manifest],
+    removals: Sequence[Removal],
+    owner: Owner,
+    *,
+    requests: Iterable[PodRequestSpec] = (),
+) -> list[Change]:
+    """The changes from the live to the desired state, in order; empty if there is no drift.
+
+    - Desired objects are applied where they are absent or drifted, in the order of `desired`.
+    - Live objects that are not desired are deleted, but not those with the retain annotation.
+    - An object that is being deleted is left alone. It is created again when it is gone.
+
+    Args:
+        live: the children that exist.
+        desired: the children that should exist.
+        removals: pods to replace; their Deployment creates new ones.
+        owner: the owner of all of them.
+        requests: HTTP requests to pods. They come last, and a pod that is replaced gets none.
+    """
+    result: list[Change] = []
+    for ref, manifest in desired.items():
+        child = live.get(ref)
+        if child is None:
+            result.append(Apply(ref, manifest, owner, None, "absent"))
+        elif not _is_deleting(child) and (drift := first_drift(child, manifest)):
+            result.append(Apply(ref, manifest, owner, child["metadata"]["uid"], drift))
+    for ref, child in live.items():
+        if ref not in desired and not _is_deleting(child) and not _is_retained(child):
+            result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))
+    result.extend(Delete(pod.ref, pod.uid, grace_seconds=pod.grace_seconds, why=pod.why) for pod in removals)
+    removed = {pod.uid for pod in removals}
+    result.extend(PodRequest(spec) for spec in requests if spec.uid not in removed)
+    return result
+
+
+def _is_deleting(manifest: Manifest) -> bool:
+    return "deletionTimestamp" in manifest["metadata"]
+
+
+def _is_retained(manifest: Manifest) -> bool:
+    annotations = manifest["metadata"].get("annotations") or {}
+    return annotations.get(RETAIN_ANNOTATION) == "true"

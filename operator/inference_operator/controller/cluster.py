@@ -1,0 +1,108 @@
+"""What the reconciler needs of a cluster: seven methods. The real cluster and the in-memory one of the tests have them.
+
+Exceptions::
+
+    ClusterError            the request was not carried out, or nobody knows whether it was
+      NotFoundError         there is no such object
+      ConflictError         the object is another one, or somebody else owns its fields
+      RejectedError         the API server, a quota or an admission policy refuses the object
+        ForbiddenError      the operator has no right to this
+    NotLeaderError          nothing was sent, because another process may hold the Lease
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_operator.manifest import Kind, Manifest, Ref
+from inference_operator.views.pod_request import PodRequestSpec
+
+FIELD_MANAGER = "inference-operator"
+"""The field manager of server-side apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Objects of a kind at one resourceVersion, in one namespace or in all of them: one page of a listing, or all."""
+
+    items: Sequence[Manifest]
+    version: int
+    """The resourceVersion of the listing; comparable since Kubernetes 1.35 (KEP-5504)."""
+    namespace: str | None = None
+    """The namespace that was listed; None means all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodResponse:
+    """The HTTP response of a pod."""
+
+    status: int
+    text: str
+    """The body; only the beginning of a long one."""
+
+
+class ClusterError(Exception):
+    """A request that was not carried out, or of which nobody knows whether it was.
+
+    Args:
+        cause: why, in a phrase for users.
+        request: method and path, for logs.
+        retry_after: seconds to wait before the next request, as the API server says (`Retry-After`).
+
+    Examples:
+        >>> str(ClusterError("HTTP 503: overloaded", request="PATCH /api/v1/pods"))
+        'PATCH /api/v1/pods: HTTP 503: overloaded'
+    """
+
+    def __init__(self, cause: str, *, request: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(f"{request}: {cause}" if request else cause)
+        self.cause = cause
+        self.retry_after = retry_after
+
+
+class NotFoundError(ClusterError):
+    """There is no such object."""
+
+
+class ConflictError(ClusterError):
+    """The object has another uid or resourceVersion than the request names, or somebody else owns its fields."""
+
+
+class RejectedError(ClusterError):
+    """The API server, a quota or an admission policy refuses the object."""
+
+
+class ForbiddenError(RejectedError):
+    """The operator has no right to this."""
+
+
+class NotLeaderError(Exception):
+    """No request was sent, because another process may hold the Lease; the reconcile ends."""
+
+
+class Cluster(Protocol):
+    """The requests of the reconciler. Each may raise `ClusterError`, and the subclasses that its docstring names."""
+
+    def pages(self, kind: Kind, *, namespace: str | None = None, selector: str | None = None) -> AsyncIterator[Listing]:
+        """List a kind in one namespace, or (None) in all of them: at least one page, all at one resourceVersion."""
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """One object, or None."""
+
+    async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
+        """Server-side apply of a new object; raises `ConflictError` if the name is taken, and `RejectedError`."""
+
+    async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
+        """Server-side apply; raises `ConflictError` and `RejectedError`."""
+
+    async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
+        """Delete the object with that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`.
+
+        `grace_seconds` is the time that its processes have to end; None means the object's own grace period.
+        """
+
+    async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
+        """Server-side apply of the status to the resourceVersion in it; None if the object has changed since."""
+
+    async def post_to_pod(self, request: PodRequestSpec) -> PodResponse:
+        """Send an HTTP request to a pod, not through the API server; returns any response, whatever its status."""

@@ -1,0 +1,121 @@
+"""Carries out one change. The rule which existing objects may be written stands here and nowhere else."""
+
+import logging
+from contextlib import suppress
+from http import HTTPStatus
+
+from inference_operator.controller.changes import Apply, Change, Delete, PodRequest
+from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
+from inference_operator.manifest import Manifest, Owner
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
+from inference_operator.status.write_results import (
+    Applied,
+    Conflict,
+    Deleted,
+    Failed,
+    PodAccepted,
+    PodRefused,
+    Rejected,
+    Waiting,
+    WriteResult,
+)
+
+log = logging.getLogger(__name__)
+
+
+async def execute(cluster: Cluster, change: Change) -> WriteResult:
+    """Carry out a change. Faults are results too, so that one child never blocks the others."""
+    try:
+        answer = await _answer(cluster, change)
+    except RejectedError as error:
+        answer = Rejected(change.ref, error.cause)
+    except ClusterError as error:
+        log.warning("%s %s: %s", type(change).__name__, change.ref, error)
+        return Failed(change.ref, error.cause, error.retry_after)
+    log.info("%s %s: %s: %s", type(change).__name__, change.ref, change.why, type(answer).__name__)
+    return answer
+
+
+async def _answer(cluster: Cluster, change: Change) -> WriteResult:
+    match change:
+        case Apply():
+            return await _apply(cluster, change)
+        case Delete():
+            return await _delete(cluster, change)
+        case PodRequest():
+            return await _request_pod(cluster, change)
+
+
+async def _request_pod(cluster: Cluster, change: PodRequest) -> WriteResult:
+    """Send the request. 429 and from 500 on are worth another try; any other refusal would be repeated."""
+    response = await cluster.post_to_pod(change.spec)
+    if response.status < HTTPStatus.MULTIPLE_CHOICES:
+        return PodAccepted(change.ref, response.status)
+    if response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise ClusterError(f"the pod responded with HTTP {response.status}", request=f"POST {change.spec.url}")
+    return PodRefused(change.ref, response.status, response.text)
+
+
+async def _delete(cluster: Cluster, change: Delete) -> WriteResult:
+    try:
+        await cluster.delete(change.ref, uid=change.uid, version=change.version, grace_seconds=change.grace_seconds)
+    except NotFoundError:
+        return Deleted(change.ref)
+    except ConflictError:
+        live = await cluster.get(change.ref)
+        if live is not None and live["metadata"]["uid"] == change.uid:
+            return Failed(change.ref, "it has changed meanwhile")
+    return Deleted(change.ref)
+
+
+async def _apply(cluster: Cluster, change: Apply) -> WriteResult:
+    try:
+        if change.uid is not None:
+            with suppress(ConflictError):  # the cached object is gone: read the live one
+                return Applied(await cluster.apply(change.ref, _with_uid(change.manifest, change.uid), force=True))
+        return await _apply_unknown(cluster, change)
+    except ConflictError:
+        return Waiting(change.ref)  # it changed while we wrote: the next reconcile sees how
+
+
+async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
+    """Create an object that is not cached. If its name is taken, read the live object and see who owns it.
+
+    - Being deleted, or gone by now: wait.
+    - Ours: apply by force, to that uid only.
+    - Of a deleted InferenceDeployment of the same name: wait for the garbage collector.
+    - Somebody else's: a conflict; it is not touched.
+    """
+    with suppress(ConflictError):
+        return Applied(await cluster.create(change.ref, change.manifest))
+    live = await cluster.get(change.ref)
+    if live is None or "deletionTimestamp" in live["metadata"]:
+        return Waiting(change.ref)
+    if change.owner.owns(live):
+        body = _with_uid(change.manifest, live["metadata"]["uid"])
+        return Applied(await cluster.apply(change.ref, body, force=True))
+    return Waiting(change.ref) if _is_orphan(live, change.owner) else Conflict(change.ref, _holder(live))
+
+
+def _with_uid(manifest: Manifest, uid: str) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
+
+
+def _is_orphan(live: Manifest, owner: Owner) -> bool:
+    """Whether it belonged to a deleted InferenceDeployment of the same name; the garbage collector will delete it."""
+    references = live["metadata"].get("ownerReferences") or ()
+    return any(
+        r.get("kind") == owner.reference["kind"] and r.get("name") == owner.key.name and r.get("controller")
+        for r in references
+    )
+
+
+def _holder(live: Manifest) -> str:
+    """Who owns the object, in a phrase for users."""
+    for reference in live["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return f"{reference.get('kind')} {reference.get('name')}"
+    if (live["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER:
+        return "an InferenceDeployment that is gone, which left it behind"
+    managers = {str(f.get("manager")) for f in live["metadata"].get("managedFields") or ()}
+    return f"somebody else (written by {', '.join(sorted(managers))})" if managers else "somebody else"

@@ -1,0 +1,173 @@
+"""Complete listings, which replace the cache: a watch can miss a deletion, and can be dead without an error."""
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+from inference_operator.controller.cache import Cache
+from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, Listing
+from inference_operator.manifest import (
+    CHILD_KINDS,
+    INFERENCE_DEPLOYMENT,
+    NETWORK_POLICY,
+    NODE,
+    POD,
+    Key,
+    Kind,
+    Manifest,
+    kind_of,
+)
+from inference_operator.objects.names import MANAGED_SELECTOR
+from inference_operator.settings import Settings
+
+DEAD_WATCH_LISTINGS = 2
+"""A watch counts as dead after this many listings in a row that found changes of its kind, with no event of that kind
+between. One such listing can be a race with an event on its way."""
+
+log = logging.getLogger(__name__)
+
+
+def watched_kinds(settings: Settings) -> Sequence[Kind]:
+    """The kinds that are listed and watched."""
+    policies = (NETWORK_POLICY,) if settings.network_policies else ()
+    return (INFERENCE_DEPLOYMENT, *CHILD_KINDS, *policies, POD)
+
+
+class Lister:
+    """Lists namespace by namespace, so that a namespace that cannot be read does not block the others.
+
+    Args:
+        cluster: the cluster to list.
+        cache: the cache to replace.
+        settings: the namespaces that are served; none means the whole cluster.
+        add: queues a key for a reconcile.
+    """
+
+    def __init__(self, cluster: Cluster, cache: Cache, settings: Settings, add: Callable[[Key], None]) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._add = add
+        self._scope: Sequence[str | None] = tuple(settings.namespaces) or (None,)
+        self.kinds = watched_kinds(settings)
+        self._unreadable: dict[str | None, str] = {}
+        """The namespaces whose last listing failed, with the cause."""
+        self._listed: set[str | None] = set()
+        self._nodes_listed = True
+        """Whether the last listing of nodes worked, so that a failure is logged as a warning only once."""
+        self._nodes_missing = False
+        """Whether nodes have never been listed, although the operator has the right to."""
+        self.versions: dict[str, int] = {}
+        """The resourceVersion of the last listing, by the URL path of each collection."""
+        self._with_events: set[Kind] = set()
+        """The kinds of which an event has come since the last listing."""
+        self._silent_listings: Counter[Kind] = Counter()
+        """How many listings in a row found changes of a kind without an event of that kind."""
+
+    @property
+    def readable(self) -> frozenset[str]:
+        """The namespaces that can be listed; empty for the whole cluster."""
+        return frozenset(name for name in self._listed if name is not None)
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        """The served namespaces whose last listing failed; the whole cluster is an empty name."""
+        return sorted(name or "" for name in self._unreadable)
+
+    @property
+    def watchable(self) -> Sequence[Kind]:
+        """The kinds to watch: all that are listed, and nodes if they could be listed."""
+        return self.kinds if self._cache.nodes.nodes is None else (*self.kinds, NODE)
+
+    def on_event(self, event: str, manifest: Manifest) -> None:
+        """Put a watch event into the cache and queue the key that it concerns."""
+        kind = kind_of(manifest)
+        self._with_events.add(kind)
+        if kind == NODE:
+            nodes = self._cache.nodes
+            self._queue_unsettled(nodes.forget(manifest) if event == "DELETED" else nodes.put(manifest))
+            return
+        key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
+        if key is not None:
+            self._add(key)
+
+    def dead_watches(self) -> Sequence[Kind]:
+        """The kinds whose watch sends no events although listings find changes.
+
+        kopf itself reopens a watch that sends nothing at all (`watching.inactivity_timeout`). This finds a watch that
+        still sends bookmarks, which keep it open, but no events.
+        """
+        return [kind for kind, count in self._silent_listings.items() if count >= DEAD_WATCH_LISTINGS]
+
+    async def list_all(self) -> bool:
+        """List everything; returns whether at least one namespace could be listed, and nodes where that is allowed."""
+        changed: set[Kind] = set()
+        watching = bool(self._listed)
+        for namespace in self._scope:
+            try:
+                changed.update(await self._list(namespace))
+            except ClusterError as error:
+                self._fail(namespace, error)
+            else:
+                self._succeed(namespace)
+        changed.update(await self._list_nodes())
+        for kind in self.watchable:
+            if kind in self._with_events:
+                self._silent_listings[kind] = 0
+            elif kind in changed and watching:
+                self._silent_listings[kind] += 1
+        self._with_events.clear()
+        return bool(self._listed) and not self._nodes_missing
+
+    async def _list(self, namespace: str | None) -> Iterable[Kind]:
+        """List one namespace; returns the kinds of which something changed."""
+        changed = []
+        for kind in self.kinds:
+            selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
+            if concerned := await self._cache.replace(kind, self._pages(kind, namespace, selector)):
+                changed.append(kind)
+            for key in concerned:
+                self._add(key)
+        return changed
+
+    async def _pages(
+        self, kind: Kind, namespace: str | None = None, selector: str | None = None
+    ) -> AsyncIterator[Listing]:
+        async for page in self._cluster.pages(kind, namespace=namespace, selector=selector):
+            yield page
+            self.versions[kind.path(namespace)] = page.version
+
+    async def _list_nodes(self) -> Iterable[Kind]:
+        """List the nodes if the whole cluster is served. Without the right to, engines are sized by the settings."""
+        if None not in self._listed:
+            return ()
+        try:
+            changed = await self._cache.nodes.replace(self._pages(NODE))
+        except ClusterError as error:
+            log.log(logging.WARNING if self._nodes_listed else logging.DEBUG, "Cannot list nodes: %s", error)
+            self._nodes_listed = False
+            # A missing right is permanent, and nothing is missing then. Any other fault is temporary.
+            self._nodes_missing = self._cache.nodes.nodes is None and not isinstance(error, ForbiddenError)
+            return ()
+        self._nodes_listed, self._nodes_missing = True, False
+        self._queue_unsettled(changed)
+        return (NODE,) if changed else ()
+
+    def _queue_unsettled(self, changed: bool) -> None:  # noqa: FBT001 - the result of the store's method
+        for key in self._cache.unsettled() if changed else ():
+            self._add(key)
+
+    def _fail(self, namespace: str | None, error: ClusterError) -> None:
+        if self._unreadable.get(namespace) != error.cause:
+            log.warning("Cannot list %s, will try again: %s", _named(namespace), error)
+        self._unreadable[namespace] = error.cause
+        if isinstance(error, ForbiddenError):
+            self._listed.discard(namespace)  # any other fault is temporary, and the watches go on
+
+    def _succeed(self, namespace: str | None) -> None:
+        if self._unreadable.pop(namespace, None) is not None:
+            log.info("Can list %s again", _named(namespace))
+        self._listed.add(namespace)
+
+
+def _named(namespace: str | None) -> str:
+    return "the cluster" if namespace is None else f"namespace {namespace}"

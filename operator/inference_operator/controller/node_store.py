@@ -1,0 +1,55 @@
+"""The nodes with GPUs, from watches and listings. Other nodes are not stored."""
+
+from collections.abc import AsyncIterable, Sequence
+
+from inference_operator.controller.cached_object import version_of
+from inference_operator.controller.cluster import Listing
+from inference_operator.manifest import Manifest
+from inference_operator.planning.gpu_offers import has_gpus
+from inference_operator.views.node import NodeView, node_view
+
+
+class NodeStore:
+    """Nodes by name. Before the first listing it is unknown whether there are any.
+
+    Versions only grow: an event that is older than the stored node, for example from before a listing, is ignored.
+
+    Examples:
+        >>> NodeStore().nodes is None
+        True
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, NodeView]] | None = None
+        self._sorted: tuple[NodeView, ...] = ()
+
+    @property
+    def nodes(self) -> Sequence[NodeView] | None:
+        """All nodes with GPUs, by name; None if nodes cannot be listed."""
+        return None if self._known is None else self._sorted
+
+    def put(self, manifest: Manifest) -> bool:
+        """Store a node; returns whether that changes for which GPUs engines could be sized."""
+        node, version = node_view(manifest), version_of(manifest)
+        known = dict(self._known or {})
+        previous = known.get(node.name)
+        if previous is not None and previous[0] >= version:
+            return False
+        return self._store({**known, node.name: (version, node)})
+
+    def forget(self, manifest: Manifest) -> bool:
+        """Remove a deleted node; returns the same as `put`."""
+        name = manifest["metadata"]["name"]
+        return self._store({other: node for other, node in (self._known or {}).items() if other != name})
+
+    async def replace(self, pages: AsyncIterable[Listing]) -> bool:
+        """Make the store equal to a complete listing; returns the same as `put`."""
+        listed = [(version_of(item), node_view(item)) async for page in pages for item in page.items]
+        return self._store({view.name: (version, view) for version, view in listed})
+
+    def _store(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:
+        self._known = {name: (version, node) for name, (version, node) in nodes.items() if has_gpus(node)}
+        views = tuple(self._known[name][1] for name in sorted(self._known))
+        changed = views != self._sorted
+        self._sorted = views
+        return changed

@@ -1,0 +1,73 @@
+"""The reconciler: read the inputs, decide, apply the changes, write the status. It has no branch on the spec."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from inference_operator.api.resource import Resource
+from inference_operator.api.status import Status
+from inference_operator.controller.cache import Cache
+from inference_operator.controller.changes import changes
+from inference_operator.controller.cluster import Cluster
+from inference_operator.controller.execute import execute
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.events import Event, events
+from inference_operator.status.report import Requeue, report
+from inference_operator.status.write_results import WriteResult
+
+OnEvents = Callable[[Resource, Sequence[Event]], None]
+"""Called with the condition transitions of a status that has just been written."""
+
+
+class Reconciler:
+    """Reconciles InferenceDeployments.
+
+    Args:
+        cluster: where changes are made.
+        cache: the state of the cluster; own writes are recorded in it.
+        now: the time.
+        on_events: called after each status write that changed conditions.
+    """
+
+    def __init__(
+        self, cluster: Cluster, cache: Cache, now: Callable[[], datetime], on_events: OnEvents | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._now = now
+        self._on_events = on_events
+
+    async def reconcile(self, key: Key) -> Requeue | None:
+        """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again."""
+        inputs = self._cache.inputs(key, now=self._now())
+        if inputs is None:
+            return None
+        decided = outcome(inputs)
+        results: list[WriteResult] = []
+        for change in changes(
+            inputs.children, decided.desired, decided.removals, inputs.resource.owner, requests=decided.requests
+        ):
+            results.append(await execute(self._cluster, change))
+            self._cache.record(results[-1])
+        current = self._cache.inputs(key, now=inputs.now) if results else inputs  # without changes nothing is new
+        reported = report(current or inputs, decided, results)
+        await self._publish(inputs, reported.status)
+        return reported.requeue
+
+    async def _publish(self, inputs: Inputs, status: Status) -> None:
+        """Write the status if it differs. If the resource has changed meanwhile, its event starts another reconcile."""
+        if status == inputs.resource.status:
+            return
+        key, version = inputs.resource.key, inputs.resource.version
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": version},
+            "status": status.dump(),
+        }
+        written = await self._cluster.apply_status(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name), body)
+        if written is not None:
+            self._cache.put(written)
+            if self._on_events:
+                self._on_events(inputs.resource, events(inputs.resource.status, status))

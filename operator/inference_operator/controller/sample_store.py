@@ -1,0 +1,52 @@
+"""The last metrics of each pod: written by `scrape`, read by every decision."""
+
+from collections.abc import Iterable
+
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import RouterSample, Samples, Watched
+
+
+class SampleStore:
+    """Samples by pod uid. Decisions see no sample of a pod whose last scrape failed: a missing value is not zero."""
+
+    def __init__(self) -> None:
+        self._engines: dict[str, Watched] = {}
+        self._routers: dict[str, RouterSample] = {}
+        self._missing: set[str] = set()
+
+    def engine(self, uid: str) -> Watched | None:
+        """The last sample of an engine, even if a later scrape failed."""
+        return self._engines.get(uid)
+
+    def see_engine(self, uid: str, sample: Watched) -> None:
+        """Store a sample of an engine."""
+        self._engines[uid] = sample
+        self._missing.discard(uid)
+
+    def correct(self, uid: str, sample: Watched) -> None:
+        """Replace the sample of an engine; whether its last scrape failed stays as it is."""
+        self._engines[uid] = sample
+
+    def see_router(self, uid: str, sample: RouterSample) -> None:
+        """Store a sample of a router."""
+        self._routers[uid] = sample
+        self._missing.discard(uid)
+
+    def miss(self, uid: str) -> None:
+        """Mark a pod as not scraped."""
+        self._missing.add(uid)
+
+    def of(self, pods: Iterable[PodView]) -> Samples:
+        """The current samples of these pods."""
+        uids = [pod.uid for pod in pods if pod.uid not in self._missing]
+        return Samples(
+            {uid: self._engines[uid] for uid in uids if uid in self._engines},
+            {uid: self._routers[uid] for uid in uids if uid in self._routers},
+        )
+
+    def forget_all_but(self, uids: Iterable[str]) -> None:
+        """Remove the samples of all other pods."""
+        staying = set(uids)
+        self._engines = {uid: sample for uid, sample in self._engines.items() if uid in staying}
+        self._routers = {uid: sample for uid, sample in self._routers.items() if uid in staying}
+        self._missing &= staying

@@ -1,0 +1,142 @@
+"""The work queue: each key at most once, never two workers on the same key, exponential backoff per key."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from inference_operator.backoff import exponential_backoff
+from inference_operator.controller.cluster import ClusterError
+from inference_operator.manifest import Key
+from inference_operator.status.report import Requeue
+
+FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 0.5, 120.0
+JITTER = 0.2
+"""Each backoff differs by up to a fifth, so that keys that failed together do not come back together."""
+
+Handle = Callable[[Key], Awaitable[Requeue | None]]
+"""Reconciles a key; returns when to reconcile it again."""
+OnStarted = Callable[[float], None]
+"""Called by the worker that starts a reconcile, with the seconds since the key was added."""
+OnFailed = Callable[[Key, Exception], None]
+"""Called with the exception of a reconcile."""
+
+
+class WorkQueue:
+    """Keys that wait for a reconcile.
+
+    - A key that is added while a worker handles it is handled once more afterwards.
+    - A key that failed waits: half a second at first, and twice as long after each failure in a row.
+    - An event of that key ends the wait, but not before the time that the API server gave (`Retry-After`).
+
+    Args:
+        chance: a random number from 0 to 1, for the jitter of the backoff.
+        on_started: called when a reconcile starts.
+    """
+
+    def __init__(self, chance: Callable[[], float] = random.random, on_started: OnStarted | None = None) -> None:
+        self._chance = chance
+        self._on_started = on_started
+        self._queue: asyncio.Queue[Key] = asyncio.Queue()
+        self._waiting: set[Key] = set()
+        self._working: dict[Key, float] = {}
+        """The keys that workers handle, with the time at which they started."""
+        self._added: dict[Key, float] = {}
+        """When a key was added first since its last reconcile started."""
+        self._dirty: set[Key] = set()
+        """The keys that were added while a worker handled them."""
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._failures: dict[Key, int] = {}
+        self._not_before: dict[Key, float] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        """The number of keys that wait for a worker."""
+        return len(self._waiting)
+
+    def longest_running(self) -> float:
+        """Seconds for which the oldest running reconcile has run; 0 if none runs."""
+        return asyncio.get_running_loop().time() - min(self._working.values()) if self._working else 0.0
+
+    def add(self, key: Key) -> None:
+        """Queue a key for a reconcile as soon as possible."""
+        self._cancel_timer(key)
+        self._added.setdefault(key, asyncio.get_running_loop().time())
+        if key in self._working:
+            self._dirty.add(key)
+        elif (wait := self._seconds_to_hold(key)) > 0:
+            self.add_after(key, wait)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._queue.put_nowait(key)
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Queue a key after a time, unless it is due before."""
+        loop = asyncio.get_running_loop()
+        due = self._timers.get(key)
+        if due is None or due.when() > loop.time() + seconds:
+            self._cancel_timer(key)
+            self._timers[key] = loop.call_later(seconds, self.add, key)
+
+    def close(self) -> None:
+        """Start no more reconciles; the running ones finish."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._queue.put_nowait(Key("", ""))  # wakes a worker that waits for a key
+
+    async def work(self, handle: Handle, on_failed: OnFailed) -> None:
+        """Handle keys until the queue is closed; several workers may run at a time."""
+        while True:
+            key = await self._queue.get()
+            if self._closed:
+                self._queue.put_nowait(key)  # wakes the next worker
+                return
+            self._waiting.discard(key)
+            now = asyncio.get_running_loop().time()
+            self._working[key] = now
+            added = self._added.pop(key, now)
+            if self._on_started:
+                self._on_started(now - added)
+            try:
+                after = await handle(key)
+            except Exception as error:  # noqa: BLE001 - a failure of one key must not stop the others
+                on_failed(key, error)
+                after = Requeue(error.retry_after if isinstance(error, ClusterError) else 0.0, backoff=True)
+            finally:
+                del self._working[key]
+            self._finish(key, after)
+
+    def _finish(self, key: Key, after: Requeue | None) -> None:
+        dirty = key in self._dirty
+        self._dirty.discard(key)
+        wait = after.seconds if after else None
+        if after is not None and after.backoff:
+            requested = after.seconds or 0.0
+            if requested > 0:
+                self._not_before[key] = asyncio.get_running_loop().time() + requested
+            wait = max(requested, self._backoff(key))
+        else:
+            self._failures.pop(key, None)
+        if self._closed:
+            return
+        if dirty:
+            self.add(key)
+        elif wait is not None:
+            self.add_after(key, wait)
+
+    def _backoff(self, key: Key) -> float:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        wait = exponential_backoff(failures + 1, first=FIRST_BACKOFF_SECONDS, longest=LATEST_BACKOFF_SECONDS)
+        return wait * (1 - JITTER + 2 * JITTER * self._chance())
+
+    def _seconds_to_hold(self, key: Key) -> float:
+        """Seconds until the API server accepts requests for a key again (`Retry-After`)."""
+        wait = self._not_before.get(key, 0.0) - asyncio.get_running_loop().time()
+        if wait <= 0:
+            self._not_before.pop(key, None)
+        return wait
+
+    def _cancel_timer(self, key: Key) -> None:
+        if timer := self._timers.pop(key, None):
+            timer.cancel()

@@ -1,0 +1,137 @@
+"""Pods that wait for volumes or images, and Jobs that have no pod yet: causes that only Events show.
+
+A lookup of Events costs a request, so it is made only after a wait that is longer than usual.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import Manifest
+from inference_operator.views.lookups import EventsLookup, ObjectEvents
+from inference_operator.views.pod import PodProblem, PodView
+from inference_operator.views.pod_startup import StartupStage
+from inference_operator.views.raw import mapping, timestamp
+
+VOLUME_PATIENCE = timedelta(seconds=60)
+"""How long a pod may wait for its volumes before its Events are looked up. A network disk takes up to half of this time
+to be attached, so a usual start costs no request."""
+
+CREATION_PATIENCE = timedelta(seconds=15)
+"""How long a Job may have no pod before its Events are looked up. Its controller creates a pod within a second, and
+those of a hundred Jobs within this time (kube-controller-manager 1.36: 20 requests a second)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWait:
+    """A pod or a Job that waits."""
+
+    lookup: EventsLookup
+    """The Events that show why."""
+    due: datetime
+    """When the lookup is worth a request."""
+
+
+def volume_wait(pod: PodView, *, namespace: str) -> PendingWait | None:
+    """The wait of a pod for its volumes, or for what its node cannot tell from them; None if it does not wait."""
+    if pod.start is None or pod.start.stage is not StartupStage.SANDBOX or pod.start.placed is None:
+        return None
+    return PendingWait(EventsLookup(namespace, pod.name, pod.uid), pod.start.placed + VOLUME_PATIENCE)
+
+
+def creation_wait(job: Manifest) -> PendingWait | None:
+    """The wait of a Job for its pod; None if its creation time is unknown."""
+    meta = mapping(job, "metadata")
+    made = timestamp(meta.get("creationTimestamp"))
+    name, namespace, uid = (str(meta.get(field, "")) for field in ("name", "namespace", "uid"))
+    return PendingWait(EventsLookup(namespace, name, uid), made + CREATION_PATIENCE) if made else None
+
+
+_PULLING = "Pulling"
+_OF_IMAGES = frozenset({_PULLING, "Pulled", "Failed", "BackOff"})
+"""Reasons of Events about images (Kubernetes 1.36, pkg/kubelet/events/event.go)."""
+
+
+def is_pulling(found: ObjectEvents) -> bool:
+    """Whether the latest Event of a pod about images is "Pulling".
+
+    On a node before Kubernetes 1.36 only Events show that: the pod's status does not change while images are pulled.
+
+    Examples:
+        >>> from inference_operator.views.lookups import EventSummary
+        >>> is_pulling(ObjectEvents((EventSummary("Pulling", "Pulling image"), EventSummary("Scheduled", "..."))))
+        True
+    """
+    return next((event.reason for event in found.events if event.reason in _OF_IMAGES), "") == _PULLING
+
+
+def problem_from_events(events: ObjectEvents) -> PodProblem | None:
+    """Why a pod was not created, or waits for its volumes; None where no Event shows either."""
+    return _not_created(events) or _not_mounted(events)
+
+
+_FAILED, _CREATED = "FailedCreate", "SuccessfulCreate"
+"""Reasons of a Job's Events about its pod (Kubernetes 1.36, pkg/controller/controller_utils.go)."""
+
+_BEFORE_CAUSE = re.compile(
+    r'^(?:\(combined from similar events\): )?Error creating: (?:[Pp]ods? "[^"]{0,253}" is (?:forbidden|invalid): )?'
+)
+"""Removed from messages, since each attempt gives the pod another name."""
+
+
+def _not_created(found: ObjectEvents) -> PodProblem | None:
+    """Why the last attempt to create a pod failed; None if it did not."""
+    last = next((event for event in found.events if event.reason in (_FAILED, _CREATED)), None)
+    if last is None or last.reason == _CREATED:
+        return None
+    cause = _BEFORE_CAUSE.sub("", last.message)
+    return PodProblem(rejection_reason_of(cause), f"Kubernetes refuses it: {cause}")
+
+
+def rejection_reason_of(message: str) -> Reason:
+    """The reason for a pod that the API server rejects, from its message (Kubernetes 1.36, pkg/quota/v1).
+
+    Examples:
+        >>> rejection_reason_of("exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2").value
+        'QuotaExceeded'
+    """
+    return Reason.QUOTA_EXCEEDED if "exceeded quota" in message else Reason.POD_REJECTED
+
+
+_ATTACHED_ELSEWHERE = re.compile(
+    r'Multi-Attach error for volume "(?P<volume>[^"]{1,253})"'
+    r"(?: Volume is already used by (?P<users>pod\(s\) .{1,500}?|\d+ pod\(s\) in different namespaces)$)?"
+)
+"""Kubernetes 1.36, pkg/controller/volume/attachdetach/reconciler/reconciler.go."""
+
+_UNAVAILABLE = ("FailedAttachVolume", "FailedMount", "FailedMapVolume")
+"""Reasons of Events about volumes (Kubernetes 1.36, pkg/kubelet/events/event.go), the most specific first."""
+
+_GENERAL = "Unable to attach or mount volumes"
+"""How the kubelet's summary of all volumes begins, which it repeats every two minutes; another Event has the cause."""
+
+
+def _not_mounted(found: ObjectEvents) -> PodProblem | None:
+    """The most specific Event about volumes after the last Event about images.
+
+    A kubelet pulls images only once all volumes are mounted (Kubernetes 1.36, pkg/kubelet/kubelet.go, SyncPod).
+    """
+    since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, found.events))
+    messages = [event.message for reason in _UNAVAILABLE for event in since if event.reason == reason]
+    message = _most_specific(messages)
+    if elsewhere := _ATTACHED_ELSEWHERE.search(message):
+        users = f" by {elsewhere['users']}" if elsewhere["users"] else ""
+        return PodProblem(
+            Reason.VOLUME_UNAVAILABLE,
+            f"its volume `{elsewhere['volume']}` is in use on another node{users}, and only one node at a time can have"
+            " it",
+            cure="End what uses it there, or use a claim of the access mode ReadOnlyMany or ReadWriteMany.",
+        )
+    return PodProblem(Reason.VOLUME_UNAVAILABLE, f"a volume cannot be mounted: {message}") if message else None
+
+
+def _most_specific(messages: Sequence[str]) -> str:
+    return next((message for message in messages if not message.startswith(_GENERAL)), next(iter(messages), ""))

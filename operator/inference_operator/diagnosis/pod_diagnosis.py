@@ -1,0 +1,111 @@
+"""Diagnosis of a pod that does not run: reason and message for users, and the lookups that tell more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
+from inference_operator.api.reasons import Reason
+from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.scheduler_message import scheduler_sentence
+from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
+from inference_operator.engines.base import Diagnosis
+from inference_operator.views.lookups import LogText, Lookup, Unavailable
+from inference_operator.views.pod import PodView, Terminated, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class PodDiagnosis:
+    """A pod that does not run, and why."""
+
+    pod: PodView
+    reason: Reason
+    message: str
+
+
+def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosis | None:
+    """Why a pod does not run; None if no problem is known.
+
+    The first rule that applies:
+
+    - It is unschedulable: the scheduler's message, in words, with the missing GPUs.
+    - No container has run: the kubelet's message, with what to do.
+    - An engine terminated, and its termination message or log names a known error: that error.
+    - The kubelet restarted the engine because its startup probe failed: the startup timeout.
+    - Otherwise: how the container terminated, with its last words.
+    """
+    if pod is None or pod.problem is None:
+        return None
+    problem, subject = pod.problem, f"Pod {pod.name} does not run"
+    if problem.reason is Reason.UNSCHEDULABLE:
+        cause = scheduler_sentence(problem.cause, gpu_shortfall(pod, request))
+        return PodDiagnosis(pod, problem.reason, f"{subject}: {cause}")
+    if problem.ended is None:
+        return PodDiagnosis(pod, problem.reason, with_cure(f"{subject}: {problem.cause}", cure_of(problem.reason)))
+    if error := _engine_error(pod, problem.ended, request):
+        return PodDiagnosis(pod, error.reason, f"{subject}: {error.cause}.")
+    if slow := startup_timeout(pod, problem.ended, request):
+        return PodDiagnosis(pod, Reason.STARTUP_TIMEOUT, f"{subject}: {slow}")
+    return PodDiagnosis(pod, problem.reason, f"{subject}: {problem.cause}{_last_words(problem.ended, request)}")
+
+
+_WITHOUT_CURE = frozenset(
+    {
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONTAINER_CONFIG_ERROR,
+        Reason.VOLUME_UNAVAILABLE,
+        Reason.QUOTA_EXCEEDED,
+    }
+)
+"""Reasons whose messages come from Kubernetes, which names a cause but not what to do."""
+
+
+def cure_of(reason: Reason) -> str:
+    """What to do where Kubernetes' own message says only why a pod does not run; empty where it says enough.
+
+    Examples:
+        >>> cure_of(Reason.CONTAINER_CONFIG_ERROR), cure_of(Reason.POD_REJECTED)
+        ('Create the missing object.', '')
+    """
+    return EXPLANATIONS[reason].cure if reason in _WITHOUT_CURE else ""
+
+
+def diagnosis_lookups(diagnosis: PodDiagnosis | None, request: DiagnosisRequest) -> Sequence[Lookup]:
+    """The lookups that can tell more: log and Events of a terminated container, or nodes with free GPUs."""
+    if diagnosis is None or diagnosis.pod.problem is None:
+        return ()
+    pod, ended = diagnosis.pod, diagnosis.pod.problem.ended
+    if ended is None:
+        shortfall = shortfall_lookup(pod, request)
+        return (shortfall,) if shortfall else ()
+    role = request.roles.get(pod.component)
+    message_suffices = role.engine.diagnose(ended.message) if role else ended.message
+    if message_suffices:
+        return ()
+    log = ended.log if request.read_logs else None
+    return tuple(lookup for lookup in (log, probe_failure_lookup(pod, ended, request)) if lookup)
+
+
+def _engine_error(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> Diagnosis | None:
+    """The known error in the termination message, or in the log, of which that message is the end."""
+    role = request.roles.get(pod.component)
+    if role is None:
+        return None
+    log = request.lookups.get(ended.log)
+    in_log = role.engine.diagnose(log.text) if isinstance(log, LogText) else None
+    return role.engine.diagnose(ended.message) or in_log
+
+
+def _last_words(ended: Terminated, request: DiagnosisRequest) -> str:
+    """The end of what the container wrote, which says most, or why it cannot be read."""
+    if ended.message:
+        return f": {one_line(ended.message)}"
+    if not request.read_logs:
+        return "; its log is not read, because the operator's setting `readLogs` is off"
+    match request.lookups.get(ended.log):
+        case LogText(text) if text.strip():
+            return f": {one_line(text)}"
+        case Unavailable(why):
+            return f"; its log cannot be read: {why}"
+        case _:
+            return ""

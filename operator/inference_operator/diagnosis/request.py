@@ -1,0 +1,33 @@
+"""What a diagnosis reads: lookup results, the engine and live pod specification of each role, and settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.engines.base import Engine
+from inference_operator.views.lookups import LookupResults
+from inference_operator.views.workload import WorkloadView
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosedRole:
+    """A role whose pods are diagnosed."""
+
+    engine: Engine
+    """Reads the logs of its containers."""
+    workload: WorkloadView
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisRequest:
+    """What a diagnosis reads beside the pod."""
+
+    namespace: str
+    roles: Mapping[str, DiagnosedRole]
+    """The roles by name; pods of other components, such as routers, have none."""
+    lookups: LookupResults
+    read_logs: bool
+    """Whether the settings allow the operator to read logs."""
+    nodes_visible: bool
+    """Whether the operator may look at nodes."""
+    now: datetime

@@ -1,0 +1,104 @@
+"""Startup progress: the step of the engine that is furthest in its start. It never goes back for the same pod."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inference_operator.api.status import StartupStatus, StartupStep
+from inference_operator.diagnosis.pending_causes import is_pulling, volume_wait
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.engines.base import Phase
+from inference_operator.views.lookups import LogLookup, LogText, ObjectEvents
+from inference_operator.views.pod import PodView
+from inference_operator.views.pod_startup import StartupStage
+
+PHRASES: Mapping[StartupStage | Phase, str] = {
+    StartupStage.QUEUE: "waits for admission by its queue",
+    StartupStage.NODE: "waits for a node",
+    StartupStage.SANDBOX: "waits for its network, its volumes or its images",
+    StartupStage.IMAGES: "pulls its images",
+    StartupStage.PROCESS: "starts its engine",
+    Phase.SETTING_UP: "sets up its engine",
+    Phase.DOWNLOADING: "downloads the model",
+    Phase.LOADING: "loads the weights",
+    Phase.COMPILING: "compiles the model",
+    Phase.WARMING_UP: "warms up",
+    Phase.CAPTURING: "captures CUDA graphs",
+}
+"""What the pod does in each step, after its name; in the order of a start."""
+
+_BY_NAME: Mapping[StartupStep, StartupStage | Phase] = dict(zip(StartupStep, PHRASES, strict=True))
+_NAMES: Mapping[StartupStage | Phase, StartupStep] = {step: name for name, step in _BY_NAME.items()}
+_ORDER: Sequence[StartupStage | Phase] = tuple(PHRASES)
+
+REPORT_AFTER = timedelta(seconds=10)
+"""Age of a pod from which its progress is reported. A start that is over by then costs no write and no lookup."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartupProgress:
+    """How far the furthest starting engine is."""
+
+    status: StartupStatus | None = None
+    """Pod and step; None while there is nothing to report."""
+    lookup: LogLookup | None = None
+    """The log that tells more; None where it cannot be read."""
+    due: datetime | None = None
+    """When there will be something to report, if no event comes before."""
+
+    @property
+    def message(self) -> str:
+        """The step in a sentence; empty while there is nothing to report."""
+        return sentence(self.status) if self.status else ""
+
+
+def sentence(startup: StartupStatus) -> str:
+    """The step of a pod, for users.
+
+    Examples:
+        >>> sentence(StartupStatus(pod="qwen-engine-a", step=StartupStep.LOADING_WEIGHTS))
+        'Pod qwen-engine-a loads the weights.'
+    """
+    return f"Pod {startup.pod} {PHRASES[_BY_NAME[startup.step]]}."
+
+
+def startup_progress(
+    pods: Sequence[PodView], reported: StartupStatus | None, request: DiagnosisRequest
+) -> StartupProgress:
+    """How far the start is.
+
+    The step that status reported is a lower bound for its pod, since a long log no longer shows its first lines.
+    Another pod in the same step changes nothing.
+
+    Args:
+        pods: the engine pods of the latest template.
+        reported: the progress that status reports now.
+        request: lookups, roles, settings and time.
+    """
+    starting = [(pod, pod.created + REPORT_AFTER) for pod in pods if pod.start and pod.created]
+    steps = {pod.name: _step(pod, reported, request) for pod, report_at in starting if report_at <= request.now}
+    known = [(pod, step) for pod, _ in starting if (step := steps.get(pod.name)) is not None]
+    if not known:
+        return StartupProgress(due=min((at for _, at in starting if at > request.now), default=None))
+    pod, step = max(
+        known, key=lambda pair: (_ORDER.index(pair[1]), _reported_step(pair[0], reported) is not None, pair[0].name)
+    )
+    log = pod.start.log if pod.start and request.read_logs else None
+    return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step]), log)
+
+
+def _step(pod: PodView, reported: StartupStatus | None, request: DiagnosisRequest) -> StartupStage | Phase | None:
+    """The step of a pod; None for a pod that has served before, and so does not start."""
+    start, before = pod.start, _reported_step(pod, reported)
+    if start is None or start.answered:
+        return before
+    log, role = request.lookups.get(start.log) if start.log else None, request.roles.get(pod.component)
+    phase = role.engine.phase(log.text) if role and isinstance(log, LogText) else None
+    wait = volume_wait(pod, namespace=request.namespace)
+    events = request.lookups.get(wait.lookup) if wait else None
+    pulls = StartupStage.IMAGES if isinstance(events, ObjectEvents) and is_pulling(events) else None
+    return max((step for step in (start.stage, pulls, phase, before) if step), key=_ORDER.index)
+
+
+def _reported_step(pod: PodView, reported: StartupStatus | None) -> StartupStage | Phase | None:
+    return _BY_NAME[reported.step] if reported and reported.pod == pod.name else None

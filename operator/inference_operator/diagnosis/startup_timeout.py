@@ -1,0 +1,42 @@
+"""An engine that the kubelet restarts because its startup probe failed. Only Events show that."""
+
+from inference_operator.api.duration import in_words
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.startup_progress import PHRASES
+from inference_operator.views.lookups import EventsLookup, LogText, ObjectEvents
+from inference_operator.views.pod import PodView, Terminated
+
+_PROBE_FAILED = "Container {container} failed startup probe"
+"""How the kubelet's message begins (Kubernetes 1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go)."""
+
+_MOST_OF_THE_TIME = 0.9
+"""Part of the startup time after which the probe may have ended a container: the kubelet probes at once the first
+time."""
+
+
+def probe_failure_lookup(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> EventsLookup | None:
+    """The lookup that shows whether the probe failed; None where the container had time left or is no engine."""
+    role = request.roles.get(pod.component)
+    if role is None or ended.log.container != pod.component or ended.ran is None:
+        return None
+    if ended.ran < _MOST_OF_THE_TIME * role.workload.startup:
+        return None
+    return EventsLookup(ended.log.namespace, pod.name, pod.uid)
+
+
+def startup_timeout(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> str:
+    """That the engine did not start in time, its last phase, and what to do; empty where something else ended it."""
+    lookup, role = probe_failure_lookup(pod, ended, request), request.roles.get(pod.component)
+    events = request.lookups.get(lookup) if lookup else None
+    beginning = _PROBE_FAILED.format(container=pod.component)
+    if role is None or not isinstance(events, ObjectEvents):
+        return ""
+    if not any(event.message.startswith(beginning) for event in events.events):
+        return ""
+    log = request.lookups.get(ended.log)
+    phase = role.engine.phase(log.text) if isinstance(log, LogText) else None
+    where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
+    return (
+        f"container `{pod.component}` did not answer within {in_words(role.workload.startup)}, so the kubelet restarted"
+        f" it{where}. Raise `spec.startupTimeout`, or serve the model from a claim or an image."
+    )

@@ -1,0 +1,39 @@
+"""A volume that cannot be attached or mounted. The pod's status does not show that; only Events do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.api.explanations import with_cure
+from inference_operator.diagnosis.pending_causes import problem_from_events, volume_wait
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.views.lookups import EventsLookup, ObjectEvents
+from inference_operator.views.pod import PodView
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDiagnosis:
+    """What is known about the volumes of starting engines."""
+
+    diagnosis: PodDiagnosis | None = None
+    lookup: EventsLookup | None = None
+    """The Events that tell more."""
+    due: datetime | None = None
+    """When that lookup becomes necessary."""
+
+
+def volume_diagnosis(pods: Iterable[PodView], request: DiagnosisRequest) -> VolumeDiagnosis:
+    """Why a pod waits for its volumes, once it has waited for long."""
+    waiting = [(wait, pod) for pod in pods if (wait := volume_wait(pod, namespace=request.namespace))]
+    if not waiting:
+        return VolumeDiagnosis()
+    wait, pod = min(waiting, key=lambda pair: (pair[0].due, pair[1].name))
+    if wait.due > request.now:
+        return VolumeDiagnosis(due=wait.due)
+    events = request.lookups.get(wait.lookup)
+    problem = problem_from_events(events) if isinstance(events, ObjectEvents) else None
+    if problem is None:
+        return VolumeDiagnosis(lookup=wait.lookup)
+    message = with_cure(f"Pod {pod.name} does not run: {problem.cause}", problem.cure)
+    return VolumeDiagnosis(PodDiagnosis(pod, problem.reason, message), wait.lookup)

@@ -1,0 +1,66 @@
+"""Values of options in `spec.engine.args`, read as vLLM's own parser reads them: of several, the last one counts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inference_operator.engines.vllm.options import resolve_option, written_option
+
+MAX_DIGITS = 9
+"""Of a number of tokens, adapters or ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOption:
+    """One occurrence of an option in a list of arguments."""
+
+    index: int
+    """Position in the list."""
+    spelling: str
+    """The option as it is written, without its value."""
+    key: str
+    """Key inside the option's value, where one follows a dot; else empty."""
+    value: str | None
+    """None if there is no value."""
+
+
+def given_options(args: Sequence[str], option: str) -> Iterator[GivenOption]:
+    """Every occurrence of an option.
+
+    Examples:
+        >>> args = ["-sc.model=a", "--speculative_config", "{}"]
+        >>> [(given.key, given.value) for given in given_options(args, "--speculative-config")]
+        [('model', 'a'), ('', '{}')]
+    """
+    for index, argument in enumerate(args):
+        spelling = written_option(argument)
+        if spelling and list(resolve_option(spelling)) == [option]:
+            name, equals, inline = argument.partition("=")
+            value = inline if equals else next(iter(args[index + 1 : index + 2]), None)
+            yield GivenOption(index, spelling, name.partition(".")[2].replace("-", "_"), value)
+
+
+def value_of(args: Sequence[str], option: str) -> str | None:
+    """The value of an option; None if there is none.
+
+    Examples:
+        >>> value_of(["--revision", "v1", "--revis=v2"], "--revision"), value_of(["--revision"], "--revision")
+        ('v2', None)
+    """
+    return next((given.value for given in reversed(list(given_options(args, option)))), None)
+
+
+def int_value(args: Sequence[str], option: str) -> int | None:
+    """The value of an option as a whole number of 0 or more; None if it is none, which vLLM refuses."""
+    text = value_of(args, option) or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
+
+
+def is_on(args: Sequence[str], option: str) -> bool:
+    """Whether the arguments switch a boolean option on.
+
+    Examples:
+        >>> is_on(["--enable-lora"], "--enable-lora"), is_on(["--enable-lora", "--no-enable-lora"], "--enable-lora")
+        (True, False)
+    """
+    spellings = [given.spelling for given in given_options(args, option)]
+    return bool(spellings) and not spellings[-1].startswith("--no-")

@@ -1,0 +1,39 @@
+"""How vLLM reaches its model: the environment variables of the hub's client and its HTTP client, and the revision."""
+
+import re
+from collections.abc import Sequence
+
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.engines.vllm.cli_args import value_of
+
+REVISION = "--revision"
+
+_HUB_VARIABLE = re.compile(
+    r"HF_.+|HUGGING_?FACE_.+|TRANSFORMERS_OFFLINE|HOME|XDG_CACHE_HOME"
+    r"|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
+    re.IGNORECASE,
+)
+"""Variables that huggingface_hub (2.4.0, `constants.py`) and its HTTP client read."""
+
+
+def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:
+    """The variables of an engine that decide how it reaches the hub.
+
+    Examples:
+        >>> env = [EnvironmentVariable(name=n, value="1") for n in ("HF_TOKEN", "https_proxy", "VLLM_USE_V1", "HOME")]
+        >>> [variable.name for variable in hub_variables(env)]
+        ['HF_TOKEN', 'https_proxy', 'HOME']
+    """
+    return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
+
+
+def revision_of(args: Sequence[str]) -> str | None:
+    """The revision in the arguments; of several the last one, as argparse takes it. None if there is none.
+
+    Examples:
+        >>> revision_of(["--revision", "v1"]), revision_of(["--revision=v1", "--revis=v2"]), revision_of(["--seed=1"])
+        ('v1', 'v2', None)
+        >>> revision_of(["--revision"]) is None
+        True
+    """
+    return value_of(args, REVISION)

@@ -1,0 +1,110 @@
+"""The state of a model's inspection, from its attempts; each attempt is a Job."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
+from inference_operator.api.reasons import Reason
+from inference_operator.backoff import exponential_backoff
+from inference_operator.diagnosis.scheduler_message import scheduler_sentence
+from inference_operator.inspection.job_attempt import Attempt
+from inference_operator.inspection.result import Cause, Failure, parsed_result
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry
+from inference_operator.views.pod import PodProblem, one_line
+
+FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
+"""Backoff after a failed attempt; it doubles with each, since most failures need a user to act."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsProgress:
+    """The state of an inspection, and when it changes next without an event."""
+
+    jobs: tuple[int, ...] = ()
+    """Numbers of the attempts whose Jobs must exist."""
+    found: Entry | None = None
+    failure: Failure | None = None
+    """Why the last finished attempt failed."""
+    waiting: str = ""
+    """Why the current attempt's pod does not run, in a sentence; empty if it runs."""
+    again: datetime | None = None
+    """When the next attempt is due."""
+
+
+def attempts_progress(attempts: Sequence[Attempt], now: datetime, *, wanted: bool) -> AttemptsProgress:
+    """The state of an inspection.
+
+    A failed attempt's Job is kept until the next attempt finishes, so that its message stays readable.
+
+    Args:
+        attempts: the existing attempts of one inspection.
+        now: the current time.
+        wanted: whether its result is needed. If not, no further attempt starts; a result that exists is returned.
+
+    Examples:
+        >>> start = datetime(2026, 1, 2)
+        >>> attempts_progress([], start, wanted=True).jobs
+        (1,)
+        >>> failed = Attempt("a", "b", 1, finished=start, failure="Job was active longer than specified deadline")
+        >>> attempts_progress([failed], start, wanted=True).again - start
+        datetime.timedelta(seconds=30)
+        >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True).jobs
+        (1, 2)
+    """
+    known = sorted(attempts, key=lambda one: one.number)
+    for one in reversed(known):
+        if isinstance(found := parsed_result(one.words), Entry):
+            return AttemptsProgress((one.number,), found)
+    over = next((one for one in reversed(known) if one.finished is not None), None)
+    failure = _failure(over) if over else None
+    if not wanted:
+        return AttemptsProgress(failure=failure)
+    running = next((one for one in reversed(known) if one.finished is None), None)
+    if over is None or over.finished is None:
+        return (
+            AttemptsProgress((running.number,), waiting=_waiting(running.problem))
+            if running
+            else AttemptsProgress((1,))
+        )
+    if running and running.number > over.number:
+        return AttemptsProgress((over.number, running.number), failure=_failure(over, running.problem))
+    again = over.finished + wait_after(over.number)
+    following = (over.number + 1,) if now >= again else ()
+    return AttemptsProgress((over.number, *following), failure=failure, again=None if following else again)
+
+
+def wait_after(number: int) -> timedelta:
+    """The backoff after the attempt of this number.
+
+    Examples:
+        >>> [int(wait_after(number).total_seconds()) for number in (1, 2, 3, 9999)]
+        [30, 60, 120, 600]
+    """
+    first, longest = FIRST_WAIT.total_seconds(), LONGEST_WAIT.total_seconds()
+    return timedelta(seconds=exponential_backoff(number, first=first, longest=longest))
+
+
+def _waiting(problem: PodProblem | None) -> str:
+    """Cause and cure of a pod that does not run."""
+    if problem is None:
+        return ""
+    if problem.reason is Reason.UNSCHEDULABLE:
+        return f"{scheduler_sentence(problem.cause).rstrip('.')}."
+    return with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
+
+
+def _failure(over: Attempt, following: PodProblem | None = None) -> Failure:
+    """The failure that the last attempt reported; else why the next one does not run, or how the last one ended."""
+    said = parsed_result(over.words)
+    if isinstance(said, Failure):
+        return said
+    why = over.failure or one_line(over.words) or "it said nothing"
+    ended = f"Job {over.job} ended without an answer: {why.rstrip('.')}."
+    if following:
+        ended = f"the next pod for it does not run: {_waiting(following)}"
+    elif over.problem:
+        ended = f"the pod of Job {over.job} did not run in time: {_waiting(over.problem)}"
+    cure = "Look at the Job's Events in this namespace."
+    return Failure(Cause.TIMED_OUT, NotUnderstood("model", f"could not be read: {ended}", cure))

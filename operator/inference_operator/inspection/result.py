@@ -1,0 +1,128 @@
+"""The result of an inspection, as one line of JSON that fits into a container's termination message."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry, entry_document, entry_of
+
+LIMIT = 4096
+"""Bytes of a termination message (Kubernetes, "Determine the Reason for Pod Failure": 4096 of one container)."""
+
+INSPECTOR_VERSION = 2
+"""Raised when facts depend on more of a model's files than before; models are then inspected again."""
+
+_CLIPS = (600, 100)
+"""Characters of each part of a failure; the first limit that fits is used. A character takes up to 12 bytes in JSON."""
+
+
+class Cause(StrEnum):
+    """Why an inspection failed."""
+
+    GATED = "Gated"
+    NOT_FOUND = "NotFound"
+    UNREACHABLE = "Unreachable"
+    TIMED_OUT = "TimedOut"
+    UNUSABLE = "Unusable"
+    """The files exist, but sizing cannot use them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed inspection."""
+
+    cause: Cause
+    why: NotUnderstood
+
+    @property
+    def message(self) -> str:
+        """Field, problem and cure in one line."""
+        return self.why.message
+
+
+InspectionResult: TypeAlias = Entry | Failure
+
+
+_REASONS: Mapping[Cause, Reason] = {
+    Cause.GATED: Reason.MODEL_GATED,
+    Cause.NOT_FOUND: Reason.MODEL_NOT_FOUND,
+    Cause.UNREACHABLE: Reason.HUB_UNREACHABLE,
+    Cause.TIMED_OUT: Reason.INSPECTION_FAILED,
+    Cause.UNUSABLE: Reason.MODEL_NOT_UNDERSTOOD,
+}
+
+
+def refusal_of(failure: Failure) -> Refusal:
+    """The refusal of a spec whose model could not be inspected.
+
+    Examples:
+        >>> refusal_of(Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOKEN`."))).cure
+        'Set `HF_TOKEN`. It is read again, at least every 10 minutes.'
+    """
+    why = failure.why
+    cure = f"{why.cure} It is read again, at least every 10 minutes."
+    return Refusal(_REASONS[failure.cause], "spec.model.source", f"{why.field}: {why.problem}", cure)
+
+
+def unusable(why: NotUnderstood) -> Failure:
+    """The failure of an inspection whose files are not sufficient."""
+    return Failure(Cause.UNUSABLE, why)
+
+
+def result_text(found: InspectionResult) -> str:
+    """One line of JSON of at most `LIMIT` bytes.
+
+    Examples:
+        >>> text = result_text(Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOKEN`.")))
+        >>> text
+        '{"error":{"cause":"Gated","field":"hf://a/b","problem":"is gated.","cure":"Set `HF_TOKEN`."}}'
+        >>> parsed_result(text).message
+        'hf://a/b: is gated. Set `HF_TOKEN`.'
+    """
+    if isinstance(found, Failure):
+        return next(text for clip in _CLIPS if len(text := _failure(found, clip)) <= LIMIT)
+    text = _line(entry_document(found))
+    if len(text) <= LIMIT:
+        return text
+    problem = f"what sizing reads of it is longer than {LIMIT} bytes."
+    return result_text(unusable(NotUnderstood("config.json", problem, "Use a model of the usual form.")))
+
+
+def parsed_result(text: str) -> InspectionResult | None:
+    """Reads the line; None if it is invalid in any way.
+
+    Examples:
+        >>> parsed_result("Killed") is None
+        True
+    """
+    try:
+        fields = json.loads(text) if len(text) <= LIMIT else None
+        return _read(fields) if isinstance(fields, dict) else None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _read(fields: dict[str, object]) -> InspectionResult | None:
+    error = fields.get("error")
+    if isinstance(error, dict):
+        words = NotUnderstood(*(str(error[part]) for part in ("field", "problem", "cure")))
+        return Failure(Cause(error["cause"]), words)
+    found = entry_of(fields)
+    texts = (found.name, found.source, found.commit, found.weights.origin if found.weights else "")
+    good = all(isinstance(text, str) for text in texts) and isinstance(found.config, dict)
+    return found if good and found.weights is not None and found.weights.total_bytes > 0 else None
+
+
+def _failure(failure: Failure, clip: int) -> str:
+    parts = {"field": failure.why.field, "problem": failure.why.problem, "cure": failure.why.cure}
+    clipped = {name: text[:clip] for name, text in parts.items()}
+    return _line({"error": {"cause": failure.cause.value, **clipped}})
+
+
+def _line(document: dict[str, object]) -> str:
+    return json.dumps(document, separators=(",", ":"))

@@ -1,0 +1,51 @@
+"""Inspects a model in a directory: of a volume, of an image, or of the hub cache."""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.inspector.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
+from inference_operator.models.config import NotUnderstood
+
+
+def inspect_folder(folder: Path, *, name: str, source: str, commit: str = "") -> InspectionResult:
+    """The config and weights of the model in a directory, or why it cannot be used.
+
+    Args:
+        folder: path of the directory.
+        name: name of the model for its user.
+        source: location of the model, for messages.
+        commit: revision of the files, if known.
+    """
+    try:
+        return inspect_files(Files(name, source, _sizes(folder, name), folder.joinpath, commit))
+    except InspectionError as error:
+        return error.failure
+
+
+def _sizes(folder: Path, name: str) -> dict[str, int]:
+    if folder.is_file():
+        cure = "Set `spec.model.source` to the directory that contains the model's `config.json`."
+        raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(name, "is a file, not a directory.", cure)))
+    if not folder.is_dir():
+        cure = "Check the path in `spec.model.source`, and that the model was copied there."
+        raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(name, "there is no such directory.", cure)))
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InspectionError(unreadable(name))
+    sizes = dict(islice(_files(folder), MAX_FILES + 1))
+    if len(sizes) > MAX_FILES:
+        problem = f"has more than {MAX_FILES:,} files."
+        raise InspectionError(unusable(NotUnderstood(name, problem, "Use the directory of one model.")))
+    return sizes
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Path and size of each file, without hidden files and files that vanish meanwhile."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        for each in names:
+            path = Path(place, each)
+            if path.is_file():
+                yield path.relative_to(folder).as_posix(), path.stat().st_size

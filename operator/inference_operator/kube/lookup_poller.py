@@ -1,0 +1,204 @@
+"""Runs on-demand lookups (logs, Events, free GPUs), deduplicated across resources and cached for a time."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inference_operator.backoff import exponential_backoff
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
+from inference_operator.kube.free_gpus import Reader, free_gpus
+from inference_operator.kube.object_events import events_of
+from inference_operator.manifest import Key
+from inference_operator.views.lookups import (
+    EventsLookup,
+    FreeGpusLookup,
+    LogLookup,
+    LogText,
+    Lookup,
+    LookupResult,
+    Unavailable,
+)
+from inference_operator.views.redact import redacted
+
+LOG_LINES = 500
+LOG_BYTES = 256 * 1024
+"""Limits of a fetched log. The API server cuts bytes at the end, so the limit is more than so many lines have.
+
+When vLLM's engine fails in a process of its own, some 100 lines of the parent's traceback follow the cause.
+"""
+KEPT_CHARACTERS = 64 * 1024
+"""How much of a log is kept, from its end."""
+
+LOG_HOLDS_SECONDS = 10.0
+"""Interval at which the log of a running container is read."""
+
+EVENTS_HOLD_SECONDS = 30.0
+"""Interval at which the Events of an object that cannot start are read."""
+
+GPUS_HOLD_SECONDS = 30.0
+"""Interval at which free GPUs are counted while a resource needs them."""
+
+FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 5.0, 300.0
+"""Backoff after a lookup that failed, for example because a kubelet does not respond or a right is missing."""
+
+log = logging.getLogger(__name__)
+
+
+class LookupClient(Reader, Protocol):
+    """The requests that lookups need. Every method may raise `ClusterError`."""
+
+    async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:
+        """The last lines of a container's log."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A lookup that at least one resource needs."""
+
+    look: Lookup
+    """The lookup as it was requested last."""
+    keys: set[Key] = field(default_factory=set)
+    result: LookupResult | None = None
+    failures: int = 0
+    queued: bool = False
+    timer: asyncio.TimerHandle | None = None
+
+
+class LookupPoller:
+    """The lookups that resources need, their results, and when to repeat them.
+
+    Args:
+        client: sends the requests.
+        on_result: called with each new result, and with None when no resource needs the lookup any more.
+        add: queues a key for a reconcile; called for each key that needs a new result.
+    """
+
+    def __init__(
+        self,
+        client: LookupClient,
+        on_result: Callable[[Lookup, LookupResult | None], None],
+        add: Callable[[Key], None],
+    ) -> None:
+        self._client = client
+        self._on_result = on_result
+        self._add = add
+        self._queue: asyncio.Queue[Lookup] = asyncio.Queue()
+        self._by_key: dict[Key, frozenset[Lookup]] = {}
+        self._entries: dict[Lookup, _Entry] = {}
+
+    def want(self, key: Key, looks: Iterable[Lookup]) -> None:
+        """Set the lookups that a key needs; those that it needed before and no longer needs end."""
+        wanted = {look: look for look in looks}
+        for look in self._by_key.get(key, frozenset()) - wanted.keys():
+            self._remove(key, look)
+        for look in wanted:
+            self._put(key, look)
+        if wanted:
+            self._by_key[key] = frozenset(wanted)
+        else:
+            self._by_key.pop(key, None)
+
+    async def work(self) -> None:
+        """Run lookups until cancelled; several workers may run at a time."""
+        while True:
+            entry = self._entries.get(await self._queue.get())
+            if entry is None:
+                continue
+            entry.queued = False
+            look = entry.look
+            try:
+                result = await look_up(self._client, look)
+            except Exception:  # a failure of one lookup must not stop the others
+                log.exception("Cannot look up %s", look)
+                result = Unavailable("the operator failed to")
+            if self._entries.get(look) is entry:
+                self._finish(entry, look, result)
+
+    def _put(self, key: Key, look: Lookup) -> None:
+        entry = self._entries.get(look)
+        if entry is None:
+            entry = self._entries[look] = _Entry(look)
+            self._enqueue(entry)
+        else:
+            stale = _target(entry.look) != _target(look)
+            entry.look = look
+            if stale:
+                self._enqueue(entry)
+        entry.keys.add(key)
+
+    def _remove(self, key: Key, look: Lookup) -> None:
+        entry = self._entries[look]
+        entry.keys.discard(key)
+        if not entry.keys:
+            _cancel(entry)
+            del self._entries[look]
+            self._on_result(look, None)
+
+    def _enqueue(self, entry: _Entry) -> None:
+        _cancel(entry)
+        if not entry.queued:
+            entry.queued = True
+            self._queue.put_nowait(entry.look)
+
+    def _finish(self, entry: _Entry, look: Lookup, result: LookupResult) -> None:
+        """Report a new result, and plan the next run: after its interval, or after a backoff if it failed."""
+        entry.failures = entry.failures + 1 if isinstance(result, Unavailable) else 0
+        if result != entry.result:
+            entry.result = result
+            self._on_result(look, result)
+            for key in sorted(entry.keys):
+                self._add(key)
+        wait = holds_seconds(look)
+        if entry.failures:
+            wait = exponential_backoff(entry.failures, first=FIRST_BACKOFF_SECONDS, longest=LATEST_BACKOFF_SECONDS)
+        if wait is not None and not entry.queued:
+            entry.timer = asyncio.get_running_loop().call_later(wait, self._enqueue, entry)
+
+
+async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
+    """Run one lookup; a failure is a result too."""
+    try:
+        match look:
+            case LogLookup():
+                text = await client.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
+                return LogText(redacted(text)[-KEPT_CHARACTERS:])
+            case EventsLookup():
+                return await events_of(client, look)
+            case FreeGpusLookup(resource):
+                return await free_gpus(client, resource)
+    except ForbiddenError:
+        return Unavailable("the operator has no right to it")
+    except NotFoundError:
+        return Unavailable("it is gone")
+    except RejectedError:
+        return Unavailable("there is none")
+    except ClusterError:
+        return Unavailable("its node does not answer")
+
+
+def holds_seconds(look: Lookup) -> float | None:
+    """Seconds after which a lookup is repeated; None if its result is final."""
+    match look:
+        case LogLookup(running=running):
+            return LOG_HOLDS_SECONDS if running else None
+        case EventsLookup():
+            return EVENTS_HOLD_SECONDS
+        case FreeGpusLookup():
+            return GPUS_HOLD_SECONDS
+
+
+def _target(look: Lookup) -> tuple[object, ...]:
+    """What of a lookup needs a new run when it changes, for example the container's run of a log."""
+    match look:
+        case LogLookup(run=run, running=running):
+            return (run, running)
+        case EventsLookup() | FreeGpusLookup():
+            return ()
+
+
+def _cancel(entry: _Entry) -> None:
+    if entry.timer is not None:
+        entry.timer.cancel()
+        entry.timer = None

@@ -1,0 +1,1 @@
+"""What all child objects share: names, labels, owner, hash, quantities, pod security, probes and volumes."""

@@ -1,0 +1,67 @@
+"""Metadata of every child object: labels, owner reference and a hash of its desired content."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from inference_operator.manifest import Kind, Manifest, Owner
+from inference_operator.objects.names import labels
+
+DESIRED_HASH_ANNOTATION = "inference-operator.dev/desired-hash"
+"""Hash of the desired child. A field that is no longer desired changes it, and so causes the apply that removes it."""
+
+RETAIN_ANNOTATION = "inference-operator.dev/retain"
+"""With the value `true` on a child: the reconciler does not delete the child when it is no longer desired. The garbage
+collector still deletes it together with its owner."""
+
+_HASH_LENGTH = 16
+
+
+def content_hash(value: object) -> str:
+    """A short hash of JSON-like data, equal for equal data whatever its order.
+
+    Examples:
+        >>> content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1})
+        True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def child(
+    kind: Kind,
+    name: str,
+    *,
+    owner: Owner,
+    component: str,
+    content: Manifest,
+    annotations: Mapping[str, str] | None = None,
+    added_labels: Mapping[str, str] | None = None,
+    retain: bool = False,
+) -> Manifest:
+    """A complete child object.
+
+    Args:
+        kind: kind of the object.
+        name: its name, in the owner's namespace.
+        owner: the InferenceDeployment that owns it.
+        component: its component label: the name of a role, `router` or `inspection`.
+        content: everything beside apiVersion, kind and metadata, in the API server's canonical form.
+        annotations: annotations beside the hash.
+        added_labels: labels beside those of every child.
+        retain: keep the child when it is no longer desired, for example a volume with a downloaded model.
+    """
+    own = {**(annotations or {}), **({RETAIN_ANNOTATION: "true"} if retain else {})}
+    desired_hash = content_hash([content, {**own, **(added_labels or {})}])
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {
+            "name": name,
+            "namespace": owner.key.namespace,
+            "labels": {**(added_labels or {}), **labels(owner.key.name, component)},
+            "annotations": {**own, DESIRED_HASH_ANNOTATION: desired_hash},
+            "ownerReferences": [owner.reference],
+        },
+        **content,
+    }

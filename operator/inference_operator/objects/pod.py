@@ -1,0 +1,87 @@
+"""Parts of every pod: security context, probes, environment, and the pod template with its hash.
+
+The security context follows Kubernetes' Pod Security Standards, level restricted (documentation of 1.36).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.manifest import Manifest
+from inference_operator.objects.child import content_hash
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
+
+RESTRICTED_CONTAINER: Manifest = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+STOP_MARGIN_SECONDS = 10
+"""Seconds of a pod's grace period between the planned stop and SIGKILL."""
+
+UNANSWERED_GRACE_SECONDS = 10
+"""Grace period of a container that the kubelet ends because a probe failed, instead of the pod's own. Such a container
+finishes no request: it has not answered for a minute or more, or never started. Its preStop hook may use all of it; the
+kubelet then gives SIGTERM two seconds more (Kubernetes 1.36, kuberuntime_container.go)."""
+
+
+def restricted_pod(*, user: int, group: int) -> Manifest:
+    """Security context of a pod that runs as one user without any privilege."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": group,
+        "fsGroup": group,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def http_probe(path: str, *, period: int, timeout: int, failures: int, port: str = "http") -> Manifest:
+    """A probe of a named port of the container; all times in seconds."""
+    return {
+        "httpGet": {"path": path, "port": port},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    }
+
+
+def fatal(probe: Manifest) -> Manifest:
+    """A probe whose failure makes the kubelet restart the container."""
+    return {**probe, "terminationGracePeriodSeconds": UNANSWERED_GRACE_SECONDS}
+
+
+def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
+    """The environment of a container as the API server stores it: without empty values."""
+    return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
+
+
+def _empty(variable: EnvironmentVariable) -> set[str]:
+    return {"value"} if variable.value == "" else set()
+
+
+def pod_template(
+    spec: Manifest,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
+    added_labels: Mapping[str, str] | None = None,
+) -> Manifest:
+    """A pod template that carries its own hash as an annotation, and so passes it on to its pods.
+
+    Args:
+        spec: the pod specification.
+        labels: the labels that select the pods. They never change, and the hash leaves them out.
+        annotations: annotations beside the hash.
+        added_labels: further labels.
+    """
+    requested, added = dict(annotations or {}), dict(added_labels or {})
+    template_hash = content_hash([spec, {**requested, **added}])
+    return {
+        "metadata": {
+            "labels": {**added, **labels},
+            "annotations": {**requested, TEMPLATE_HASH_ANNOTATION: template_hash},
+        },
+        "spec": spec,
+    }

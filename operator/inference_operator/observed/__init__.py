@@ -1,1 +1,0 @@
-"""Typed views of raw objects, parsed once; whatever a view cannot read it leaves out."""

@@ -1,0 +1,1 @@
+"""The pure path from what is requested and observed to the objects that are desired."""

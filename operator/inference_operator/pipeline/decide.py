@@ -1,0 +1,308 @@
+"""The pipeline: from everything requested and observed to the desired objects.
+
+The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing else composes the rooms below. So what
+`infd plan` shows is what the operator does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Device, Spec
+from inference_operator.engines.base import Engine, Served
+from inference_operator.inspection.inspection import (
+    InspectionRequest,
+    InspectionState,
+    inspection_state,
+    without_inspection_jobs,
+)
+from inference_operator.inspection.result import refusal_of
+from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, Kind, Manifest, Ref
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import ModelSource, model_source
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.compute_resources import refusal_of_resources
+from inference_operator.objects.model_volume import model_argument
+from inference_operator.objects.pod_additions import refusal_of_additions
+from inference_operator.objects.scheduling import scheduling
+from inference_operator.objects.volumes import engine_mounts
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
+from inference_operator.pipeline.roles import Role, RoleRequest
+from inference_operator.planning.capacity import capped, fixed_replicas
+from inference_operator.planning.engine_plan import PlanRequest, asked_of_sizes, engine_plan, older_image, wanted_image
+from inference_operator.planning.gpu_offers import gpu_offers
+from inference_operator.planning.known_model import KnownModel, inspected_model, known_model
+from inference_operator.planning.timeouts import timeouts
+from inference_operator.router.children import children as router_children
+from inference_operator.router.haproxy import RouterRequest, slots
+from inference_operator.settings import Capacity
+from inference_operator.views.workload import workload_view
+from inference_operator.workload.children import children as workload_children
+from inference_operator.workload.children import service_host
+from inference_operator.workload.deployment import engine_deployment, progress_deadline_seconds
+from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.workload.pinned_template import (
+    PinnedTemplate,
+    older_template,
+    template_in_use,
+    template_inputs_hash,
+)
+from inference_operator.workload.pod_spec import WorkloadRequest, engine_template
+from inference_operator.workload.rollout import RolloutRequest, Undecided, rollout, switch_due
+from inference_operator.workload.stall import Removal, stalled_engines
+
+
+@dataclass(frozen=True, slots=True)
+class _RoleState:
+    """A requested role with its recorded plans."""
+
+    request: RoleRequest
+    engine: Engine
+    latest: PinnedPlan | None
+    """The latest plan that was made for the current specification."""
+    kept: PinnedPlan | None
+    """The same, unless all engine pods are unschedulable: then the role is sized again."""
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The model, as far as it is known."""
+
+    source: ModelSource
+    known: KnownModel | None
+    unavailable: Refusal | None
+    """Why the inspection has no result."""
+
+
+_APPLIED_LATE: Mapping[Kind, int] = {SERVICE: 1, DEPLOYMENT: 2, NETWORK_POLICY: 3, DISRUPTION_BUDGET: 4}
+"""Kinds in the order in which they are applied: ConfigMaps first, since Deployments mount them."""
+
+
+def outcome(inputs: Inputs) -> Outcome:
+    """Decide which objects an InferenceDeployment should have, and which stalled pods to delete."""
+    decided = _decided(inputs)
+    return decided if isinstance(decided, Paused) else replace(decided, removals=_removals(inputs))
+
+
+def _decided(inputs: Inputs) -> Outcome:
+    # 1. The specification and the model source must be valid.
+    spec = inputs.resource.spec
+    if isinstance(spec, Refusal):
+        return Refused(desired=inputs.children, refusal=spec)
+    source = model_source(spec.model.source)
+    if isinstance(source, Refusal):
+        return Paused(desired=inputs.children) if spec.paused else Refused(desired=inputs.children, refusal=source)
+    # 2. What is known about the model, from the catalogue or from its inspection.
+    states = [_role_state(inputs, spec, request) for request in inputs.role_requests]
+    inspected = _inspection(inputs, spec, source, states)
+    found = inspected.progress.found
+    model = inspected_model(found) if found else known_model(source, states[0].engine.access(spec.engine).revision)
+    if spec.paused:
+        return Paused(desired=inputs.children, model=model)
+    # 3. Every engine must accept the specification.
+    if refusal := _refusal(inputs, spec, source, states):
+        return Refused(desired=inputs.children, refusal=refusal, model=model)
+    # 4. Plans that are pinned stay. Other roles are sized, which needs the model.
+    if inspected.running and any(state.kept is None for state in states):
+        waiting = NeedsInspection(desired=inputs.children, message=inspected.message)
+        return _with_inspection(inputs, inspected, waiting)
+    failure = inspected.progress.failure
+    known = _Model(source, model, refusal_of(failure) if failure else None)
+    roles: list[Role] = []
+    for state in states:
+        role = _role(inputs, spec, known, state)
+        if isinstance(role, Refusal):
+            refused = Refused(desired=inputs.children, refusal=role, model=model)
+            return _with_inspection(inputs, inspected, refused)
+        roles.append(role)
+    # 5. The desired objects of all roles and of the router.
+    planned = Planned(
+        desired=_children(inputs, spec, roles),
+        roles=tuple(roles),
+        model=model,
+        lookups=tuple(lookup for role in roles for lookup in role.lookups),
+        recheck_at=min((role.recheck_at for role in roles if role.recheck_at), default=None),
+    )
+    return _with_inspection(inputs, inspected, planned)
+
+
+def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
+    engine = inputs.engines[request.engine]
+    current = _spec_hash(spec, engine)
+    plans = (
+        plan for plan in inputs.pinned_plans(request.name) if plan.asked == current and plan.engine == request.engine
+    )
+    latest = next(plans, None)
+    kept = None if _all_unschedulable(inputs, request.name) else latest
+    return _RoleState(request, engine, latest, kept, kept.image if kept else wanted_image(spec, inputs.settings))
+
+
+def _spec_hash(spec: Spec, engine: Engine) -> str:
+    """Hash of everything that a plan depends on; another hash means that the role is sized again."""
+    revision = engine.access(spec.engine).revision
+    revisions = [revision] if revision else []
+    return content_hash([spec.model.source, spec.engine.image, asked_of_sizes(spec, engine), *revisions])
+
+
+def _all_unschedulable(inputs: Inputs, role: str) -> bool:
+    pods = inputs.pods_of(role)
+    return bool(pods) and all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in pods)
+
+
+def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> InspectionState:
+    """The state of the inspection; an empty one where no plan depends on the model's size."""
+    access = states[0].engine.access(spec.engine)
+    catalogued = known_model(source, access.revision)
+    if spec.hardware.device is Device.CPU or (catalogued and isinstance(catalogued.facts, ModelFacts)):
+        return InspectionState()
+    wanted = any(state.kept is None or not state.kept.plan.unchecked for state in states)
+    request = InspectionRequest(spec, source, access, inputs.resource.owner, inputs.settings)
+    return inspection_state(request, inputs.children, inputs.pods, inputs.now, inputs.lookups, wanted=wanted)
+
+
+_Decided = TypeVar("_Decided", Planned, Refused, NeedsInspection)
+
+
+def _with_inspection(inputs: Inputs, inspected: InspectionState, decided: _Decided) -> _Decided:
+    """The outcome with the objects and lookups of the inspection; Jobs that it no longer needs are not desired."""
+    times = [moment for moment in (decided.recheck_at, inspected.recheck_at(inputs.now)) if moment]
+    return replace(
+        decided,
+        desired={**without_inspection_jobs(decided.desired), **inspected.desired},
+        lookups=(*decided.lookups, *inspected.lookups),
+        recheck_at=min(times, default=None),
+    )
+
+
+def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> Refusal | None:
+    """Why an engine cannot run what is specified; None if all can."""
+    for state in states:
+        mounts = engine_mounts(source, state.engine.access(spec.engine).writable)
+        refusal = (
+            state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
+            or refusal_of_resources(spec.engine.resources)
+            or refusal_of_additions(spec.pod_template, mounts)
+        )
+        if refusal:
+            return refusal
+    return None
+
+
+def _role(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState) -> Role | Refusal:
+    """The role with its pinned plan, or sized now."""
+    if state.kept:
+        return _planned_role(inputs, spec, model.source, state, state.kept)
+    pod = scheduling(spec.scheduling, gpus=1, selector={})
+    offers = gpu_offers(inputs.nodes, pod, spec.hardware.gpu, inputs.settings)
+    request = PlanRequest(spec, model.source, model.known, model.unavailable, offers, state.image)
+    plan = _sized(inputs, request, state)
+    if isinstance(plan, Refusal):
+        return plan
+    role = _planned_role(inputs, spec, model.source, state, plan)
+    return replace(role, missing_gpu_kind=offers.missing_gpu_kind(plan.plan.gpu))
+
+
+def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPlan | Refusal:
+    """A new plan. The GPU kind stays if the model still fits on it; `latest` stays if nothing changes."""
+    latest = state.latest
+    recorded = inputs.pinned_plans(state.request.name)
+    kind = "" if latest else next((one.plan.gpu for one in recorded), "")
+    sizes = engine_plan(replace(request, previous_kind=kind), state.engine)
+    if isinstance(sizes, Refusal):
+        return latest or sizes
+    plan = PinnedPlan(_spec_hash(request.spec, state.engine), request.image, sizes, engine=state.request.engine)
+    if latest is None:
+        return plan
+    unchanged = replace(plan, plan=replace(sizes, decision=latest.plan.decision)) == latest
+    return latest if unchanged else replace(plan, plan=replace(sizes, decision=latest.plan.decision + 1))
+
+
+def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> Role:
+    """The role's desired objects.
+
+    1. The process, and the pod template built from it.
+    2. The template in use: the pinned one while it serves.
+    3. The rollout strategy. While that is undecided, the live Deployment is desired.
+    4. The Deployment with its replicas, and the objects around it.
+    """
+    owner, settings, name = inputs.resource.owner, inputs.settings, state.request.name
+    served = Served(model_argument(source), spec.model.served_name or owner.key.name)
+    process = state.engine.process(spec.engine, plan.plan, served, timeouts(spec, plan.plan, settings))
+    request = WorkloadRequest(name, spec, source, plan, process, owner, settings)
+    built = engine_template(request)
+    pods, live = inputs.pods_of(name), inputs.workload(name)
+    template = template_in_use(PinnedTemplate(template_inputs_hash(spec, plan), built), live, pods)
+    pod_spec = template.template["spec"]
+    rollout_request = RolloutRequest(
+        spec.rollout.strategy, template.template_hash, pod_spec, live, pods, gpu_resource=plan.plan.resource
+    )
+    decided = rollout(rollout_request, inputs.lookups, nodes_visible=not settings.namespaces, now=inputs.now)
+    replicas = spec.replicas
+    if settings.capacity is Capacity.FIXED:
+        replicas = fixed_replicas(replicas, inputs.nodes, pods, pod_spec, plan=plan.plan)
+    undecided = decided if isinstance(decided, Undecided) else None
+    workload = (
+        decided.live
+        if isinstance(decided, Undecided)
+        else engine_deployment(request, template, decided, replicas=replicas)
+    )
+    return Role(
+        name=name,
+        engine=state.engine,
+        plan=plan,
+        process=process,
+        workload=workload,
+        pods=pods,
+        rollout=None if isinstance(decided, Undecided) else decided,
+        objects=workload_children(request, workload),
+        notice=_sentences(
+            older_image(plan.image, spec, settings),
+            older_template(template.template, built),
+            capped(spec.replicas, replicas),
+        ),
+        lookups=(undecided.lookup,) if undecided else (),
+        recheck_at=None if undecided else switch_due(rollout_request),
+    )
+
+
+def _sentences(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Manifest]:
+    """The objects of all roles and of the router, which sends requests to the first role, in the order of applying."""
+    owner, settings, first = inputs.resource.owner, inputs.settings, roles[0]
+    request = RouterRequest(
+        engines_host=service_host(owner, first.name, cluster_domain=settings.cluster_domain),
+        engine_port=first.process.port,
+        engine_health_path=first.process.health_path,
+        engine_max_concurrency=first.process.max_concurrency,
+        slots=slots(spec.replicas, inputs.router_slots),
+        replicas=spec.router.replicas,
+        drain_seconds=int(spec.drain_timeout.total_seconds()),
+        progress_deadline_seconds=progress_deadline_seconds(spec, first.process),
+        owner=owner,
+        settings=settings,
+    )
+    objects = {ref: manifest for role in roles for ref, manifest in role.objects.items()}
+    return dict(
+        sorted({**objects, **router_children(request)}.items(), key=lambda item: _APPLIED_LATE.get(item[0].kind, 0))
+    )
+
+
+def _removals(inputs: Inputs) -> tuple[Removal, ...]:
+    return tuple(
+        removal
+        for role in inputs.role_requests
+        for removal in stalled_engines(
+            inputs.pods_of(role.name),
+            inputs.samples,
+            desired=workload_view(inputs.workload(role.name)).desired,
+            namespace=inputs.resource.key.namespace,
+            stall_seconds=inputs.settings.stall_seconds,
+        )
+    )

@@ -1,0 +1,106 @@
+"""Inputs of a decision: the resource, its live children and pods, lookups, samples, nodes and settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from inference_operator.api.resource import Resource
+from inference_operator.api.spec import Spec
+from inference_operator.engines.base import Engine
+from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER, router_name, workload_name
+from inference_operator.pipeline.roles import RoleRequest, requested_roles
+from inference_operator.router.config_map import live_slots
+from inference_operator.settings import Settings
+from inference_operator.views.lookups import LookupResults
+from inference_operator.views.node import NodeView
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import annotations, mapping
+from inference_operator.views.samples import Samples
+from inference_operator.views.workload import WORKLOAD_KINDS
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan, plan_from_status
+
+RolePolicy: TypeAlias = Callable[[Spec, EngineRegistry], Sequence[RoleRequest]]
+"""Which roles a specification needs, and which engine runs each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything that a decision reads, as last observed. Nothing else is remembered between two decisions."""
+
+    resource: Resource
+    children: Mapping[Ref, Manifest]
+    """Live objects that the resource owns."""
+    pods: Sequence[PodView]
+    settings: Settings
+    now: datetime
+    lookups: LookupResults = field(default_factory=dict)
+    """Results of the lookups that earlier decisions asked for."""
+    samples: Samples = field(default_factory=Samples)
+    """Latest samples of the pods' metrics."""
+    nodes: Sequence[NodeView] | None = None
+    """Nodes with GPUs; None where the operator cannot see nodes."""
+    engines: EngineRegistry = ENGINES
+    roles: RolePolicy = requested_roles
+
+    def child(self, ref: Ref) -> Manifest | None:
+        """A live child of the resource, or None."""
+        return self.children.get(ref)
+
+    @property
+    def role_requests(self) -> Sequence[RoleRequest]:
+        """The roles that the specification needs; those of the live workloads where it is invalid."""
+        spec = self.resource.spec
+        if isinstance(spec, Spec):
+            return self.roles(spec, self.engines)
+        live = [self._component(one) for ref, one in sorted(self.children.items()) if ref.kind in WORKLOAD_KINDS]
+        names = [name for name in live if name not in ("", ROUTER)] or [ENGINE]
+        return tuple(RoleRequest(name, self.engines.default) for name in names)
+
+    @property
+    def engine_pods(self) -> Sequence[PodView]:
+        """The pods of all roles."""
+        names = {role.name for role in self.role_requests}
+        return [pod for pod in self.pods if pod.component in names]
+
+    @property
+    def router_slots(self) -> int:
+        """HAProxy server slots of the live router configuration; 0 where there is none."""
+        key = self.resource.key
+        return live_slots(self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name))))
+
+    def workload(self, role: str = ENGINE) -> Manifest | None:
+        """The live workload of a role, or None."""
+        key = self.resource.key
+        refs = (Ref(kind, key.namespace, workload_name(key.name, role)) for kind in WORKLOAD_KINDS)
+        return next((live for ref in refs if (live := self.child(ref)) is not None), None)
+
+    def pods_of(self, role: str) -> Sequence[PodView]:
+        """The pods of a role."""
+        return [pod for pod in self.pods if pod.component == role]
+
+    def pinned_plans(self, role: str = ENGINE) -> Sequence[PinnedPlan]:
+        """The plans recorded for a role, the latest decision first.
+
+        There are two records, which differ if one of them was not written: status, for the first role, and the
+        annotation of the workload. Status comes first, since an annotation that somebody edited is drift.
+        """
+        requests = {request.name: request for request in self.role_requests}
+        text = annotations(self.workload(role)).get(PLAN_ANNOTATION)
+        annotated = pinned_plan(text if isinstance(text, str) else None)
+        engine = annotated.engine if annotated else requests[role].engine
+        recorded = plan_from_status(self.resource.status, engine=engine) if role == next(iter(requests)) else None
+        plans = [plan for plan in (recorded, annotated) if plan is not None]
+        return sorted(plans, key=lambda plan: -plan.plan.decision)
+
+    def engine_of(self, role: str) -> Engine:
+        """The engine that runs in a role: the one of its pinned plan, else the requested one."""
+        requests = {request.name: request.engine for request in self.role_requests}
+        names = [*(plan.engine for plan in self.pinned_plans(role)), requests[role], self.engines.default]
+        return next(self.engines[name] for name in names if name in self.engines)
+
+    @staticmethod
+    def _component(manifest: Manifest) -> str:
+        return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))

@@ -1,0 +1,75 @@
+"""The four possible outcomes of a decision."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.pipeline.roles import Role
+from inference_operator.planning.known_model import KnownModel
+from inference_operator.views.lookups import Lookup
+from inference_operator.views.pod_request import PodRequestSpec
+from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.workload.stall import Removal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What every outcome has."""
+
+    desired: Mapping[Ref, Manifest]
+    """The objects that the resource should have. Where nothing new is decided, the live ones."""
+    model: KnownModel | None = None
+    """What is known about the model."""
+    lookups: tuple[Lookup, ...] = ()
+    """Lookups that the next decision needs."""
+    recheck_at: datetime | None = None
+    """When to decide again if no event comes before."""
+    removals: tuple[Removal, ...] = ()
+    """Stalled pods to delete; their workload creates new ones."""
+    requests: tuple[PodRequestSpec, ...] = ()
+    """HTTP requests to pods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Outcome):
+    """The specification can be served."""
+
+    roles: tuple[Role, ...]
+    """The roles; the router sends requests to the first one."""
+
+    @property
+    def plan(self) -> PinnedPlan:
+        """The plan of the first role, which status shows."""
+        return self.roles[0].plan
+
+    @property
+    def notice(self) -> str:
+        """What users should know about the decisions; empty if nothing."""
+        return " ".join(role.notice for role in self.roles if role.notice)
+
+    @property
+    def missing_gpu_kind(self) -> str:
+        """A kind of GPU that a plan needs and no node has; empty if there is none."""
+        return next((role.missing_gpu_kind for role in self.roles if role.missing_gpu_kind), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(Outcome):
+    """The specification cannot be served. Running pods keep running."""
+
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsInspection(Outcome):
+    """The model has to be inspected before anything can be decided. Running pods keep running."""
+
+    message: str
+    """Progress of the inspection, in one or two sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(Outcome):
+    """The user paused the resource. Nothing is changed, and no stalled pod is deleted."""

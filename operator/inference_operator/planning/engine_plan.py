@@ -1,0 +1,184 @@
+"""Makes the plan of one engine from its spec, or refuses it."""
+
+from dataclasses import dataclass, replace
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Device, Spec
+from inference_operator.api.validation import SpecModel
+from inference_operator.engines.base import Engine
+from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import HubModel, ModelSource
+from inference_operator.non_defaults import non_defaults
+from inference_operator.planning.gpu_offers import GpuOffers
+from inference_operator.planning.known_model import KnownModel, with_draft
+from inference_operator.settings import Settings
+from inference_operator.sizing.choice import choose, may_be_used
+from inference_operator.sizing.cpu import cpu_needs
+from inference_operator.sizing.gpu_plan import Infeasible
+from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, unchecked_plan
+from inference_operator.sizing.shape import SizingRequest
+
+TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
+UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The inputs of a plan."""
+
+    spec: Spec
+    source: ModelSource
+    model: KnownModel | None
+    unavailable: Refusal | None
+    """Why the model's facts are not available; None where no inspection failed."""
+    offers: GpuOffers
+    image: str
+    """The engine's image."""
+    previous_kind: str = ""
+    """The kind of GPU in the pinned plan."""
+
+
+def engine_plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
+    """The plan of one engine, or why there is none.
+
+    - On CPUs: count the memory and never refuse it. Nodes are not checked.
+    - On GPUs, with facts of the model and at least one possible GPU: count the memory and choose the sizes.
+    - On GPUs, with less information: use the tensor parallel size of the spec without a check. The plan says so.
+      Refuse a spec that sets none.
+    """
+    if request.spec.hardware.device is Device.CPU:
+        return _on_cpus(request, engine)
+    facts = request.model.facts if request.model else None
+    if isinstance(facts, ModelFacts) and request.offers.possible:
+        return _counted(request, facts, engine)
+    unknown = _unknown(facts, request)
+    if request.spec.parallelism.tensor is None:
+        return unknown
+    return _unchecked(request, engine, unknown.problem)
+
+
+def sizing_request(spec: Spec, engine: Engine) -> SizingRequest:
+    """What the spec requests of the sizes; with the facts of its draft model, if the catalogue has it."""
+    gpu = spec.hardware.gpu
+    shape = with_draft(engine.shape(spec.engine))
+    return SizingRequest(
+        tensor=spec.parallelism.tensor,
+        kinds=gpu.products,
+        least_memory_gib=float(gpu.memory.removesuffix("Gi")) if gpu.memory else 0.0,
+        resource=gpu.resource_name or GPU_RESOURCE,
+        shape=replace(shape, parallel=replace(shape.parallel, pipeline=spec.parallelism.pipeline)),
+    )
+
+
+def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
+    """The fields of a spec that sizes depend on, as JSON-like data.
+
+    Defaults are left out. So a field that a later release adds changes nothing for specs that do not use it.
+    """
+    shape = engine.shape(spec.engine)
+    stated = {
+        "engine": _stated(spec.engine, exclude={"image", "args", "env", "resources"}),
+        "hardware": _stated(spec.hardware),
+        "parallelism": _stated(spec.parallelism),
+        "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),
+        "cache": shape.kv_cache_bytes,
+        "offloaded": shape.kv_offload_gib,
+        "adapters": non_defaults(shape.adapters),
+        "speculation": non_defaults(shape.speculation),
+    }
+    return {name: value for name, value in stated.items() if value}
+
+
+def _stated(part: SpecModel, *, include: set[str] | None = None, exclude: set[str] | None = None) -> Manifest:
+    return part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
+
+
+def _on_cpus(request: PlanRequest, engine: Engine) -> Plan:
+    known = request.model.facts if request.model else None
+    facts = known if isinstance(known, ModelFacts) else None
+    sizes = sizing_request(request.spec, engine)
+    memory = engine.cpu_memory(latent=facts is not None and facts.uses_mla)
+    needs = cpu_needs(facts, memory, sizes.requested_shape)
+    return cpu_plan(sizes, needs, facts, downloads=isinstance(request.source, HubModel))
+
+
+def _unchecked(request: PlanRequest, engine: Engine, why: str) -> Plan:
+    """The sizes that the spec sets, on the GPUs that it selects as far as nodes' labels show them."""
+    sizes = sizing_request(request.spec, engine)
+    plan = unchecked_plan(sizes, why)
+    if not sizes.kinds and not sizes.least_memory_gib:
+        return plan
+    usable = (offer for offer in request.offers.possible if offer.product and may_be_used(offer, sizes))
+    for offer in usable:
+        if offer.resource == plan.resource and offer.most_in_a_group >= plan.gpus_per_replica:
+            return replace(plan, gpu=offer.kind, node_selector={offer.label: offer.product})
+    return replace(plan, avoided_products=tuple(sorted(request.offers.products)))
+
+
+def _counted(request: PlanRequest, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
+    chosen = choose(
+        facts,
+        request.offers.possible,
+        lambda offer: engine.memory(request.image, offer),
+        sizing_request(request.spec, engine),
+        request.previous_kind,
+    )
+    if isinstance(chosen, Infeasible):
+        return Refusal(Reason(chosen.reason), chosen.field, chosen.problem, chosen.cure)
+    live = request.offers.live
+    others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
+    downloads = isinstance(request.source, HubModel)
+    return checked_plan(chosen, facts, downloads=downloads, avoided=tuple(sorted(others)))
+
+
+def _unknown(facts: ModelFacts | NotUnderstood | None, request: PlanRequest) -> Refusal:
+    """The refusal that names the missing information."""
+    match facts:
+        case None if request.unavailable:
+            return replace(request.unavailable, cure=f"{request.unavailable.cure} {UNCHECKED_CURE}")
+        case None:
+            problem = "The model is not in the catalogue, so its size is not known."
+            return Refusal(Reason.MODEL_UNKNOWN, SOURCE, problem, UNCHECKED_CURE)
+        case NotUnderstood(field, problem):
+            return Refusal(Reason.MODEL_NOT_UNDERSTOOD, SOURCE, f"`{field}` {problem}", UNCHECKED_CURE)
+        case _:
+            return _no_offer(request.offers, request.spec.hardware.gpu.resource_name)
+
+
+def _no_offer(offers: GpuOffers, resource: str | None) -> Refusal:
+    if not offers.visible:
+        problem = "No GPU is known: this operator cannot see nodes."
+        cure = "Name one in `spec.hardware.gpu.products`, or have `gpuOffers` set for the operator."
+    elif offers.unknown_nodes:
+        problem = "No node's label tells the kind of its GPUs."
+        cure = (
+            "Install NVIDIA's GPU feature discovery, or name the kind in `spec.hardware.gpu.products`,"
+            " for example `L4`."
+        )
+    else:
+        problem = f"There is no node with {f'`{resource}`' if resource else 'GPUs'} that engines may be on."
+        cure = (
+            "Add one, name a kind that a node autoscaler can add in `spec.hardware.gpu.products`, or have `gpuOffers`"
+            " set for the operator."
+        )
+    return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", problem, f"{cure} {UNCHECKED_CURE}")
+
+
+def wanted_image(spec: Spec, settings: Settings) -> str:
+    """The image that the spec sets, or the operator's default for the device."""
+    default = settings.gpu_engine_image if spec.hardware.device is Device.GPU else settings.cpu_engine_image
+    return spec.engine.image or default
+
+
+def older_image(pinned: str, spec: Spec, settings: Settings) -> str:
+    """A sentence that says that the pinned image is not the default any more; empty if it is."""
+    default = wanted_image(spec, settings)
+    if pinned == default:
+        return ""
+    return (
+        f"The engine stays on `{pinned}`; this operator's default is `{default}`:"
+        " set `spec.engine.image` to it to move, which restarts the engines one by one."
+    )

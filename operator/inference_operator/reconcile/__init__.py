@@ -1,1 +1,0 @@
-"""From what is wanted to what is done, one key at a time."""

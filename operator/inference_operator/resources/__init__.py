@@ -1,1 +1,0 @@
-"""One pure builder per child, one file each; an object is complete when its builder returns it."""

@@ -1,1 +1,0 @@
-"""How pods are replaced: when a template changes, and when an engine stands still."""

@@ -1,0 +1,103 @@
+"""Scrape intervals: when the pods of each component of each InferenceDeployment are read next."""
+
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from inference_operator.manifest import Key
+
+MAX_DOUBLINGS = 4
+"""Of the urgent interval, where no pod answers. Each attempt costs a worker its timeouts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds between two scrapes of one component."""
+
+    urgent: float
+    """While an engine seems to stall."""
+    calm: float
+    """Otherwise, which is nearly always."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """State of one InferenceDeployment."""
+
+    phase: float
+    due: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+class Schedule:
+    """Due times of (key, component).
+
+    Each key has a random phase, and all its scrapes fall on the phase plus a multiple of their interval. So keys stay
+    spread over the interval, and components with equal intervals are due at the same time.
+
+    Args:
+        intervals: by component, in the order in which the components of a key are scraped.
+
+    Examples:
+        >>> schedule = Schedule({"router": Intervals(5.0, 5.0), "engine": Intervals(15.0, 120.0)})
+        >>> key = Key("default", "qwen")
+        >>> schedule.due([key], now=0.0)
+        {}
+        >>> schedule.due([key], now=121.0)
+        {Key(namespace='default', name='qwen'): ('router', 'engine')}
+        >>> schedule.due([key], now=121.0)
+        {}
+    """
+
+    def __init__(self, intervals: Mapping[str, Intervals]) -> None:
+        self._intervals = intervals
+        self._entries: dict[Key, _Entry] = {}
+
+    def due(self, keys: Iterable[Key], *, now: float) -> dict[Key, tuple[str, ...]]:
+        """The components to scrape now, by key. Each is returned once, until `done` plans it again.
+
+        The first scrape of a component comes within its calm interval. Keys that are missing here are forgotten.
+        """
+        self._entries = {key: self._entries.get(key) or self._new(now) for key in keys}
+        ready: dict[Key, tuple[str, ...]] = {}
+        for key, entry in self._entries.items():
+            if components := tuple(component for component, at in entry.due.items() if at <= now):
+                ready[key] = components
+                entry.due.update((component, math.inf) for component in components)
+        return ready
+
+    def done(self, key: Key, component: str, *, now: float, urgent: bool, failed: bool) -> None:
+        """Plan the next scrape.
+
+        Args:
+            key: the InferenceDeployment.
+            component: whose pods were scraped.
+            now: when the scrape ended.
+            urgent: whether an engine seems to stall.
+            failed: whether no pod answered; the urgent interval then doubles with each failure.
+        """
+        if (entry := self._entries.get(key)) is None:
+            return
+        failures = entry.failures[component] = entry.failures.get(component, 0) + 1 if failed else 0
+        intervals = self._intervals[component]
+        interval = intervals.urgent if urgent else intervals.calm
+        if failures:
+            interval = 2 ** min(failures, MAX_DOUBLINGS) * intervals.urgent
+        entry.due[component] = _next(entry.phase, interval, now)
+
+    def _new(self, now: float) -> _Entry:
+        longest = max(interval.calm for interval in self._intervals.values())
+        phase = now + random.uniform(0.0, longest)  # noqa: S311 - spreads load, guards nothing
+        return _Entry(phase, {name: _next(phase, one.calm, now) for name, one in self._intervals.items()})
+
+
+def _next(phase: float, interval: float, now: float) -> float:
+    """The first time after now that is a multiple of the interval away from the phase.
+
+    Examples:
+        >>> _next(3.0, 10.0, 3.0), _next(3.0, 10.0, 12.5), _next(103.0, 10.0, 12.5)
+        (13.0, 13.0, 13.0)
+    """
+    at = phase + math.floor((now - phase) / interval + 1) * interval
+    return at if at > now else at + interval

@@ -1,0 +1,149 @@
+"""Explains why no plan exists: memory needed and offered for each GPU, shortfall, and cure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.facts import Kernel, ModelFacts, Quantization
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
+from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
+from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
+from inference_operator.sizing.rules import SIZES, allowed_sizes, broken_rule, unable
+from inference_operator.sizing.shape import Shape, SizingRequest
+
+TENSOR, HARDWARE, CONTEXT = "spec.parallelism.tensor", "spec.hardware", "spec.engine.maxModelLen"
+MOST_NODES = 8
+"""Most nodes of a suggested group; no published service uses more for one model."""
+LARGER = "Use larger GPUs or a smaller checkpoint."
+TIMES = " \N{MULTIPLICATION SIGN} "
+ADA = (8, 9)
+"""Compute capability from which GPUs have FP8 arithmetic."""
+
+
+def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible | None:
+    """Why the requested sizes are invalid whatever the memory; None if they are valid."""
+    if request.context and facts.context_stated and request.context > facts.context:
+        problem = f"{request.context:,} tokens are more than the {facts.context:,} that the model can do."
+        return Infeasible(
+            InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {facts.context}, or leave it out."
+        )
+    shape = request.shape.with_tensor(request.tensor or 1)
+    most = max(offer.most_in_a_group for offer in offers)
+    if rule := broken_rule(facts, shape):
+        fit = allowed_sizes(facts, request.shape, max(most, *SIZES))
+        allowed = f"Use {_listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
+        return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
+    if shape.parallel.world_size <= most:
+        return None
+    alone = all(offer.slice for offer in offers)
+    problem = (
+        "MIG slices do not talk to each other, so an engine has exactly one."
+        if alone
+        else f"{shape.parallel.world_size} GPUs are asked for, and no node has more than {most}."
+    )
+    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, f"Use at most {most}, or leave it out.")
+
+
+def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible:
+    """Why no GPU may be used, or why none can compute the model."""
+    for offer in offers:
+        if reason := unable(facts, request.shape, offer.capability):
+            return Infeasible(
+                InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, f"{offer.kind}: {reason}", "Use another kind of GPU."
+            )
+    if any(offer.shared for offer in offers):
+        problem = "all GPUs are shared with others, so how much of their memory is free is not known."
+        return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, "Use whole GPUs or MIG slices.")
+    kinds = ", ".join(sorted({offer.kind for offer in offers}))
+    problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
+    cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."
+    return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
+
+
+def does_not_fit(pools: Sequence[Pool], request: SizingRequest) -> Infeasible:
+    """Why the model does not fit on the largest group of GPUs, and what would fit instead."""
+    pool = max(pools, key=_extent)
+    tensor = request.tensor or (pool.sizes(request) or (1,))[-1]
+    shape = replace(request.shape.with_tensor(tensor), context=least_context(pool.facts, request))
+    tried, offer = pool.candidate(shape).budget, pool.offer
+    problem = _crowded(offer, shape, tried, request) if tried.fits else shortfall(offer.kind, shape, tried)
+    changes, reason = list(_changes(pool, shape, request)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    if changes:
+        field = TENSOR if request.tensor else HARDWARE
+        return Infeasible(reason, field, problem, f"Fits with {_listed(changes)}.", tried)
+    if nodes := _nodes(pool, shape, request):
+        cure = f"A group of {nodes} nodes would hold it (tensor parallel {tensor}, pipeline parallel {nodes})."
+        return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, HARDWARE, problem, f"{cure} {LARGER}", tried)
+    return Infeasible(reason, TENSOR if request.tensor else HARDWARE, problem, LARGER, tried)
+
+
+def _extent(pool: Pool) -> tuple[float, float, str, str]:
+    offer = pool.offer
+    return offer.memory_gib * offer.most_in_a_group, offer.memory_gib, offer.kind, offer.product
+
+
+def _crowded(offer: GpuOffer, shape: Shape, found: Budget, request: SizingRequest) -> str:
+    group = f"tensor parallel {shape.parallel.tensor} on {offer.kind}"
+    if found.headroom < SPARE * found.memory:
+        return (
+            f"{group} leaves {found.headroom:.1f} GiB of {found.memory:.1f} beside one sequence of {found.context:,}"
+            f" tokens; {SPARE * found.memory:.1f} are kept for what no profiling sees."
+        )
+    return (
+        f"{group} holds {found.typical_concurrency:.1f} requests of"
+        f" {TYPICAL_TOKENS:,} tokens at once; {request.concurrency or TYPICAL_REQUESTS} are asked for."
+    )
+
+
+def shortfall(kind: str, shape: Shape, found: Budget) -> str:
+    """Memory needed and offered for each GPU, in a sentence."""
+    group = f"tensor parallel {shape.parallel.tensor}" + (
+        f", pipeline {shape.parallel.pipeline}," if shape.parallel.pipeline > 1 else ""
+    )
+    head = f"{group} on {kind} offers {found.offered:.1f} GiB each ({found.memory:.1f}{TIMES}{found.utilization:g})"
+    if found.headroom >= 0 > found.outside_headroom:
+        return (
+            f"{head} and leaves {found.memory - found.offered:.1f}; CUDA graphs and warm-up need {found.outside:.1f}"
+            f" outside: short by {-found.outside_headroom:.1f}."
+        )
+    terms = [
+        f"weights {found.weights:.1f}",
+        f"activation {found.activation:.1f}",
+        f"non-torch {found.context_memory:.1f}",
+        *([f"CUDA graphs {found.graphs_in_budget:.1f}"] if found.graphs_in_budget else []),
+        f"KV {found.kv_needed:.1f} for {found.context:,} tokens",
+    ]
+    return f"{head}; needs {found.needed:.1f} ({', '.join(terms)}): short by {-found.headroom:.1f}."
+
+
+def _changes(pool: Pool, shape: Shape, request: SizingRequest) -> Iterator[str]:
+    """Changes with which the model fits, the smallest change first."""
+    sizes = allowed_sizes(pool.facts, shape, pool.offer.most_in_a_group // shape.parallel.pipeline)
+    larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), request))
+    if size := next(larger, None):
+        yield f"tensor parallel {size}"
+    modern, plain = pool.offer.capability >= ADA, pool.facts.quantization.kernel is Kernel.NONE
+    if plain and modern and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0)), request):
+        yield f"an FP8 checkpoint at {shape.parallel.tensor}"
+    if modern and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8"), request):
+        yield "an FP8 KV cache"
+    least = least_context(pool.facts, replace(request, shape=replace(request.shape, context=None)))
+    if request.context and request.context > least and pool.starts(replace(shape, context=least), request):
+        yield f"a context of {least:,}"
+
+
+def _nodes(pool: Pool, shape: Shape, request: SizingRequest) -> int:
+    """Nodes of a pipeline on which the model fits; 0 if none is found."""
+    if pool.offer.slice:
+        return 0
+    spread = ((nodes, _over_nodes(shape, nodes)) for nodes in range(2, MOST_NODES + 1))
+    return next((nodes for nodes, one in spread if pool.starts(one, request)), 0)
+
+
+def _over_nodes(shape: Shape, nodes: int) -> Shape:
+    return replace(shape, parallel=replace(shape.parallel, pipeline=shape.parallel.pipeline * nodes))
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Examples: `1`; `1, or 2`; `1, 2, or 4`."""
+    return ", or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))

@@ -1,0 +1,138 @@
+"""GPU memory beside the base model: LoRA adapters and speculative decoding."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from inference_operator.models.facts import Attention, LayerGroup, Matrix, ModelFacts, Part, Split
+from inference_operator.models.matrices import NORMS
+from inference_operator.sizing.shape import ParallelSizes, Shape
+from inference_operator.sizing.weights import layer_bytes, rank_weights
+from inference_operator.units import GIB
+
+
+def adapters_gib(facts: ModelFacts, shape: Shape) -> float:
+    """Memory for LoRA adapters on one GPU of one pipeline stage, in GiB.
+
+    Each linear layer, embedding and head has two matrices for each active adapter: A of rank by inputs and B of
+    outputs by rank. A layer that fuses several matrices has them for each. Tensor parallelism divides the same side as
+    in the layer itself, and the other side is whole on each rank. Experts have their own (vLLM 0.32.0,
+    `lora/layers/base_linear.py`, `column_parallel_linear.py`, `fused_moe.py`, `create_lora_weights`). Adapters that
+    are limited to some layers are counted for all layers.
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> from inference_operator.sizing.shape import Adapters
+        >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
+        >>> [round(adapters_gib(facts, Shape(ParallelSizes(size), adapters=Adapters(64, 4))), 2) for size in (1, 2)]
+        [1.45, 1.05]
+    """
+    if shape.adapters is None:
+        return 0.0
+    sizes = (
+        _per_rank(one, facts, shape) / (1 if one.part in ENDS else shape.parallel.pipeline) for one in facts.matrices
+    )
+    return sum(sizes) * shape.adapters.active * _adapter_unit(facts, shape) / GIB
+
+
+def kept_adapters_gib(facts: ModelFacts, shape: Shape) -> float:
+    """Memory for adapters on the host, in GiB, for all ranks: each rank keeps all adapters undivided."""
+    if shape.adapters is None:
+        return 0.0
+    whole = sum(_per_rank(one, facts, shape.with_tensor(1)) for one in facts.matrices)
+    ranks = shape.parallel.world_size
+    return ranks * whole * shape.adapters.kept * _adapter_unit(facts, shape) / GIB
+
+
+def draft_gib(facts: ModelFacts, shape: Shape) -> float:
+    """Weights for speculative decoding on one GPU of the last pipeline stage, in GiB.
+
+    A draft model has the tensor parallel size of the model. A multi-token prediction layer is counted as a mean layer
+    of the model with a projection of hidden state and embedding (vLLM 0.32.0,
+    `model_executor/models/deepseek_mtp.py`, `eh_proj`). If the checkpoint contains it, one layer is counted twice.
+    """
+    speculation = shape.speculation
+    if speculation is None:
+        return 0.0
+    if speculation.own_layer:
+        element = shape.element_bytes or facts.element_bytes
+        return (layer_bytes(facts, shape) + 2 * facts.hidden_size**2 * element) / GIB
+    if speculation.draft_facts:
+        (weights,) = rank_weights(speculation.draft_facts, _drafting(shape))
+        return weights.bytes / GIB
+    return 0.0
+
+
+def draft_files_gib(shape: Shape) -> float:
+    """Size of a draft model's files, which the engine downloads to its node's disk, in GiB."""
+    speculation = shape.speculation
+    return speculation.draft_facts.weight_bytes / GIB if speculation and speculation.draft_facts else 0.0
+
+
+def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
+    """Layers of speculative decoding that have a KV cache, in the last pipeline stage."""
+    speculation = shape.speculation
+    if speculation is None:
+        return ()
+    if speculation.own_layer:
+        keeping = [one for one in facts.groups if one.attention is not Attention.STATE]
+        seeing = [one for one in keeping if one.attention in (Attention.FULL, Attention.LATENT)] or keeping[:1]
+        return [replace(one, layers=1) for one in seeing]
+    return speculation.draft_facts.groups if speculation.draft_facts else ()
+
+
+def uncounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
+    """What takes an unknown amount of memory; each as a phrase.
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> from inference_operator.sizing.shape import Speculation
+        >>> uncounted(model_facts(entry("Qwen/Qwen3-8B").config), Shape(speculation=Speculation(4, draft="org/draft")))
+        ('the draft model `org/draft`, which is not in the catalogue',)
+    """
+    return tuple(_uncounted(facts, shape))
+
+
+def _uncounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
+    speculation = shape.speculation
+    if speculation and speculation.draft and speculation.draft_facts is None:
+        yield f"the draft model `{speculation.draft[:MOST_SHOWN]}`, which is not in the catalogue"
+    if speculation and speculation.unknown:
+        yield speculation.unknown
+    if facts.has_vision and shape.adapters and shape.adapters.tower:
+        yield "room for adapters of the vision tower"
+
+
+def _drafting(shape: Shape) -> Shape:
+    """The shape of a draft model: it runs in the last pipeline stage only."""
+    return Shape(ParallelSizes(shape.parallel.tensor), element_bytes=shape.element_bytes)
+
+
+MOST_SHOWN = 200
+"""Characters of a draft model's name in a message; names on the hub have at most 96."""
+ENDS = (Part.EMBEDDING, Part.HEAD)
+
+
+def _adapter_unit(facts: ModelFacts, shape: Shape) -> float:
+    """Bytes of one adapter for each input and output of its matrix."""
+    adapters = shape.adapters
+    if adapters is None:
+        return 0.0
+    return adapters.rank * (adapters.element_bytes or shape.element_bytes or facts.element_bytes)
+
+
+def _per_rank(matrix: Matrix, facts: ModelFacts, shape: Shape) -> float:
+    """Inputs of A and outputs of B for a matrix on one rank, in elements for each unit of the adapter's rank."""
+    if matrix.part is Part.SMALL and matrix.rows == NORMS:
+        return 0.0
+    tensor, narrow = shape.parallel.tensor, shape.parallel.tensor if shape.adapters and shape.adapters.divided else 1
+    inputs, outputs = matrix.joined * matrix.columns / narrow, float(matrix.rows)
+    if matrix.part in ENDS or matrix.split is Split.WHOLE:
+        inputs = float(matrix.columns)
+    elif matrix.split is Split.COLUMNS:
+        inputs, outputs = matrix.columns / tensor, outputs / narrow
+    else:
+        divided = min(tensor, max(1, facts.kv_heads)) if matrix.split is Split.KV_ROWS else tensor
+        outputs /= divided
+    return (inputs + outputs) * matrix.stacked * matrix.layers

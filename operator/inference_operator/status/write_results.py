@@ -1,0 +1,73 @@
+"""Result of a write to the API server."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from inference_operator.manifest import Manifest, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The object was applied; this is its live state."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The object is deleted, or is being deleted."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """An object of somebody else has this name."""
+
+    ref: Ref
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An earlier object of this name is still being deleted."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The API server, a quota or an admission policy rejects the object."""
+
+    ref: Ref
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request failed, or its result is unknown. A retry may help."""
+
+    ref: Ref
+    cause: str
+    retry_after: float = 0.0
+    """Seconds that the API server asks to wait before a retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAccepted:
+    """A pod responded to a request with a status below 300."""
+
+    ref: Ref
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodRefused:
+    """A pod responded with a status from 300 to 499, but not 429; it would refuse the same request again."""
+
+    ref: Ref
+    status: int
+    message: str
+
+
+WriteResult: TypeAlias = Applied | Deleted | Conflict | Waiting | Rejected | Failed | PodAccepted | PodRefused

@@ -1,0 +1,103 @@
+"""Lookups: what no watch delivers and is requested only when needed (logs, Events, free GPUs), and their results.
+
+Pure code names a `Lookup` and finds its result in `Inputs.lookups` of a later decision. The lookup poller carries
+lookups out in between.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from inference_operator.views.node import NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class LogLookup:
+    """The last lines of a container's log.
+
+    Two lookups of one container are equal, whichever run they are for. So the log of the last run stays known until
+    the log of the next run has been read, and a status does not lose its cause at each restart.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    run: int = field(compare=False)
+    """Which run of the container, counted from 0."""
+    previous: bool = field(compare=False)
+    """Whether the kubelet calls it the previous run."""
+    running: bool = field(compare=False)
+    """Whether the container still runs; the log of a terminated run never changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogText:
+    """The last lines of a log, oldest first, without secrets."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventsLookup:
+    """The Events about a pod or a Job."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventSummary:
+    """An Event, or several with the same text."""
+
+    reason: str
+    message: str
+    """One line, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvents:
+    """The Events about an object, the latest first."""
+
+    events: tuple[EventSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeGpusLookup:
+    """The free GPUs of one resource name on every node."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """The GPUs of one node."""
+
+    node: NodeView
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGpus:
+    """The GPUs of all nodes that have any."""
+
+    nodes: tuple[NodeGpus, ...]
+    pending: int
+    """GPUs that this operator's pending pods request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A lookup without a result."""
+
+    why: str
+    """Words that complete "cannot be read: …"."""
+
+
+Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup
+LookupResult: TypeAlias = LogText | ObjectEvents | ClusterGpus | Unavailable
+
+LookupResults: TypeAlias = Mapping[Lookup, LookupResult]
+"""The results so far."""

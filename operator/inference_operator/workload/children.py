@@ -1,0 +1,52 @@
+"""The objects of one role: headless Service, Deployment, NetworkPolicy and PodDisruptionBudget."""
+
+from inference_operator.manifest import SERVICE, Manifest, Owner, Ref
+from inference_operator.objects.child import child
+from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
+from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, workload_name
+from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
+from inference_operator.workload.pod_spec import WorkloadRequest
+
+
+def children(request: WorkloadRequest, deployment: Manifest) -> dict[Ref, Manifest]:
+    """All objects of the role by reference, in the order in which they are applied.
+
+    Args:
+        request: what they are built from.
+        deployment: the Deployment of the role.
+    """
+    built = [_service(request), deployment]
+    if request.settings.network_policies:
+        built.append(_network_policy(request))
+    if request.spec.replicas >= FEWEST_REPLICAS:
+        name = workload_name(request.name, request.role)
+        built.append(disruption_budget(name, request.role, owner=request.owner))
+    return {Ref.of(manifest): manifest for manifest in built}
+
+
+def service_host(owner: Owner, role: str, *, cluster_domain: str) -> str:
+    """The DNS name of a role's headless Service."""
+    return f"{headless_service_name(owner.key.name, role)}.{owner.key.namespace}.svc.{cluster_domain}"
+
+
+def _service(request: WorkloadRequest) -> Manifest:
+    """The headless Service: one DNS record for each engine that is ready, and none for the others."""
+    content = {
+        "spec": {
+            "clusterIP": "None",
+            "selector": selector_labels(request.name, request.role),
+            "ports": [{"name": "http", "port": request.process.port, "protocol": "TCP", "targetPort": "http"}],
+        }
+    }
+    name = headless_service_name(request.name, request.role)
+    return child(SERVICE, name, owner=request.owner, component=request.role, content=content)
+
+
+def _network_policy(request: WorkloadRequest) -> Manifest:
+    """Engines accept their own routers, the operator and the readers of metrics.
+
+    All other ports of an engine, such as those between its processes, have no authentication.
+    """
+    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(request.name, ROUTER)}}
+    rules = [rule([routers, *metrics_readers(request.settings)], request.process.port)]
+    return network_policy(workload_name(request.name, request.role), request.role, rules, owner=request.owner)

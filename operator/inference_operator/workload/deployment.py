@@ -1,0 +1,57 @@
+"""The Deployment of a role's engines."""
+
+from collections.abc import Mapping
+
+from inference_operator.api.spec import RolloutStrategy, Spec
+from inference_operator.engines.base import EngineProcess
+from inference_operator.manifest import DEPLOYMENT, Manifest
+from inference_operator.objects.child import child
+from inference_operator.objects.names import selector_labels, workload_name
+from inference_operator.objects.scheduling import queue_labels
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate
+from inference_operator.workload.pod_spec import WorkloadRequest
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
+
+PULL_SECONDS = 300
+"""Part of the progress deadline for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
+
+_ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
+    RolloutStrategy.SURGE: {"maxSurge": 1, "maxUnavailable": 0},
+    RolloutStrategy.REPLACE: {"maxSurge": 0, "maxUnavailable": 1},
+}
+
+
+def engine_deployment(
+    request: WorkloadRequest, template: PinnedTemplate, rollout: Rollout, *, replicas: int
+) -> Manifest:
+    """The Deployment of the role. The operator alone owns its `replicas`."""
+    content = {
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 2,
+            "progressDeadlineSeconds": progress_deadline_seconds(request.spec, request.process),
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[rollout.strategy]},
+            "selector": {"matchLabels": selector_labels(request.name, request.role)},
+            "template": template.template,
+        }
+    }
+    return child(
+        DEPLOYMENT,
+        workload_name(request.name, request.role),
+        owner=request.owner,
+        component=request.role,
+        content=content,
+        annotations={
+            PLAN_ANNOTATION: request.plan.text,
+            ROLLOUT_ANNOTATION: rollout.text,
+            TEMPLATE_ANNOTATION: template.text,
+        },
+        added_labels=queue_labels(request.spec.scheduling),
+    )
+
+
+def progress_deadline_seconds(spec: Spec, process: EngineProcess) -> int:
+    """The longest time that a rollout may make no progress: as requested, or the engine's startup time and a pull."""
+    requested = spec.rollout.progress_deadline
+    return int(requested.total_seconds()) if requested else process.startup_seconds + PULL_SECONDS

@@ -1,0 +1,84 @@
+"""The pinned plan: a sizing decision, kept in an annotation of the workload until its inputs change.
+
+Nodes that come and go, and a new release of the operator, must not restart an engine that serves. So the decision is
+stored together with a hash of the part of the specification that it depends on.
+"""
+
+import json
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from inference_operator.api.status import Status
+from inference_operator.engines.registry import VLLM
+from inference_operator.manifest import Manifest
+from inference_operator.sizing.plan import SIZING_RULES, Plan
+from inference_operator.sizing.stored_plan import StoredPlan, to_json
+from inference_operator.views.raw import annotations
+
+PLAN_ANNOTATION = "inference-operator.dev/plan"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedPlan:
+    """A plan, the engine and image that it is for, and the hash of the specification that it was made from."""
+
+    asked: str
+    image: str
+    plan: StoredPlan
+    rules: int = SIZING_RULES
+    """Version of the sizing rules that made it."""
+    engine: str = VLLM
+    """Name of the engine in the registry. Annotations of operators that knew only one engine have none."""
+
+    @property
+    def text(self) -> str:
+        """The annotation's value."""
+        fields = {
+            "asked": self.asked,
+            "image": self.image,
+            "plan": to_json(self.plan),
+            "rules": self.rules,
+            "engine": self.engine,
+        }
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+_ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
+_PLAN: TypeAdapter[Plan] = TypeAdapter(StoredPlan)
+
+
+def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
+    """The plan that status shows, for the engine of this name; None if status shows none."""
+    if status.plan is None or status.engine is None:
+        return None
+    try:
+        sizes = _PLAN.validate_python(status.plan.sizes())
+    except ValidationError:
+        return None
+    return PinnedPlan(status.plan.spec_hash, status.engine.image, sizes, engine=engine)
+
+
+def recorded_engine(workload: Manifest) -> str:
+    """Name of the engine in a workload's plan annotation; empty if the object has no plan.
+
+    Examples:
+        >>> recorded_engine({"metadata": {"annotations": {PLAN_ANNOTATION: '{"engine":"VLLM"}'}}})
+        'VLLM'
+    """
+    text = annotations(workload).get(PLAN_ANNOTATION)
+    try:
+        document = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return ""
+    return str(document.get("engine", VLLM)) if isinstance(document, dict) else ""
+
+
+def pinned_plan(text: str | None) -> PinnedPlan | None:
+    """Parse the annotation; None if it is absent, or was edited into something else."""
+    if text is None:
+        return None
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError:
+        return None

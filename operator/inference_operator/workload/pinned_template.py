@@ -1,0 +1,135 @@
+"""The pinned pod template: running engines keep it, so that an operator upgrade does not restart them.
+
+Another release, or other settings, may build another template from the same specification. So the template is stored
+in an annotation of the workload, with a hash of its inputs. It stays in use while the inputs are the same and an
+engine made from it serves.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import Manifest
+from inference_operator.objects.child import content_hash
+from inference_operator.sizing.stored_plan import stored_non_defaults
+from inference_operator.views.pod import PodView, pod_template_hash
+from inference_operator.views.raw import annotations
+from inference_operator.workload.pinned_plan import PinnedPlan
+
+TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
+_NOT_OF_ENGINES = {"replicas", "rollout", "router", "paused"}
+"""Fields of a specification that do not change an engine's pod."""
+_EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_reduced"}
+"""Fields of a plan that explain it and do not change an engine's pod."""
+_MAX_BYTES = 2**20
+"""Of a template: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTemplate:
+    """A pod template and the hash of its inputs."""
+
+    inputs_hash: str
+    template: Manifest
+    stored: str = field(default="", compare=False)
+    """The annotation that it was parsed from; empty if it was built now."""
+
+    @property
+    def template_hash(self) -> str:
+        """The hash that the template carries, and so its pods."""
+        return pod_template_hash(self.template.get("metadata") or {}) or ""
+
+    @property
+    def text(self) -> str:
+        """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
+        if self.stored:
+            return self.stored
+        document = {
+            "inputsHash": self.inputs_hash,
+            "hash": content_hash(self.template),
+            "template": self.template,
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def pinned_template(text: object) -> PinnedTemplate | None:
+    """Parse the annotation; None if it is absent, or was edited.
+
+    Examples:
+        >>> built = PinnedTemplate("0123", {"spec": {"containers": []}})
+        >>> pinned_template(built.text) == built, pinned_template(built.text[:-12]), pinned_template(None)
+        (True, None, None)
+    """
+    if not isinstance(text, str) or len(text) > _MAX_BYTES:
+        return None
+    parsed = _parsed(text) if text.startswith("{") else _unpacked(text)
+    if parsed is None:
+        return None
+    inputs_hash, template_hash, template = parsed
+    if not isinstance(template, dict) or content_hash(template) != template_hash:
+        return None
+    return PinnedTemplate(inputs_hash, template, stored=text)
+
+
+def _parsed(text: str) -> tuple[str, str, object] | None:
+    """The inputs' hash, the template's hash and the template."""
+    try:
+        document = json.loads(text)
+        return str(document["inputsHash"]), str(document["hash"]), document["template"]
+    except (ValueError, KeyError, RecursionError):
+        return None
+
+
+def _unpacked(text: str) -> tuple[str, str, object] | None:
+    """The same from the packed form that earlier builds wrote: two hashes, then zlib in base64."""
+    inputs_hash, _, rest = text.partition(".")
+    template_hash, _, packed = rest.partition(".")
+    try:
+        decompressor = zlib.decompressobj()
+        template = json.loads(decompressor.decompress(base64.b64decode(packed, validate=True), _MAX_BYTES))
+    except (ValueError, RecursionError, zlib.error):
+        return None
+    return inputs_hash, template_hash, template
+
+
+def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
+    """Hash of everything that a template is built from, settings and release aside.
+
+    Fields with their default value are left out. So a field of a later release, or another default, changes nothing
+    for those who do not use it.
+    """
+    requested = spec.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
+    decided = {name: value for name, value in stored_non_defaults(pinned.plan).items() if name not in _EXPLAINING}
+    return content_hash([requested, pinned.asked, pinned.image, decided])
+
+
+def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence[PodView]) -> PinnedTemplate:
+    """The template that engines should have: the pinned one if it has the same inputs and serves, else the new one.
+
+    Args:
+        built: the template as this operator builds it.
+        live: the live workload.
+        pods: the pods of the role.
+    """
+    pinned = pinned_template(annotations(live).get(TEMPLATE_ANNOTATION))
+    if pinned is None or pinned.inputs_hash != built.inputs_hash:
+        return built
+    return pinned if any(pod.template == pinned.template_hash and _has_answered(pod) for pod in pods) else built
+
+
+def _has_answered(pod: PodView) -> bool:
+    """Whether an engine is ready, or is too busy to answer its readiness probe now."""
+    return not pod.terminating and (pod.ready or (pod.start is not None and pod.start.answered))
+
+
+def older_template(template: Manifest, built: Manifest) -> str:
+    """A notice that engines keep an older template; empty if they do not."""
+    if template == built:
+        return ""
+    return (
+        "Engines keep their current pod template. This release, or its settings, would build another one. To restart"
+        " the engines one by one with the new template, edit `spec.podTemplate.annotations`."
+    )

@@ -1,0 +1,113 @@
+"""The pod template of a role's engines."""
+
+import math
+from dataclasses import dataclass
+
+from inference_operator.api.spec import Spec
+from inference_operator.engines.base import EngineProcess
+from inference_operator.manifest import Manifest, Owner
+from inference_operator.models.source import ModelSource
+from inference_operator.objects.compute_resources import requirements
+from inference_operator.objects.names import labels, selector_labels
+from inference_operator.objects.pod import (
+    RESTRICTED_CONTAINER,
+    STOP_MARGIN_SECONDS,
+    environment,
+    fatal,
+    http_probe,
+    pod_template,
+    restricted_pod,
+)
+from inference_operator.objects.pod_additions import mounts, sidecars, volumes
+from inference_operator.objects.scheduling import bound_to_gpus, scheduling
+from inference_operator.objects.volumes import engine_mounts, engine_volumes
+from inference_operator.settings import Settings
+from inference_operator.workload.pinned_plan import PinnedPlan
+
+STARTUP_PERIOD_SECONDS = 2
+READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
+ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6
+"""Three minutes without an answer: a saturated engine answers late, and a restart costs a whole load."""
+READY_TIMEOUT_SECONDS, ALIVE_TIMEOUT_SECONDS = 5, 10
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRequest:
+    """What the objects of one role are built from."""
+
+    role: str
+    """The component label of its objects, and the name of its container."""
+    spec: Spec
+    source: ModelSource
+    plan: PinnedPlan
+    process: EngineProcess
+    owner: Owner
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """Name of the InferenceDeployment."""
+        return self.owner.key.name
+
+
+def engine_template(request: WorkloadRequest) -> Manifest:
+    """The pod template of every engine of the role."""
+    return pod_template(
+        _pod(request),
+        labels=labels(request.name, request.role),
+        annotations=request.spec.pod_template.annotations,
+        added_labels=request.spec.pod_template.labels,
+    )
+
+
+def _pod(request: WorkloadRequest) -> Manifest:
+    spec, process, plan = request.spec, request.process, request.plan.plan
+    pull_policy = request.settings.image_pull_policy
+    added_sidecars = sidecars(spec.pod_template.sidecars, pull_policy=pull_policy)
+    selector = selector_labels(request.name, request.role)
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
+        "securityContext": restricted_pod(user=process.user, group=process.group),
+        "containers": [_container(request)],
+        "volumes": [
+            *engine_volumes(request.source, process, plan, pull_policy=pull_policy),
+            *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
+        ],
+        **({"initContainers": added_sidecars} if added_sidecars else {}),
+        **bound_to_gpus(scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), plan),
+    }
+
+
+def _container(request: WorkloadRequest) -> Manifest:
+    spec, process = request.spec, request.process
+    path = process.health_path
+    return {
+        "name": request.role,
+        "image": request.plan.image,
+        "imagePullPolicy": request.settings.image_pull_policy,
+        "command": list(process.command),
+        "args": list(process.args),
+        "env": environment(process.env),
+        "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
+        "resources": requirements(spec.engine.resources, request.plan.plan),
+        "startupProbe": fatal(
+            http_probe(
+                path,
+                period=STARTUP_PERIOD_SECONDS,
+                timeout=READY_TIMEOUT_SECONDS,
+                failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
+            )
+        ),
+        "readinessProbe": http_probe(
+            path, period=READY_PERIOD_SECONDS, timeout=READY_TIMEOUT_SECONDS, failures=READY_FAILURES
+        ),
+        "livenessProbe": fatal(
+            http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ALIVE_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
+        ),
+        "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
+        "securityContext": RESTRICTED_CONTAINER,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [*engine_mounts(request.source, process.writable), *mounts(spec.pod_template.volume_mounts)],
+    }

@@ -1,0 +1,209 @@
+"""Rollout strategy of a workload: surge or replace. Decided when the pod template changes, then recorded.
+
+Rules of `rollout`, the first that applies:
+
+- `spec.rollout.strategy` names a strategy: that one.
+- The live workload records a decision for this template: it stays. If a surge pod has waited too long for GPUs, the
+  rollout switches to replace.
+- No engine of an earlier template runs: surge.
+- Free GPUs have not been looked up yet: undecided, the live Deployment stays as it is.
+- A node has free GPUs for one more engine: surge.
+- Ending an engine would not make place for the new one (it needs more GPUs, or a node that does not exist): surge.
+- The lookup shows no free GPUs: replace. Without a result: surge.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from pydantic import TypeAdapter, ValidationError
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import RolloutStrategy
+from inference_operator.manifest import Manifest
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
+from inference_operator.views.node_fit import schedulable_now
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import annotations
+from inference_operator.views.resource_requests import requested_amount
+
+ROLLOUT_ANNOTATION = "inference-operator.dev/rollout"
+
+UNSCHEDULABLE_LIMIT = timedelta(seconds=30)
+"""How long a surge pod may be unschedulable before the rollout switches to replace. The scheduler tries again within
+seconds after a change. The new node of a node autoscaler takes minutes, but the engine that would end then exists."""
+
+_INSUFFICIENT = ("Insufficient ", "Too many pods")
+"""The scheduler's words where a node would fit if fewer pods were on it (Kubernetes 1.36,
+pkg/scheduler/framework/plugins/noderesources/fit.go)."""
+
+
+class RolloutReason(StrEnum):
+    """Why a strategy was chosen."""
+
+    NOTHING_RUNS = "NothingRuns"
+    ASKED = "Asked"
+    FREE_SLOT = "FreeSlot"
+    """A node has free GPUs for one more engine."""
+    NO_FREE_SLOT = "NoFreeSlot"
+    UNKNOWN = "Unknown"
+    """Free GPUs could not be looked up."""
+    NO_USE = "NoUse"
+    """No free GPUs are known, and ending an engine would not free enough."""
+    UNSCHEDULABLE = "Unschedulable"
+    """The surge pod was unschedulable for too long."""
+
+
+_MAY_SWITCH = frozenset(
+    {RolloutReason.NOTHING_RUNS, RolloutReason.FREE_SLOT, RolloutReason.UNKNOWN, RolloutReason.ASKED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A decision."""
+
+    template: str
+    """The hash of the pod template that it is for."""
+    strategy: RolloutStrategy
+    """`Surge` or `Replace`."""
+    why: RolloutReason
+
+    @property
+    def text(self) -> str:
+        """The annotation's value."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+_ADAPTER = TypeAdapter(Rollout)
+
+
+def recorded_rollout(workload: Manifest | None) -> Rollout | None:
+    """The decision that a workload records; None if there is none, or its annotation was edited."""
+    text = annotations(workload).get(ROLLOUT_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRequest:
+    """A role's engines, as they are and as they should become."""
+
+    requested: RolloutStrategy
+    template: str
+    """The hash of the desired pod template."""
+    pod: Manifest
+    """The pod specification of the desired template."""
+    live: Manifest | None
+    """The live workload, if there is one."""
+    pods: Sequence[PodView]
+    """All pods of the role."""
+    gpu_resource: str
+    """The resource name of its GPUs."""
+
+    @property
+    def recorded(self) -> Rollout | None:
+        """The decision that the live workload records for the desired template."""
+        rollout = recorded_rollout(self.live)
+        return rollout if rollout and rollout.template == self.template else None
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The lookup that the decision needs, and the live workload, which stays as it is until then."""
+
+    lookup: FreeGpusLookup
+    live: Manifest
+
+
+def rollout(
+    request: RolloutRequest, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool, now: datetime
+) -> Rollout | Undecided:
+    """The strategy, by the rules at the top of this module.
+
+    Args:
+        request: the engines.
+        results: results of lookups.
+        nodes_visible: whether the operator may look at nodes.
+        now: the time.
+    """
+    template = request.template
+    if request.requested is not RolloutStrategy.AUTO:
+        return Rollout(template, request.requested, RolloutReason.ASKED)
+    if request.recorded:
+        due = switch_due(request)
+        return _replace(template, RolloutReason.UNSCHEDULABLE) if due and due <= now else request.recorded
+    if request.live is None or not _old_engines_run(request):
+        return _surge(template, RolloutReason.NOTHING_RUNS)
+    needed = requested_amount(request.pod, request.gpu_resource)
+    freed = requested_amount(_pod_spec(request.live), request.gpu_resource)
+    lookup = FreeGpusLookup(request.gpu_resource)
+    if needed and nodes_visible and lookup not in results:
+        return Undecided(lookup, request.live)
+    gpus = results.get(lookup)
+    capacity = engine_capacity(gpus, request.pod, needed) if needed and isinstance(gpus, ClusterGpus) else None
+    if capacity and capacity.free:
+        return _surge(template, RolloutReason.FREE_SLOT)
+    if needed > freed or (capacity and not capacity.possible):
+        return _surge(template, RolloutReason.NO_USE)
+    return _replace(template, RolloutReason.NO_FREE_SLOT) if capacity else _surge(template, RolloutReason.UNKNOWN)
+
+
+def switch_due(request: RolloutRequest) -> datetime | None:
+    """When a surge switches to replace; None where its pod is schedulable, or ending an engine would not help."""
+    recorded = request.recorded
+    if request.requested is not RolloutStrategy.AUTO or recorded is None or not _old_engines_run(request):
+        return None
+    if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
+        return None
+    waiting = [pod.created for pod in request.pods if _lacks_resources(pod, request.template) and pod.created]
+    return min(waiting) + UNSCHEDULABLE_LIMIT if waiting else None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCapacity:
+    """How many more engines the nodes can take."""
+
+    free: int
+    """Engines that could start now."""
+    possible: bool
+    """Whether any node could take one if it had no other pods."""
+
+
+def engine_capacity(gpus: ClusterGpus, pod: Manifest, gpus_per_engine: int) -> EngineCapacity:
+    """How many more pods of this specification the nodes can take, by GPUs alone.
+
+    GPUs that our own pending pods request are subtracted, since the scheduler serves those first.
+    """
+    nodes = [node for node in gpus.nodes if schedulable_now(node.node, pod)]
+    free = sum(max(0, node.free) // gpus_per_engine for node in nodes)
+    pending = -(-gpus.pending // gpus_per_engine)
+    return EngineCapacity(max(0, free - pending), possible=any(node.total >= gpus_per_engine for node in nodes))
+
+
+def _surge(template: str, why: RolloutReason) -> Rollout:
+    return Rollout(template, RolloutStrategy.SURGE, why)
+
+
+def _replace(template: str, why: RolloutReason) -> Rollout:
+    return Rollout(template, RolloutStrategy.REPLACE, why)
+
+
+def _lacks_resources(pod: PodView, template: str) -> bool:
+    if pod.template != template or pod.terminating or pod.problem is None:
+        return False
+    return pod.problem.reason is Reason.UNSCHEDULABLE and any(words in pod.problem.cause for words in _INSUFFICIENT)
+
+
+def _old_engines_run(request: RolloutRequest) -> bool:
+    return any(pod.template != request.template and not (pod.terminating or pod.failed) for pod in request.pods)
+
+
+def _pod_spec(workload: Manifest) -> Manifest:
+    return ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}

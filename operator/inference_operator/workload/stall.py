@@ -1,0 +1,75 @@
+"""Stall watchdog: finds an engine that has requests and makes no progress, so that its pod is deleted.
+
+The kubelet's probes cannot find it. vLLM's `/health` only reads an error flag (vLLM 0.32.0,
+vllm/v1/engine/async_llm.py, check_health), and so answers 200 while the engine core hangs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.manifest import POD, Ref
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Asked, Samples, Watched
+
+ASK_SHARE = 0.5
+"""Part of `stall_seconds` after which the operator sends a request of its own. The rest is the time to answer it."""
+
+STALLED_GRACE_SECONDS = 1
+"""Grace period of a stalled pod. It finishes no request, and clients can retry sooner. One second is the least with
+which the kubelet still reports when the processes, and so their use of the GPUs, have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A pod to delete, and why."""
+
+    ref: Ref
+    uid: str
+    why: str
+    grace_seconds: int = STALLED_GRACE_SECONDS
+
+
+def is_suspect(engine: Watched, *, stall_seconds: float) -> bool:
+    """Whether an engine has made no progress for so long that the operator sends it a request."""
+    return engine.asked is Asked.NOT and engine.still_seconds >= ASK_SHARE * stall_seconds
+
+
+def has_stalled(engine: Watched, *, stall_seconds: float) -> bool:
+    """Whether an engine has stalled.
+
+    A router session is no proof of work, since its client may not have sent the request yet. So an engine has stalled
+    only if the operator's own request has no answer either. An engine that does not take such a request, such as one
+    for embeddings, has stalled if its own metrics count requests.
+    """
+    if engine.still_seconds < stall_seconds:
+        return False
+    if engine.asked is Asked.UNFIT:
+        return engine.sample.running + engine.sample.waiting > 0
+    return engine.unanswered_seconds >= (1 - ASK_SHARE) * stall_seconds
+
+
+def stalled_engines(
+    engines: Sequence[PodView], samples: Samples, *, desired: int, namespace: str, stall_seconds: float
+) -> tuple[Removal, ...]:
+    """The stalled engine to delete, at most one at a time.
+
+    None is deleted while a replacement is missing or loading. A pod that cannot start for another reason, such as one
+    that is unschedulable, delays nothing.
+
+    Args:
+        engines: the engines' pods.
+        samples: their latest samples.
+        desired: how many engines the workload should have.
+        namespace: namespace of the pods.
+        stall_seconds: how long an engine may have requests and make no progress.
+    """
+    staying = [pod for pod in engines if not (pod.terminating or pod.failed)]
+    if len(staying) < desired or any(not pod.ready and pod.problem is None for pod in staying):
+        return ()
+    known = [(pod, samples.engines[pod.uid]) for pod in staying if pod.ready and pod.uid in samples.engines]
+    stalled = [(pod, engine) for pod, engine in known if has_stalled(engine, stall_seconds=stall_seconds)]
+    if not stalled:
+        return ()
+    pod, engine = max(stalled, key=lambda one: (one[1].still_seconds, one[0].name))
+    why = f"Pod `{pod.name}` had {engine.outstanding} requests and made no progress for {stall_seconds:.0f} s"
+    return (Removal(Ref(POD, namespace, pod.name), pod.uid, why),)

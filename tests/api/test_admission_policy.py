@@ -1,0 +1,69 @@
+"""Which rights the admission policy asks for."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inference_operator.api.admission_policy import ENVIRONMENTS, MAX_SECRETS, NEEDS_PODS, policy
+from inference_operator.api.crd import crd
+from inference_operator.cli.main import dump
+from inference_operator.manifest import Manifest
+from tests.testing.schemas import validate
+
+COMMITTED = Path(__file__).parents[2] / "charts" / "inference-operator" / "files" / "policy.yaml"
+SPEC: Manifest = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+POLICY = policy()[0]["spec"]
+
+
+def node_of(path: str) -> Manifest:
+    node = SPEC
+    for step in path.split("."):
+        node = node["properties"][step.partition("[")[0]]
+        node = node["items"] if "[" in step else node
+    return node
+
+
+def paths_of(node: Manifest, wanted: str, path: str = "") -> set[str]:
+    """Every place of the schema where a field of that name can stand."""
+    found = {f"{path}.{name}".strip(".") for name in node.get("properties", {}) if name == wanted}
+    for name, part in node.get("properties", {}).items():
+        found |= paths_of(part.get("items", part), wanted, f"{path}.{name}")
+    return found
+
+
+def test_the_committed_policy_is_the_generated_one() -> None:
+    assert COMMITTED.read_text() == dump(policy()), "stale: run `make crd`"
+
+
+@pytest.mark.parametrize("manifest", policy(), ids=lambda one: str(one["kind"]))
+def test_it_is_valid(manifest: Manifest) -> None:
+    validate(manifest)
+
+
+@pytest.mark.parametrize("path", [*NEEDS_PODS, *ENVIRONMENTS])
+def test_what_it_guards_exists(path: str) -> None:
+    assert node_of(path)
+
+
+def test_no_secret_can_be_named_without_being_asked_about() -> None:
+    named = paths_of(SPEC, "secretKeyRef")
+    guarded = {re.sub(r"\[\d+\]", "", path) + ".valueFrom.secretKeyRef" for path in ENVIRONMENTS}
+    assert named == guarded
+
+
+def test_no_volume_can_be_a_secret() -> None:
+    assert not paths_of(SPEC, "secret")
+
+
+def test_it_is_about_the_resource_and_not_about_its_status_or_scale() -> None:
+    (rule,) = POLICY["matchConstraints"]["resourceRules"]
+    assert rule["resources"] == ["inferencedeployments"]
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+
+
+def test_every_check_has_a_message_and_all_stay_within_the_budget() -> None:
+    checks = POLICY["validations"]
+    assert len(checks) == len(NEEDS_PODS) + MAX_SECRETS + 1
+    assert all(check["messageExpression"] and check["reason"] == "Forbidden" for check in checks)
+    assert sum("authorizer" in check["expression"] for check in checks) + 1 <= 28

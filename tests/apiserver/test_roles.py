@@ -1,0 +1,51 @@
+"""A second engine and a second role on a real API server, by an operator that is started with both."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from tests.apiserver.conftest import SETTINGS
+from tests.testing.operator_process import READY_SECONDS, OperatorProcess
+from tests.testing.workspace import QWEN, Workspace
+
+
+@pytest.fixture
+def two_roles(account: Path, operator: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """The operator with the second engine in a second role, in the place of the shipped one."""
+    operator.stop()
+    process = OperatorProcess(
+        account, tmp_path / "log", SETTINGS, (sys.executable, "-m", "tests.testing.second_engine")
+    )
+    process.start()
+    yield process
+    process.stop()
+    assert "Traceback" not in process.log(), process.log()
+    operator.start()
+
+
+def test_two_roles_of_two_engines_become_two_deployments_that_serve(
+    kubernetes: LocalCluster, two_roles: OperatorProcess
+) -> None:
+    assert two_roles.is_running()
+    kubernetes.kubectl("create", "namespace", "two-roles")
+    workspace = Workspace(kubernetes, "two-roles")
+    workspace.create("qwen", QWEN)
+    eventually(
+        lambda: {"deployment.apps/qwen-engine", "deployment.apps/qwen-helper"} <= workspace.children("qwen"),
+        seconds=READY_SECONDS,
+        what="two Deployments",
+    )
+    engines = {}
+    for role in ("engine", "helper"):
+        deployment = workspace.get("deployment", f"qwen-{role}")
+        engines[role] = json.loads(deployment["metadata"]["annotations"][PLAN_ANNOTATION])["engine"]
+        assert deployment["spec"]["template"]["spec"]["containers"][0]["name"] == role
+    assert engines == {"engine": "VLLM", "helper": "ECHO"}
+    assert workspace.settled("qwen")["message"] == "2 of 2 engines are ready."
+    kubernetes.kubectl("delete", "namespace", "two-roles", "--wait=false")

@@ -1,0 +1,41 @@
+"""`infd` sizes models for the engine that it is given, and imports no engine of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inference_operator.cli.main import main
+from inference_operator.engines.base import Engine
+from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.sizing.engine_memory import EngineMemory
+
+CLI = Path(__file__).parents[2] / "operator" / "inference_operator" / "cli"
+FIT = ("fit", "Qwen/Qwen3-8B", "--gpu-memory-gib", "23.52", "--max-model-len", "8192", "-o", "json")
+
+
+class EarlierVllm(Vllm):
+    """vLLM with the memory of version 0.19, whatever the image."""
+
+    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:  # noqa: ARG002 - the protocol's
+        return super().memory("engine:v0.19.0", offer)
+
+
+def fit(capsys: pytest.CaptureFixture[str], *more: str, engine: Engine | None = None) -> object:
+    with pytest.raises(SystemExit):
+        main([*FIT, *more], EngineRegistry({"ONE": engine}, default="ONE") if engine else ENGINES)
+    answer: object = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_fit_sizes_for_the_engine_that_main_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    given = fit(capsys, engine=EarlierVllm())
+    assert given == fit(capsys, "--engine-version", "0.19.0")
+    assert given != fit(capsys)
+
+
+def test_commands_import_no_engine() -> None:
+    importing = {path.name for path in CLI.glob("*.py") if "engines.vllm" in path.read_text()}
+    assert importing == set()

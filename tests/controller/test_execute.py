@@ -1,0 +1,162 @@
+"""Which objects may be written, and the result of each kind of change."""
+
+import pytest
+
+from inference_operator.controller.changes import Apply, Change, Delete, changes
+from inference_operator.controller.cluster import ClusterError, RejectedError
+from inference_operator.controller.execute import execute
+from inference_operator.manifest import Manifest, Owner, Ref
+from inference_operator.status.write_results import Applied, Conflict, Deleted, Failed, Rejected, Waiting, WriteResult
+from tests.testing.builders import CONFIG, KEY, UID, inference_deployment, planned
+from tests.testing.memory_cluster import MemoryCluster
+
+OURS = Owner(KEY, UID)
+WANTED = planned(inference_deployment()).desired[CONFIG]
+FIRST = Apply(CONFIG, WANTED, OURS, None, "absent")
+FOREIGN: Manifest = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": CONFIG.name, "namespace": CONFIG.namespace},
+    "data": {"haproxy.cfg": "theirs"},
+}
+
+
+class Racing(MemoryCluster):
+    """Somebody creates an object right before the operator does."""
+
+    async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
+        self.apply_as("somebody-else", FOREIGN)
+        return await super().create(ref, manifest)
+
+
+class Brief(MemoryCluster):
+    """Somebody deletes an object right before the operator reads it."""
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        self.remove(ref)
+        return await super().get(ref)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    return MemoryCluster()
+
+
+async def verbs(cluster: MemoryCluster, change: Change) -> tuple[WriteResult, list[str]]:
+    """The result of a change, and the verbs of the requests that it took."""
+    answer = await execute(cluster, change)
+    return answer, [request.verb for request in cluster.requests]
+
+
+async def test_an_absent_object_is_created_with_one_request(cluster: MemoryCluster) -> None:
+    answer, requests = await verbs(cluster, FIRST)
+    assert answer == Applied(cluster.live()[CONFIG])
+    assert requests == ["apply"]
+
+
+async def test_an_own_object_that_is_not_cached_is_applied(cluster: MemoryCluster) -> None:
+    cluster.apply_as("somebody-else", {**WANTED, "data": {"haproxy.cfg": "edited"}})
+    answer, requests = await verbs(cluster, FIRST)
+    assert isinstance(answer, Applied)
+    assert answer.manifest["data"] == WANTED["data"]
+    assert requests == ["create", "get", "apply"]
+
+
+async def test_an_own_object_that_is_being_deleted_is_waited_for(cluster: MemoryCluster) -> None:
+    cluster.apply_as("us", {**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["example.com/slow"]}})
+    cluster.remove(CONFIG)
+    assert await verbs(cluster, FIRST) == (Waiting(CONFIG), ["create", "get"])
+
+
+async def test_an_object_that_somebody_else_created_first_is_left_alone() -> None:
+    cluster = Racing()
+    answer, _ = await verbs(cluster, FIRST)
+    assert isinstance(answer, Conflict)
+    assert cluster.live()[CONFIG]["data"] == FOREIGN["data"]
+
+
+async def test_an_object_that_vanishes_between_create_and_get_is_retried_later() -> None:
+    cluster = Brief()
+    cluster.apply_as("somebody-else", FOREIGN)
+    assert await execute(cluster, FIRST) == Waiting(CONFIG)
+    assert isinstance(await execute(cluster, FIRST), Applied)
+
+
+async def test_a_cached_object_is_applied_without_reading_it_first(cluster: MemoryCluster) -> None:
+    live = cluster.apply_as("somebody-else", {**WANTED, "data": {"haproxy.cfg": "edited"}})
+    answer, requests = await verbs(cluster, Apply(CONFIG, WANTED, OURS, live["metadata"]["uid"], ".data"))
+    assert isinstance(answer, Applied)
+    assert answer.manifest["data"] == WANTED["data"]
+    assert requests == ["apply"]
+
+
+async def test_a_foreign_object_of_the_same_name_is_a_conflict_and_left_alone(cluster: MemoryCluster) -> None:
+    theirs = cluster.apply_as("somebody-else", FOREIGN)
+    answer = await execute(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data"))
+    assert isinstance(answer, Conflict)
+    assert await execute(cluster, Delete(CONFIG, "the uid of ours")) == Deleted(CONFIG)
+    assert cluster.live() == {CONFIG: theirs}
+
+
+async def test_a_cached_object_that_is_gone_is_created_again(cluster: MemoryCluster) -> None:
+    answer, requests = await verbs(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data"))
+    assert isinstance(answer, Applied)
+    assert requests == ["apply", "apply"]
+
+
+async def test_deleting_an_absent_object_counts_as_deleted(cluster: MemoryCluster) -> None:
+    assert await execute(cluster, Delete(CONFIG, "u")) == Deleted(CONFIG)
+
+
+@pytest.mark.parametrize("change", [FIRST, Delete(CONFIG, "u")], ids=["apply", "delete"])
+async def test_a_rejected_apply_is_a_result_and_not_an_exception(cluster: MemoryCluster, change: Change) -> None:
+    cluster.fail_next(RejectedError("denied by policy"))
+    assert await execute(cluster, change) == Rejected(CONFIG, "denied by policy")
+
+
+@pytest.mark.parametrize("change", [FIRST, Delete(CONFIG, "u")], ids=["apply", "delete"])
+async def test_a_failed_apply_is_a_result_and_not_an_exception(cluster: MemoryCluster, change: Change) -> None:
+    cluster.fail_next(ClusterError("HTTP 429: too many", request="PATCH /api", retry_after=7))
+    assert await execute(cluster, change) == Failed(CONFIG, "HTTP 429: too many", 7)
+
+
+async def test_an_object_that_changed_since_the_decision_is_not_deleted(cluster: MemoryCluster) -> None:
+    judged = cluster.apply_as("us", WANTED)["metadata"]
+    edited = cluster.apply_as("somebody-else", {**WANTED, "data": {"haproxy.cfg": "edited"}})
+    answer, requests = await verbs(cluster, Delete(CONFIG, judged["uid"], judged["resourceVersion"]))
+    assert answer == Failed(CONFIG, "it has changed meanwhile")
+    assert sorted(requests) == ["delete", "get"]
+    assert cluster.live() == {CONFIG: edited}
+
+
+async def test_deleting_an_object_that_was_replaced_counts_as_deleted_and_spares_the_new_one(
+    cluster: MemoryCluster,
+) -> None:
+    theirs = cluster.apply_as("somebody-else", FOREIGN)
+    assert await execute(cluster, Delete(CONFIG, "the uid of ours", "1")) == Deleted(CONFIG)
+    assert cluster.live() == {CONFIG: theirs}
+
+
+def going(manifest: Manifest) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "deletionTimestamp": "2026-01-02T03:04:05Z"}}
+
+
+def test_an_object_that_is_being_deleted_is_neither_applied_nor_deleted_again() -> None:
+    edited = {**WANTED, "data": {"haproxy.cfg": "edited"}}
+    assert changes({CONFIG: going(edited)}, {CONFIG: WANTED}, (), OURS) == []
+    assert changes({CONFIG: going(WANTED)}, {}, (), OURS) == []
+
+
+def test_changes_follow_the_order_of_the_desired_objects_and_deletions_come_last() -> None:
+    desired = planned(inference_deployment(replicas=2)).desired
+    assert [change.ref for change in changes({}, desired, (), OURS)] == list(desired)
+    extra = Ref(CONFIG.kind, "default", "extra")
+    live = {extra: {**WANTED, "metadata": {**WANTED["metadata"], "uid": "u"}}}
+    assert changes(live, desired, (), OURS)[-1] == Delete(extra, "u")
+
+
+def test_an_apply_names_the_path_of_the_drift() -> None:
+    live = {**WANTED, "metadata": {**WANTED["metadata"], "uid": "u"}, "data": {"haproxy.cfg": "edited"}}
+    assert changes({CONFIG: live}, {CONFIG: WANTED}, (), OURS) == [
+        Apply(CONFIG, WANTED, OURS, "u", ".data.haproxy.cfg")
+    ]

@@ -1,0 +1,85 @@
+"""An inspection whose pod does not start: the cause stands only in Events."""
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.diagnosis.pending_causes import CREATION_PATIENCE, VOLUME_PATIENCE
+from inference_operator.manifest import Ref
+from tests.controller.test_inspection import end, newest_job
+from tests.controller.test_lookups import round_with_looks
+from tests.controller.world import World
+from tests.status.situations import starting
+from tests.testing.inspected import MINE, pod_of
+
+
+@pytest.fixture
+async def inspecting(world: World) -> World:
+    world.ask(source=MINE)
+    await world.settle()
+    return world
+
+
+def refuse(world: World, *, pod: str) -> None:
+    """Write the Event of a Job controller that cannot create the pod."""
+    job = newest_job(world)
+    name = job["metadata"]["name"]
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{pod}", "namespace": job["metadata"]["namespace"]},
+        "involvedObject": {"kind": "Job", "name": name, "uid": job["metadata"]["uid"]},
+        "reason": "FailedCreate",
+        "message": f'Error creating: pods "{name}-{pod}" is forbidden: exceeded quota: small',
+    }
+    world.cluster.apply_as("job-controller", event)
+
+
+async def test_a_normal_inspection_lists_no_events(inspecting: World) -> None:
+    after = await inspecting.reconcile()
+    assert after is not None
+    assert (after.lookups, after.seconds) == ((), CREATION_PATIENCE.total_seconds())
+    job = newest_job(inspecting)
+    inspecting.cluster.apply_as("kubelet", pod_of(job, None))
+    inspecting.now += CREATION_PATIENCE
+    after = await inspecting.reconcile()
+    assert after is None or not after.lookups
+
+
+async def test_an_inspection_pod_that_cannot_be_created_is_in_the_status_with_cause_and_cure(inspecting: World) -> None:
+    inspecting.now += CREATION_PATIENCE
+    before = len(inspecting.cluster.writes)
+    for pod in ("a", "b", "c"):
+        refuse(inspecting, pod=pod)
+        await round_with_looks(inspecting)
+    assert [one.verb for one in inspecting.cluster.writes[before:]] == ["status"]
+    told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
+    assert told is not None
+    assert (told.status, told.reason) == ("Unknown", "InspectingModel")
+    why = "Kubernetes refuses it: exceeded quota: small. Raise the quota in the message, or lower the requests."
+    assert told.message.endswith(f" Its pod does not run: {why}")
+    end(inspecting, None)
+    await round_with_looks(inspecting)
+    told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "InspectionFailed")
+    assert f"did not run in time: {why}" in told.message
+
+
+async def test_a_volume_that_an_inspection_pod_cannot_mount_is_in_the_status(inspecting: World) -> None:
+    pod = pod_of(newest_job(inspecting), None)
+    inspecting.cluster.apply_as("kubelet", pod)
+    inspecting.cluster.set_status(Ref.of(pod), starting())
+    inspecting.now += VOLUME_PATIENCE
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "mount", "namespace": pod["metadata"]["namespace"]},
+        "involvedObject": {"kind": "Pod", "uid": inspecting.live(Ref.of(pod))["metadata"]["uid"]},
+        "reason": "FailedMount",
+        "message": "MountVolume.SetUp failed: no such share",
+    }
+    inspecting.cluster.apply_as("kubelet", event)
+    await round_with_looks(inspecting)
+    told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
+    assert told is not None
+    assert "Its pod does not run: a volume cannot be mounted: MountVolume.SetUp failed: no such share." in told.message

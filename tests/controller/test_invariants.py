@@ -1,0 +1,290 @@
+"""A life of one InferenceDeployment, with one fault at every request of it: what must hold afterwards.
+
+Six invariants, whatever goes wrong: (1) the same children as without a fault; (2) no engine is replaced that would not
+have been; (3) nothing is left over, and nothing is there twice; (4) the status tells the truth; (5) few more requests
+than without a fault; (6) no router is replaced that would not have been, so that no request in flight is cut.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.controller.cluster import ClusterError, ConflictError, ForbiddenError, RejectedError
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.objects.child import content_hash
+from tests.controller.virtual_time import run
+from tests.controller.world import RESOURCE, World
+from tests.testing.builders import BUDGET_OF_ENGINES, CONFIG, ENGINES, KEY, ROUTERS, SERVICE_OF_ROUTERS
+from tests.testing.listings import listing, pages
+from tests.testing.memory_cluster import Request
+
+MOST_ATTEMPTS = 20
+MOST_MORE_REQUESTS = 12
+"""A repeated reconcile costs a read and a write per child, one status write for the fault and one after it."""
+
+
+class Killed(Exception):  # noqa: N818 - not an error but an end
+    """The process is killed."""
+
+
+async def born(world: World) -> None:
+    world.ask()
+    await persist(world)
+
+
+async def serving(world: World) -> None:
+    world.pods_are_ready()
+    await persist(world)
+
+
+async def scaled_up(world: World) -> None:
+    world.ask(replicas=2)
+    await persist(world)
+    world.pods_are_ready()
+    await persist(world)
+
+
+async def broken_by_hand(world: World) -> None:
+    world.cluster.remove(SERVICE_OF_ROUTERS)
+    world.edit(CONFIG, lambda manifest: manifest["data"].clear())
+    await persist(world)
+
+
+async def changed(world: World) -> None:
+    world.ask(replicas=2, engine={"args": ["--seed=4096"]})
+    await persist(world)
+    world.pods_are_ready()
+    await persist(world)
+
+
+async def scaled_down(world: World) -> None:
+    world.ask(replicas=1, engine={"args": ["--seed=4096"]})
+    await persist(world)
+    world.pods_are_ready()
+    await persist(world)
+
+
+LIFE: Sequence[Callable[[World], Awaitable[None]]] = (born, serving, scaled_up, broken_by_hand, changed, scaled_down)
+
+
+async def persist(world: World) -> None:
+    """Reconcile as the work queue does: again after a failure or a requeue, in a new process after a kill."""
+    for _ in range(MOST_ATTEMPTS):
+        try:
+            again = await world.reconcile()
+        except Killed:
+            await world.restart()
+            continue
+        except ClusterError:
+            continue
+        if not world.deliver() and not (again and (again.backoff or again.seconds is not None)):
+            return
+    raise AssertionError(f"no rest after {MOST_ATTEMPTS} rounds: {world.conditions()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """The final state of a world."""
+
+    children: Mapping[Ref, Manifest]
+    conditions: Mapping[str, tuple[str, str]]
+    engines: Sequence[str]
+    """The pod templates of the engines in order, each once."""
+    routers: Sequence[str]
+    requests: Sequence[Request]
+    objects: frozenset[Ref]
+
+
+def lived(*, fault: Callable[[World], None] | None = None, each: Callable[[World], None] | None = None) -> Lived:
+    """Run all steps of `LIFE`, with one planned fault or an accident before each step."""
+
+    async def live() -> Lived:
+        world = World()
+        templates = Templates(world)
+        if fault:
+            fault(world)
+        for step in LIFE:
+            if each:
+                each(world)
+            await step(world)
+            assert world.status().observed_generation == world.live(RESOURCE)["metadata"]["generation"]
+        return Lived(
+            world.children(),
+            world.conditions(),
+            templates.of(ENGINES),
+            templates.of(ROUTERS),
+            tuple(world.cluster.requests),
+            frozenset(world.cluster.live()),
+        )
+
+    return run(live())
+
+
+class Templates:
+    """Records every pod template that the Deployments get."""
+
+    def __init__(self, world: World) -> None:
+        self._seen: dict[Ref, list[str]] = {ENGINES: [], ROUTERS: []}
+        world.cluster.observe(self._on_stored)
+
+    def _on_stored(self, ref: Ref, manifest: Manifest) -> None:
+        if ref in self._seen:
+            template = content_hash(manifest["spec"]["template"])
+            if template not in self._seen[ref][-1:]:
+                self._seen[ref].append(template)
+
+    def of(self, ref: Ref) -> Sequence[str]:
+        return tuple(self._seen[ref])
+
+
+@cache
+def calm() -> Lived:
+    """The run without faults."""
+    return lived()
+
+
+def holds(found: Lived) -> None:
+    """Assert every invariant."""
+    wanted = calm()
+    assert found.children == wanted.children
+    assert found.engines == wanted.engines
+    assert found.objects == wanted.objects
+    assert found.conditions == wanted.conditions
+    assert len(found.requests) <= len(wanted.requests) + MOST_MORE_REQUESTS
+    assert found.routers == wanted.routers
+
+
+REQUESTS = 21
+"""The number of requests of the run without faults; a test compares it."""
+NUMBERS = pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+WAYS = {
+    "409": (ConflictError("somebody was faster"), False),
+    "429": (ClusterError("HTTP 429: too many", retry_after=1.0), False),
+    "500": (ClusterError("HTTP 500: etcd"), False),
+    "403": (ForbiddenError("forbidden"), False),
+    "422": (RejectedError("denied by policy"), False),
+    "timeout": (ClusterError("no answer"), False),
+    "timeout after commit": (ClusterError("no answer"), True),
+    "killed before": (Killed(), False),
+    "killed after": (Killed(), True),
+}
+
+
+def test_a_life_without_faults_takes_the_expected_number_of_requests() -> None:
+    found = calm()
+    assert len(found.requests) == REQUESTS, [f"{r.verb} {r.ref}" for r in found.requests]
+    assert len(found.engines) == 2
+    assert found.conditions["Ready"] == ("True", "Serving")
+    assert BUDGET_OF_ENGINES not in found.objects
+
+
+@NUMBERS
+@pytest.mark.parametrize("way", WAYS)
+def test_one_fault_at_any_request_ends_in_the_same_state(way: str, number: int) -> None:
+    error, took_effect = WAYS[way]
+    holds(lived(fault=lambda world: world.cluster.fail_at(number, error, took_effect=took_effect)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fault_at_every_third_request_ends_in_the_same_state(way: str) -> None:
+    error, took_effect = WAYS[way]
+
+    def often(world: World) -> None:
+        for number in range(3, 10 * REQUESTS, 3):
+            world.cluster.fail_at(number, error, took_effect=took_effect)
+
+    found = lived(fault=often)
+    holds(replace(found, requests=calm().requests))
+    assert len(found.requests) <= 10 * REQUESTS
+
+
+def _nothing_is_told(world: World) -> None:
+    world.cluster.events.clear()
+
+
+def _all_is_told_twice(world: World) -> None:
+    world.cluster.events.extend(list(world.cluster.events))
+
+
+def _all_is_told_backwards(world: World) -> None:
+    backwards = list(reversed(world.cluster.events))
+    world.cluster.events.clear()
+    world.cluster.events.extend(backwards)
+
+
+@pytest.mark.parametrize("mishap", [_all_is_told_twice, _all_is_told_backwards])
+def test_repeated_and_reordered_events_end_in_the_same_state(mishap: Callable[[World], None]) -> None:
+    class Unruly(World):
+        def deliver(self) -> set[object]:  # type: ignore[override]
+            mishap(self)
+            return super().deliver()  # type: ignore[return-value]
+
+    async def live() -> None:
+        world = Unruly()
+        for step in LIFE:
+            await step(world)
+        assert world.children() == calm().children
+        assert world.conditions() == calm().conditions
+
+    run(live())
+
+
+def test_lost_events_are_repaired_by_the_next_listing() -> None:
+    async def live() -> None:
+        world = World()
+        for step in LIFE:
+            await step(world)
+            world.cluster.remove(CONFIG)
+            _nothing_is_told(world)
+            assert await world.list_all() == {KEY}
+            await persist(world)
+        assert world.children() == calm().children
+        assert world.conditions() == calm().conditions
+
+    run(live())
+
+
+def test_an_outdated_listing_deletes_and_changes_nothing() -> None:
+    async def live() -> None:
+        world = World()
+        for step in LIFE:
+            old = [await listing(world.cluster, ref.kind) for ref in (RESOURCE, CONFIG, ENGINES, BUDGET_OF_ENGINES)]
+            await step(world)
+            before, generations = world.children(), _generations(world)
+            for ref, found in zip((RESOURCE, CONFIG, ENGINES, BUDGET_OF_ENGINES), old, strict=True):
+                await world.cache.replace(ref.kind, pages(found))
+            await persist(world)
+            assert (world.children(), _generations(world)) == (before, generations)
+
+    run(live())
+
+
+def _generations(world: World) -> Mapping[Ref, object]:
+    return {ref: world.live(ref)["metadata"]["generation"] for ref in (ENGINES, ROUTERS)}
+
+
+def test_another_operator_release_with_other_defaults_does_not_change_serving_engines() -> None:
+    """After an upgrade and a downgrade of the operator the engines keep their pod template."""
+
+    async def live() -> None:
+        world = World()
+        for step in LIFE[:3]:
+            await step(world)
+        before, generations = world.live(ENGINES), _generations(world)
+        newer = world.settings.model_copy(
+            update={"gpu_engine_image": "example.com/vllm:newer", "cpu_engine_image": "x"}
+        )
+        for settings in (newer, world.settings):
+            world.settings = settings
+            await world.restart()
+            await persist(world)
+            assert world.live(ENGINES)["spec"] == before["spec"]
+            assert _generations(world) == generations
+        condition = world.status().condition(ConditionType.READY)
+        assert condition is not None
+        assert (condition.status, condition.reason) == ("True", "Serving")
+
+    run(live())

@@ -1,0 +1,146 @@
+"""Listings of several namespaces, some of them unreadable; and watches without events."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from inference_operator.controller.cache import Cache
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing
+from inference_operator.controller.lister import Lister
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest
+from inference_operator.settings import Settings
+from tests.testing.builders import SETTINGS, inference_deployment
+from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster
+from tests.testing.nodes import node
+
+A, B = Key("team-a", "qwen"), Key("team-b", "qwen")
+
+
+class Guarded(MemoryCluster):
+    """Some namespaces cannot be listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: dict[str | None, ClusterError] = {}
+        self.nodes_error: ClusterError | None = None
+
+    async def pages(
+        self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
+    ) -> AsyncIterator[Listing]:
+        error = self.nodes_error if kind == NODE else self.errors.get(namespace)
+        if error:
+            raise error
+        async for page in super().pages(kind, namespace=namespace, selector=selector):
+            yield page
+
+
+def asked(key: Key, *, replicas: int = 1) -> Manifest:
+    manifest = inference_deployment(name=key.name, replicas=replicas)
+    meta = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
+    return {**manifest, "metadata": {**meta, "namespace": key.namespace}}
+
+
+class Scene:
+    def __init__(self, *namespaces: str) -> None:
+        self.cluster = Guarded()
+        self.cache = Cache(SETTINGS)
+        self.added: list[Key] = []
+        self.lister = Lister(self.cluster, self.cache, Settings(namespaces=namespaces), self.added.append)
+        for key in (A, B):
+            self.cluster.apply_as("kubectl", asked(key))
+
+
+async def test_an_operator_of_the_whole_cluster_lists_all_namespaces_at_once() -> None:
+    scene = Scene()
+    assert await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [A, B]
+    assert scene.lister.readable == frozenset()
+    assert {request.ref.namespace for request in scene.cluster.reads} == {""}
+
+
+async def test_only_the_namespaces_that_are_served_are_listed() -> None:
+    scene = Scene("team-b")
+    assert await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [B]
+    assert scene.added == [B]
+    assert {request.ref.namespace for request in scene.cluster.reads} == {"team-b"}
+
+
+async def test_a_forbidden_namespace_blocks_no_other_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene("team-a", "team-b")
+    scene.cluster.errors["team-a"] = ForbiddenError("inferencedeployments is forbidden")
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            assert await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [B]
+    assert scene.lister.readable == frozenset({"team-b"})
+    assert list(scene.lister.unreadable) == ["team-a"]
+    told = "Cannot list namespace team-a, will try again: inferencedeployments is forbidden"
+    assert [record.message for record in caplog.records] == [told]
+    scene.cluster.errors.clear()
+    with caplog.at_level(logging.INFO):
+        assert await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [B, A]
+    assert scene.lister.readable == frozenset({"team-a", "team-b"})
+    assert list(scene.lister.unreadable) == []
+    assert caplog.records[-1].message == "Can list namespace team-a again"
+
+
+async def test_a_namespace_whose_right_is_withdrawn_becomes_unreadable_and_its_cache_stays() -> None:
+    scene = Scene("team-a", "team-b")
+    await scene.lister.list_all()
+    scene.cluster.errors["team-a"] = ForbiddenError("no")
+    assert await scene.lister.list_all()
+    assert scene.lister.readable == {"team-b"}
+    assert scene.cache.resource_keys() == [A, B]
+
+
+async def test_a_failed_listing_leaves_its_namespace_readable_and_cached() -> None:
+    scene = Scene("team-a", "team-b")
+    await scene.lister.list_all()
+    scene.cluster.errors = dict.fromkeys(("team-a", "team-b"), ClusterError("HTTP 503"))
+    assert await scene.lister.list_all()
+    assert scene.lister.readable == {"team-a", "team-b"}
+    assert scene.cache.resource_keys() == [A, B]
+
+
+async def test_a_listing_of_nothing_reports_failure() -> None:
+    scene = Scene()
+    scene.cluster.errors[None] = ClusterError("HTTP 503")
+    assert not await scene.lister.list_all()
+    assert scene.lister.unreadable == [""]
+
+
+async def test_a_listing_of_one_namespace_removes_no_objects_of_another() -> None:
+    scene = Scene("team-a", "team-b")
+    await scene.lister.list_all()
+    scene.added.clear()
+    for key in (A, B):
+        scene.cluster.remove(next(ref for ref in scene.cluster.live() if ref.namespace == key.namespace))
+    scene.cluster.errors["team-b"] = ClusterError("HTTP 503")
+    await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [B]
+    assert scene.added == [A]
+
+
+async def test_a_watch_without_events_is_dead_when_two_listings_find_changes() -> None:
+    scene = Scene()
+    await scene.lister.list_all()
+    for replicas in (2, 3):
+        assert scene.lister.dead_watches() == []
+        scene.cluster.apply_as("kubectl", asked(A, replicas=replicas))
+        await scene.lister.list_all()
+    assert scene.lister.dead_watches() == [INFERENCE_DEPLOYMENT]
+    scene.lister.on_event("MODIFIED", asked(A))
+    scene.cluster.apply_as("kubectl", asked(A, replicas=4))
+    await scene.lister.list_all()
+    assert scene.lister.dead_watches() == []
+
+
+async def test_a_watch_without_events_is_not_dead_when_listings_find_no_changes() -> None:
+    scene = Scene()
+    for _ in range(5):
+        await scene.lister.list_all()
+        scene.lister.on_event("MODIFIED", node("gpu-a", gpus=1))
+    assert scene.lister.dead_watches() == []

@@ -1,0 +1,136 @@
+"""The decision on a rollout strategy: how it is made, kept and switched, and how many writes it takes."""
+
+from datetime import timedelta
+
+from inference_operator.kube.lookup_poller import look_up
+from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.views.lookups import FreeGpusLookup
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_template_hash
+from inference_operator.workload.rollout import Rollout, RolloutReason, recorded_rollout
+from tests.controller.world import RESOURCE, World
+from tests.testing.builders import ENGINES, deployment_status, pod, ready_pod, unschedulable
+from tests.testing.memory_cluster import SYSTEM_METADATA, Request
+from tests.testing.nodes import GPU, gpu_pod, node
+
+APPLY, STATUS = Request("apply", ENGINES), Request("status", RESOURCE)
+SURGING = {"maxSurge": 1, "maxUnavailable": 0}
+REPLACING = {"maxSurge": 0, "maxUnavailable": 1}
+NO_ROOM = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+
+
+def put(world: World, manifest: Manifest) -> None:
+    meta = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
+    world.cluster.apply_as("others", {**manifest, "metadata": meta})
+    if manifest.get("status"):
+        world.cluster.set_status(Ref.of(manifest), manifest["status"])
+
+
+def put_engine(world: World, name: str, status: Manifest) -> None:
+    """Add a pod as the live Deployment's ReplicaSet does."""
+    manifest = pod(name=name, status=status)
+    template = pod_template_hash(world.live(ENGINES)["spec"]["template"]["metadata"])
+    manifest["metadata"]["annotations"] = {TEMPLATE_HASH_ANNOTATION: template}
+    put(world, manifest)
+
+
+async def looked_up(world: World) -> list[Request]:
+    """Reconcile with all requested lookups; returns the writes."""
+    before = len(world.cluster.writes)
+    await world.settle()
+    again = await world.reconcile()
+    for look in again.lookups if again else ():
+        world.cache.put_lookup(look, await look_up(world.cluster, look))
+    await world.settle()
+    return world.cluster.writes[before:]
+
+
+def strategy(world: World) -> tuple[Manifest, RolloutReason]:
+    live = world.live(ENGINES)
+    carried = recorded_rollout(live)
+    assert isinstance(carried, Rollout)
+    rolling: Manifest = live["spec"]["strategy"]["rollingUpdate"]
+    return rolling, carried.why
+
+
+def change(world: World, *, replicas: int = 1) -> None:
+    world.ask(engine={"args": ["--seed=8"]}, replicas=replicas)
+
+
+async def test_a_new_template_waits_until_the_free_gpus_are_counted(serving: World) -> None:
+    put_engine(serving, "qwen-engine-old", ready_pod())
+    change(serving)
+    writes = await serving.settle()
+    assert APPLY not in writes
+    again = await serving.reconcile()
+    assert again is not None
+    assert again.lookups == (FreeGpusLookup(GPU),)
+
+
+async def test_engines_are_replaced_first_without_a_free_gpu_and_surged_with_one(serving: World) -> None:
+    put_engine(serving, "qwen-engine-old", ready_pod())
+    put(serving, node("gpu-a", gpus=1))
+    put(serving, gpu_pod("foreign", 1, on="gpu-a"))
+    change(serving)
+    assert (await looked_up(serving)).count(APPLY) == 1
+    assert strategy(serving) == (REPLACING, RolloutReason.NO_FREE_SLOT)
+    serving.cluster.remove(Ref(POD, "default", "foreign"))
+    serving.ask(engine={"args": ["--seed=16"]})
+    serving.cache.put_lookup(FreeGpusLookup(GPU), None)
+    assert (await looked_up(serving)).count(APPLY) == 1
+    assert strategy(serving) == (SURGING, RolloutReason.FREE_SLOT)
+
+
+async def test_scaling_does_not_change_the_rollout_strategy(serving: World) -> None:
+    put_engine(serving, "qwen-engine-old", ready_pod())
+    put(serving, node("gpu-a", gpus=1))
+    put(serving, gpu_pod("foreign", 1, on="gpu-a"))
+    change(serving)
+    await looked_up(serving)
+    reads = len(serving.cluster.reads)
+    for replicas in (3, 0, 1):
+        change(serving, replicas=replicas)
+        await serving.settle()
+        assert strategy(serving) == (REPLACING, RolloutReason.NO_FREE_SLOT)
+    assert len([read for read in serving.cluster.reads[reads:] if read.verb == "list"]) == 0
+
+
+async def test_a_surge_pod_without_a_gpu_switches_the_strategy_with_one_write(serving: World) -> None:
+    put_engine(serving, "qwen-engine-old", ready_pod())
+    put(serving, node("gpu-a", gpus=2))
+    change(serving)
+    await looked_up(serving)
+    assert strategy(serving) == (SURGING, RolloutReason.FREE_SLOT)
+    put_engine(serving, "qwen-engine-new", unschedulable(NO_ROOM))
+    generation = serving.live(ENGINES)["metadata"]["generation"]
+    serving.cluster.set_status(ENGINES, deployment_status(2, ready=1, updated=1, seen=generation))
+    await serving.settle()
+    assert serving.conditions()["Reconciling"] == ("True", "Unschedulable")
+    again = await serving.reconcile()
+    assert again is not None
+    assert again.seconds == 30
+    serving.now += timedelta(seconds=30)
+    assert await serving.settle() == [APPLY, STATUS]
+    assert strategy(serving) == (REPLACING, RolloutReason.UNSCHEDULABLE)
+    assert serving.conditions()["Reconciling"] == ("True", "SwitchedToReplace")
+    assert serving.conditions()["Ready"] == ("True", "Serving")
+    serving.now += timedelta(seconds=300)
+    assert await serving.settle() == []
+
+
+async def test_a_restarted_operator_keeps_the_rollout_strategy(serving: World) -> None:
+    put_engine(serving, "qwen-engine-old", ready_pod())
+    put(serving, node("gpu-a", gpus=1))
+    put(serving, gpu_pod("foreign", 1, on="gpu-a"))
+    change(serving)
+    await looked_up(serving)
+    await serving.restart()
+    assert await serving.settle() == []
+    assert strategy(serving) == (REPLACING, RolloutReason.NO_FREE_SLOT)
+
+
+async def test_a_rollout_strategy_in_the_spec_is_used_without_a_lookup(serving: World) -> None:
+    serving.ask(rollout={"strategy": "Replace"})
+    assert APPLY in await serving.settle()
+    assert strategy(serving) == (REPLACING, RolloutReason.ASKED)
+    serving.ask()
+    assert APPLY not in await serving.settle()

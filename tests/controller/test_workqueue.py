@@ -1,0 +1,264 @@
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from inference_operator.controller.cluster import ClusterError
+from inference_operator.controller.workqueue import FIRST_BACKOFF_SECONDS, JITTER, LATEST_BACKOFF_SECONDS, WorkQueue
+from inference_operator.manifest import Key
+from inference_operator.status.report import Requeue
+from tests.controller.virtual_time import run
+
+MIDDLE = 0.5
+"""The random number at which jitter does not change a backoff."""
+A, B = Key("default", "a"), Key("default", "b")
+
+
+def work(
+    script: Callable[[WorkQueue], Awaitable[None]],
+    handle: Callable[[Key], Awaitable[Requeue | None]],
+    *,
+    workers: int = 2,
+    chance: float = MIDDLE,
+) -> list[tuple[Key, Exception]]:
+    """Run workers beside a script in virtual time; returns the reported failures."""
+    told: list[tuple[Key, Exception]] = []
+
+    async def everything() -> None:
+        queue = WorkQueue(lambda: chance)
+        tasks = [
+            asyncio.create_task(queue.work(handle, lambda key, error: told.append((key, error))))
+            for _ in range(workers)
+        ]
+        await script(queue)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(everything())
+    return told
+
+
+class Log:
+    """The start times of the reconciles, with their keys."""
+
+    def __init__(self, *, takes: float = 0.0, after: float | None = None, backoff: bool = False) -> None:
+        self.begun: list[tuple[float, Key]] = []
+        self._takes, self._after = takes, None if after is None else Requeue(after, backoff=backoff)
+        self._busy: set[Key] = set()
+        self.most_at_once = 0
+
+    async def handle(self, key: Key) -> Requeue | None:
+        assert key not in self._busy, "two workers on one key"
+        self._busy.add(key)
+        self.most_at_once = max(self.most_at_once, len(self._busy))
+        self.begun.append((asyncio.get_running_loop().time(), key))
+        await asyncio.sleep(self._takes)
+        self._busy.discard(key)
+        return self._after
+
+
+def test_a_key_that_is_added_several_times_is_queued_once() -> None:
+    log = Log()
+
+    async def script(queue: WorkQueue) -> None:
+        for _ in range(5):
+            queue.add(A)
+        queue.add(B)
+        assert len(queue) == 2
+        await asyncio.sleep(1)
+        assert len(queue) == 0
+
+    work(script, log.handle)
+    assert [key for _, key in log.begun] == [A, B]
+
+
+def test_a_key_that_is_added_during_its_reconcile_is_reconciled_once_more() -> None:
+    log = Log(takes=10)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(1)
+        queue.add(A)
+        queue.add(A)
+        await asyncio.sleep(60)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (10, A)]
+
+
+def test_different_keys_are_reconciled_concurrently() -> None:
+    log = Log(takes=10)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        queue.add(B)
+        await asyncio.sleep(60)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (0, B)]
+    assert log.most_at_once == 2
+
+
+def test_a_requested_requeue_happens_after_its_time() -> None:
+    log = Log(after=30)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(70)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (30, A), (60, A)]
+
+
+def test_a_reconcile_in_between_replaces_the_requested_requeue() -> None:
+    log = Log(after=30)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(20)
+        queue.add(A)
+        await asyncio.sleep(40)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (20, A), (50, A)]
+
+
+def test_of_several_requested_requeues_the_earliest_happens() -> None:
+    log = Log()
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add_after(A, 30)
+        queue.add_after(A, 10)
+        queue.add_after(A, 20)
+        await asyncio.sleep(60)
+
+    work(script, log.handle)
+    assert log.begun == [(10, A)]
+
+
+def test_a_failing_key_is_reported_and_retried_with_growing_waits() -> None:
+    tries: list[float] = []
+
+    async def fail(_: Key) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        raise ValueError("broken")
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(1000)
+
+    told = work(script, fail)
+    assert len(told) == len(tries)
+    assert {(key, str(error)) for key, error in told} == {(A, "broken")}
+    waits = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    expected = [min(FIRST_BACKOFF_SECONDS * 2**n, LATEST_BACKOFF_SECONDS) for n in range(len(waits))]
+    assert waits == pytest.approx(expected)
+    assert len(waits) > 12
+
+
+@pytest.mark.parametrize(("chance", "share"), [(0.0, 1 - JITTER), (1.0, 1 + JITTER)])
+def test_retry_waits_are_spread_by_jitter(chance: float, share: float) -> None:
+    tries: list[float] = []
+
+    async def fail(_: Key) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        raise ValueError("broken")
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(10)
+
+    work(script, fail, chance=chance)
+    waits = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert waits == pytest.approx([FIRST_BACKOFF_SECONDS * 2**n * share for n in range(len(waits))])
+
+
+def test_a_requeue_with_backoff_waits_as_long_as_an_exception() -> None:
+    log = Log(after=0, backoff=True)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(4)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (0.5, A), (1.5, A), (3.5, A)]
+
+
+def test_an_event_during_a_backoff_starts_the_retry_at_once() -> None:
+    log = Log(after=0, backoff=True)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(2)
+        queue.add(A)
+        await asyncio.sleep(1)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (0.5, A), (1.5, A), (2, A)]
+
+
+def test_an_event_does_not_start_a_retry_before_retry_after() -> None:
+    log = Log(after=30, backoff=True)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(2)
+        queue.add(A)
+        queue.add(B)
+        await asyncio.sleep(29)
+
+    work(script, log.handle)
+    assert log.begun == [(0, A), (2, B), (30, A)]
+
+
+def test_an_exception_with_retry_after_delays_the_retry() -> None:
+    tries: list[float] = []
+
+    async def fail(_: Key) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        raise ClusterError("HTTP 429: too many", retry_after=30)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(1)
+        queue.add(A)
+        await asyncio.sleep(69)
+
+    work(script, fail)
+    assert tries == [0, 30, 60]
+
+
+def test_a_success_resets_the_backoff() -> None:
+    tries: list[float] = []
+
+    async def fail_but_for_the_fourth(_: Key) -> Requeue | None:
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) != 4:
+            raise ValueError("broken")
+        return Requeue(1.0)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(8)
+
+    work(script, fail_but_for_the_fourth)
+    assert tries[5] - tries[4] == pytest.approx(FIRST_BACKOFF_SECONDS)
+
+
+def test_a_failing_key_does_not_block_other_keys() -> None:
+    seen: list[Key] = []
+
+    async def fail_for_a(key: Key) -> None:
+        if key == A:
+            raise ValueError("broken")
+        seen.append(key)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        queue.add(B)
+        await asyncio.sleep(1)
+
+    work(script, fail_for_a, workers=1)
+    assert seen == [B]

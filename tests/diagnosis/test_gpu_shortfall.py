@@ -1,0 +1,117 @@
+"""No room for an engine: how many devices are short, and which nodes come close."""
+
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.diagnosis.scheduler_message import CURE
+from inference_operator.manifest import Manifest
+from inference_operator.objects.names import ROUTER
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.settings import Settings
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResult, NodeGpus, Unavailable
+from inference_operator.views.node import node_view
+from tests.status.situations import message, seen, told, view
+from tests.testing.builders import deployment_status, inference_deployment, unschedulable
+from tests.testing.nodes import GPU, H100_LABELS, node
+
+TENSOR = inference_deployment(parallelism={"tensor": 4})
+LOOK = FreeGpusLookup(GPU)
+SCHEDULER = "0/9 nodes are available: 2 node(s) were unschedulable, 7 Insufficient nvidia.com/gpu."
+SAID = (
+    "Pod qwen-engine-a does not run: none of 9 nodes takes it: 2 have been closed to new pods, 7 have too little free"
+    " `nvidia.com/gpu`."
+)
+NEEDS = "It needs 4 `nvidia.com/gpu` on one node"
+
+
+def waiting(found: LookupResult | None = None, *, words: str = SCHEDULER, raw: Manifest = TENSOR) -> Inputs:
+    situation = seen(
+        raw,
+        live=raw,
+        engines=deployment_status(1, ready=0),
+        routers=deployment_status(2),
+        pods=[view(unschedulable(words), age=1)],
+    )
+    return replace(situation, lookups={LOOK: found} if found else {})
+
+
+def gpus(*nodes: tuple[Manifest, int, int]) -> ClusterGpus:
+    return ClusterGpus(tuple(NodeGpus(node_view(one), total, free) for one, total, free in nodes), 4)
+
+
+def said(situation: Inputs) -> str:
+    return message(told(situation), ConditionType.RECONCILING)
+
+
+def test_the_nodes_are_looked_at_where_devices_are_short() -> None:
+    again = told(waiting()).requeue
+    assert again is not None
+    assert LOOK in again.lookups
+    assert said(waiting()) == f"{SAID} {CURE}."
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            gpus(
+                (node("b", labels=H100_LABELS), 8, 1),
+                (node("c", labels=H100_LABELS), 8, 2),
+                (node("a", labels=H100_LABELS), 4, 1),
+                (node("d", labels=H100_LABELS), 8, 0),
+                (node("e", labels=H100_LABELS), 8, 1),
+            ),
+            f"{NEEDS} and is 2 short: the most free are 2 of 8 on `c`, 1 of 8 on `b`, 1 of 8 on `e`.",
+        ),
+        (
+            gpus((node("a", labels=H100_LABELS), 2, 2)),
+            f"{NEEDS} and is 2 short: the most free are 2 of 2 on `a`.",
+        ),
+        (
+            gpus((node("a", labels=H100_LABELS), 8, -1)),
+            f"{NEEDS}, and none is free.",
+        ),
+        (gpus(), f"{NEEDS}, and no node that it may run on has any."),
+        (
+            gpus(
+                (node("a", labels=H100_LABELS, cordoned=True), 8, 8), (node("b", labels=H100_LABELS, ready=False), 8, 8)
+            ),
+            f"{NEEDS}, and no node that it may run on has any.",
+        ),
+    ],
+)
+def test_those_that_come_close_are_named(found: ClusterGpus, words: str) -> None:
+    assert said(waiting(found)) == f"{SAID} {words} {CURE}."
+
+
+@pytest.mark.parametrize(
+    "found", [gpus((node("a", labels=H100_LABELS), 8, 4)), Unavailable("the operator has no right to it")]
+)
+def test_what_is_not_known_is_not_told(found: LookupResult) -> None:
+    assert said(waiting(found)) == f"{SAID} {CURE}."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "0/9 nodes are available: 9 Insufficient cpu.",
+        "0/9 nodes are available: 9 Insufficient example.com/foo.",
+        "no nodes available to schedule pods",
+    ],
+)
+def test_other_wants_cost_no_look(words: str) -> None:
+    again = told(waiting(words=words)).requeue
+    assert again is None or LOOK not in again.lookups
+
+
+def test_an_operator_that_sees_no_nodes_does_not_ask_for_them() -> None:
+    again = told(replace(waiting(), settings=Settings(namespaces=["default"]))).requeue
+    assert again is None or LOOK not in again.lookups
+
+
+def test_a_router_asks_for_no_device() -> None:
+    pods = [view(unschedulable(SCHEDULER), component=ROUTER)]
+    again = told(seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=pods)).requeue
+    assert again is None or LOOK not in again.lookups

@@ -1,0 +1,146 @@
+"""The Job that inspects a model, and the ConfigMap that keeps what it found."""
+
+import copy
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
+from inference_operator.engines.registry import ENGINES, VLLM
+from inference_operator.inspection.config_map import MODEL_FILE, kept_model, model_config_map, model_config_ref
+from inference_operator.inspection.job import inspection_job
+from inference_operator.inspection.job_attempt import attempt
+from inference_operator.manifest import CONFIG_MAP, JOB, Key, Manifest, Owner, Ref
+from inference_operator.models.catalogue import entry
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.entry import Entry
+from inference_operator.models.source import model_source
+from inference_operator.objects.names import inspection_job_name
+from inference_operator.settings import Settings
+from tests.testing.builders import KEY, UID, inference_deployment
+from tests.testing.everything import POD_TEMPLATE, SCHEDULING
+from tests.testing.schemas import validate
+
+SETTINGS = Settings(operator_image="example.com/operator:1", image_pull_policy="Never")
+OWNER = Owner(KEY, UID)
+ENV = [
+    {"name": "HF_ENDPOINT", "value": "http://mirror.example"},
+    {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "token"}}},
+    {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"},
+    {"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"},
+]
+SOURCES = ["hf://org/model", "pvc://models/a/b", "oci://ghcr.io/org/model:1"]
+
+
+def job(source: str = "hf://org/model", *, number: int = 1, owner: Owner = OWNER, **more: object) -> Manifest:
+    raw = inference_deployment(source=source)
+    asked = resource({**raw, "spec": {**raw["spec"], **more}}).spec
+    assert isinstance(asked, Spec), asked
+    where = model_source(source)
+    access = ENGINES[VLLM].access(asked.engine)
+    return inspection_job(asked, where, access, attempt=number, owner=owner, settings=SETTINGS)  # type: ignore[arg-type]
+
+
+def pod(manifest: Manifest) -> Manifest:
+    found: Manifest = manifest["spec"]["template"]["spec"]
+    return found
+
+
+def container(manifest: Manifest) -> Manifest:
+    (found,) = pod(manifest)["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("more", [{}, {"podTemplate": POD_TEMPLATE, "scheduling": SCHEDULING, "engine": {"env": ENV}}])
+def test_a_job_is_valid_restricted_and_bounded(source: str, more: dict[str, Any]) -> None:
+    made = job(source, **more)
+    assert Ref.of(made).kind == JOB
+    validate(copy.deepcopy(made), "1.36")
+    assert made["spec"]["backoffLimit"] == 0
+    assert made["spec"]["activeDeadlineSeconds"] > 0
+    assert pod(made)["automountServiceAccountToken"] is False
+    assert pod(made)["securityContext"]["runAsNonRoot"] is True
+    assert container(made)["securityContext"]["readOnlyRootFilesystem"] is True
+    assert set(container(made)["resources"]["requests"]) == set(container(made)["resources"]["limits"])
+    assert container(made)["image"] == "example.com/operator:1"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_it_reads_the_model_as_the_engine_does(source: str) -> None:
+    made = job(source)
+    assert container(made)["command"] == ["infd", "inspect", source]
+    assert ("--folder=/models" in container(made)["args"]) is not source.startswith("hf://")
+    volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
+    mounts = {mount["name"]: mount for mount in container(made)["volumeMounts"]}
+    assert volumes.keys() == mounts.keys()
+    assert mounts.get("model", {"readOnly": True})["readOnly"] is True
+
+
+def test_it_reaches_the_hub_as_the_engine_does() -> None:
+    env = {one["name"]: one for one in container(job(engine={"env": ENV}))["env"]}
+    assert env["HF_TOKEN"] == ENV[1]
+    assert env["HF_HOME"]["value"].startswith(env["HOME"]["value"])
+    assert {"HF_ENDPOINT", "HTTPS_PROXY"} <= env.keys()
+    assert not [name for name in env if name.startswith("VLLM")]
+
+
+def test_it_reads_the_revision_that_the_engine_is_given() -> None:
+    assert "--revision=v2" in container(job(engine={"args": ["--revision", "v2"]}))["args"]
+
+
+def test_it_goes_to_the_engines_nodes_only_where_a_volume_may_be() -> None:
+    asked = {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "dedicated", "operator": "Exists"}]}
+    hub, claim = (pod(job(source, scheduling=asked)) for source in SOURCES[:2])
+    assert "nodeSelector" not in hub
+    assert claim["nodeSelector"] == {"pool": "a"}
+    assert len(hub["tolerations"]) == len(claim["tolerations"]) == 2
+
+
+def test_what_changes_it_is_another_job_and_every_attempt_too() -> None:
+    made = [job(), job(number=2), job(engine={"env": ENV}), job("hf://org/other"), job(owner=Owner(Key("a", "b"), UID))]
+    assert len({one["metadata"]["name"] for one in made}) == len(made)
+    assert job()["metadata"]["name"] == job(replicas=3)["metadata"]["name"]
+    read = [attempt(one, ()) for one in made]
+    assert [one.number for one in read] == [1, 2, 1, 1, 1]
+    assert read[0].asked == read[1].asked != read[2].asked
+
+
+@given(st.from_regex(f"[a-z]([-a-z0-9]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])?", fullmatch=True), st.integers(1, 9999))
+def test_names_leave_room_for_the_pods(name: str, number: int) -> None:
+    found = inspection_job_name(name, "0123456789abcdef", number)
+    assert len(f"{found}-abcde") <= 63
+    assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", found)
+
+
+def test_what_was_found_is_kept() -> None:
+    found = Entry("org/model", "hf://org/model@1:config.json", {"num_hidden_layers": 2}, Weights(7, "one"), "1")
+    ref = model_config_ref("hf://org/model", None, owner=OWNER)
+    made = model_config_map(ref, found, owner=OWNER)
+    validate(copy.deepcopy(made), "1.36")
+    assert Ref.of(made) == ref
+    assert ref.kind == CONFIG_MAP
+    assert kept_model(made) == found
+
+
+def test_another_source_or_revision_is_kept_elsewhere() -> None:
+    asked = [("hf://a/b", None), ("hf://a/b", "v1"), ("hf://a/c", None)]
+    assert len({model_config_ref(source, revision, owner=OWNER) for source, revision in asked}) == len(asked)
+
+
+@pytest.mark.parametrize("data", [None, {}, {MODEL_FILE: "edited"}, {MODEL_FILE: '{"error": {}}'}, [], {MODEL_FILE: 7}])
+def test_what_a_hand_has_broken_is_as_if_it_were_not_there(data: object) -> None:
+    assert kept_model({"data": data}) is None
+    assert kept_model(None) is None
+
+
+def test_the_largest_model_fits() -> None:
+    known = entry("deepseek-ai/DeepSeek-V3")
+    assert known
+    ref = model_config_ref("hf://a/b", None, owner=OWNER)
+    assert kept_model(model_config_map(ref, Entry("a/b", "x", known.config, Weights(7, "one")), owner=OWNER))

@@ -1,0 +1,126 @@
+"""What is kept of a model says what its whole config says, and fits into a termination message."""
+
+import json
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.inspection.result import LIMIT, Cause, Failure, parsed_result, result_text
+from inference_operator.models.catalogue import entry, names
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.models.slim import slim
+from tests.models.test_model import CONFIGS, JSON
+
+WEIGHTS = Weights(8 * 2**30 + 1, "4 files of model.safetensors.index.json")
+NOISE: dict[str, Any] = {
+    "transformers_version": "5.0.0",
+    "auto_map": {"AutoModel": "modeling.Model"},
+    "id2label": {str(number): f"LABEL_{number}" for number in range(200)},
+    "pruned_heads": {},
+    "task_specific_params": None,
+    "eos_token_id": [151645, 151643],
+}
+"""What configs hold beside what is read."""
+MODULES = [f"model.layers.{layer}.mlp.gate" for layer in range(100)]
+QUANTIZED = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {
+        str(group): {"targets": MODULES, "weights": {"num_bits": 8, "type": "float", "group_size": None}}
+        for group in range(3)
+    },
+    "ignore": MODULES,
+    "kv_cache_scheme": {"num_bits": 8, "type": "float", "observer": "minmax"},
+}
+
+
+def kept(config: object, weights: Weights = WEIGHTS) -> tuple[Entry, str]:
+    found = Entry("org/model", f"hf://org/model@{'0' * 40}:config.json", slim(config, weights), weights, "0" * 40)
+    text = result_text(found)
+    assert parsed_result(text) == found
+    return found, text
+
+
+def layered(config: dict[str, Any]) -> dict[str, Any]:
+    """As the hub has it: a list of layers where the catalogue keeps counts."""
+    lists = {
+        name: [
+            key if name != "compress_ratios" else int(key)
+            for key, times in value["counts"].items()
+            for _ in range(times)
+        ]
+        for name, value in config.items()
+        if isinstance(value, dict) and "counts" in value
+    }
+    return {**config, **lists}
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_stored_inspection_keeps_the_facts_and_fits_its_limit(name: str) -> None:
+    known = entry(name)
+    assert known
+    for config in (known.config, layered({**known.config, **NOISE}), {"text_config": known.config, **NOISE}):
+        found, text = kept(config)
+        assert model_facts(found.config, found.weights) == model_facts(config, WEIGHTS)
+        assert len(text) <= LIMIT
+        assert not set(NOISE) & set(found.config)
+
+
+def test_lists_of_modules_are_not_kept() -> None:
+    known = entry("Qwen/Qwen3-8B")
+    assert known
+    config = {**known.config, "quantization_config": QUANTIZED}
+    found, text = kept(config)
+    assert model_facts(found.config, WEIGHTS) == model_facts(config, WEIGHTS)
+    assert len(text) < LIMIT / 2
+
+
+@given(CONFIGS)
+def test_any_config_that_is_understood_keeps_its_facts(config: dict[str, Any]) -> None:
+    facts = model_facts(config, WEIGHTS)
+    if isinstance(facts, ModelFacts):
+        assert model_facts(slim(config, WEIGHTS), WEIGHTS) == facts
+
+
+@given(st.sampled_from(names()), st.sampled_from(["layer_types", "vision_config", "quantization_config"]), JSON)
+def test_one_invalid_field_of_a_stored_inspection_raises_nothing(name: str, field: str, value: object) -> None:
+    known = entry(name)
+    assert known
+    config = {**known.config, field: value}
+    facts = model_facts(config, WEIGHTS)
+    if isinstance(facts, ModelFacts):
+        assert model_facts(slim(config, WEIGHTS), WEIGHTS) == facts
+
+
+@given(st.text() | JSON.map(json.dumps) | st.text().map(lambda text: json.dumps({"error": text, "weights": text})))
+def test_any_text_is_an_inspection_or_none(text: str) -> None:
+    found = parsed_result(text)
+    assert found is None or parsed_result(result_text(found)) == found
+
+
+# A short text many times over: to draw 2,000 characters one by one takes most of a second.
+LONG = st.text(min_size=1).map(lambda text: text * ceil(2000 / len(text)))
+
+
+@given(st.sampled_from(Cause), st.text(), LONG, LONG)
+def test_every_inspection_failure_fits_the_size_limit(cause: Cause, field: str, problem: str, cure: str) -> None:
+    text = result_text(Failure(cause, NotUnderstood(field, problem, cure)))
+    assert len(text.encode()) <= LIMIT
+    again = parsed_result(text)
+    assert isinstance(again, Failure)
+    assert again.cause is cause
+
+
+def test_a_config_above_the_size_limit_becomes_a_failure() -> None:
+    known = entry("Qwen/Qwen3-8B")
+    assert known
+    found = Entry("org/model", "hf://org/model", {**known.config, "model_type": "x" * LIMIT}, WEIGHTS)
+    told = parsed_result(result_text(found))
+    assert isinstance(told, Failure)
+    assert told.message.startswith(f"config.json: what sizing reads of it is longer than {LIMIT} bytes.")

@@ -1,0 +1,186 @@
+"""`infd inspect` of a folder, as a volume or an image shows it."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from inference_operator.cli.main import main
+from inference_operator.inspection.result import Cause, Failure
+from inference_operator.inspector.files import MAX_BYTES, MAX_FILES, QUANTIZATION
+from inference_operator.inspector.folder import inspect_folder
+from inference_operator.models.checkpoint import INDEX
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import Kernel, ModelFacts
+from inference_operator.models.model import GGUF_ENGINE, model_facts
+
+CONFIG = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "vocab_size": 1000,
+    "intermediate_size": 128,
+}
+Model = Callable[..., Path]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    """A folder with these files; a number stands for a file of as many bytes, of which none is written."""
+
+    def write(**files: object) -> Path:
+        for name, content in {"config.json": CONFIG, **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, int):
+                path.touch()
+                os.truncate(path, content)
+            else:
+                path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return tmp_path
+
+    return write
+
+
+def found(folder: Path) -> Entry:
+    answer = inspect_folder(folder, name="pvc://models/a", source="pvc://models/a")
+    assert isinstance(answer, Entry), answer.message
+    return answer
+
+
+def refused(folder: Path) -> tuple[Cause, str]:
+    answer = inspect_folder(folder, name="pvc://models/a", source="pvc://models/a")
+    assert isinstance(answer, Failure)
+    return answer.cause, f"{answer.why.field}: {answer.why.problem}"
+
+
+def test_sizes_are_enough_of_weights(model: Model) -> None:
+    folder = model(**{"model.safetensors": 2**40, ".git/model.safetensors": 1, "tokenizer.json": "{}"})
+    entry = found(folder)
+    assert entry.weights
+    assert (entry.weights.total_bytes, entry.config, entry.commit) == (2**40, CONFIG, "")
+    assert entry.source == "pvc://models/a:config.json"
+
+
+def test_the_index_says_which_files_count(model: Model) -> None:
+    index = {"weight_map": {"a": "1.safetensors", "b": "deep/2.safetensors"}}
+    entry = found(model(**{INDEX: index, "1.safetensors": 3, "deep/2.safetensors": 4, "other.safetensors": 100}))
+    assert entry.weights
+    assert entry.weights.total_bytes == 7
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/hostname"])
+def test_an_index_does_not_lead_out_of_the_folder(model: Model, name: str) -> None:
+    folder = model(**{INDEX: {"weight_map": {"a": name}}, "1.safetensors": 3})
+    (folder.parent / "outside.safetensors").touch()
+    assert refused(folder) == (Cause.UNUSABLE, f"weights: `{name}` is named by `{INDEX}` and is not there.")
+
+
+def test_links_of_the_hubs_cache_are_followed(model: Model, tmp_path: Path) -> None:
+    folder = model(**{"blobs/1": 5}) / "snapshot"
+    folder.mkdir()
+    (folder / "config.json").symlink_to(tmp_path / "config.json")
+    (folder / "model.safetensors").symlink_to(tmp_path / "blobs/1")
+    (folder / "dangling.safetensors").symlink_to(tmp_path / "nosuch")
+    entry = found(folder)
+    assert entry.weights
+    assert entry.weights.total_bytes == 5
+
+
+@pytest.mark.parametrize("own", [None, {"quant_method": "fp8"}])
+def test_modelopt_says_in_a_file_of_its_own_how_it_quantised(model: Model, own: object) -> None:
+    config = {**CONFIG, "quantization_config": own} if own else CONFIG
+    theirs = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["a"] * 999}}
+    entry = found(model(**{"config.json": config, QUANTIZATION: theirs, "model.safetensors": 7}))
+    facts = model_facts(entry.config, entry.weights)
+    assert isinstance(facts, ModelFacts)
+    assert facts.quantization.kernel is (Kernel.FP8 if own else Kernel.NVFP4)
+
+
+def test_what_cannot_be_inspected_says_why(model: Model, tmp_path: Path) -> None:
+    assert refused(tmp_path / "nosuch") == (Cause.NOT_FOUND, "pvc://models/a: there is no such directory.")
+    assert refused(model()) == (Cause.UNUSABLE, "weights: no safetensors or GGUF file is there.")
+    (tmp_path / "config.json").unlink()
+    assert refused(tmp_path) == (Cause.UNUSABLE, "pvc://models/a: has no `config.json`.")
+
+
+def test_a_gguf_model_is_counted_by_its_file_where_a_config_says_what_it_is(model: Model, tmp_path: Path) -> None:
+    entry = found(model(**{"model-Q4_K_M.gguf": 2**29, "mmproj-F16.gguf": 2**20}))
+    assert entry.weights
+    assert (entry.weights.total_bytes, entry.weights.origin) == (2**29, "model-Q4_K_M.gguf")
+    facts = model_facts(entry.config, entry.weights)
+    assert isinstance(facts, ModelFacts)
+    assert facts.weight_bytes == 2**29
+    assert GGUF_ENGINE in facts.assumptions
+    (tmp_path / "model-Q8_0.gguf").touch()
+    problem = "weights: there are 2 GGUF models, and which one is meant is not known."
+    assert refused(tmp_path) == (Cause.UNUSABLE, problem)
+
+
+def test_gguf_without_a_config_and_a_file_for_a_folder_say_what_to_give(model: Model, tmp_path: Path) -> None:
+    folder = model(**{"model.gguf": 7})
+    (folder / "config.json").unlink()
+    said = "pvc://models/a: has GGUF files but no `config.json`."
+    assert refused(folder) == (Cause.UNUSABLE, said)
+    said = "pvc://models/a: is a file, not a directory."
+    assert refused(tmp_path / "model.gguf") == (Cause.NOT_FOUND, said)
+
+
+@pytest.mark.parametrize("name", MAX_BYTES)
+def test_what_is_too_large_is_not_read(model: Model, name: str) -> None:
+    folder = model(**{"model.safetensors": 7, name: MAX_BYTES[name] + 1})
+    assert refused(folder) == (Cause.UNUSABLE, f"{name}: is larger than {MAX_BYTES[name] // 2**20} MiB.")
+
+
+def test_a_folder_of_everything_is_no_model(model: Model) -> None:
+    folder = model(**{"model.safetensors": 7})
+    for number in range(MAX_FILES):
+        (folder / str(number)).touch()
+    assert refused(folder) == (Cause.UNUSABLE, f"pvc://models/a: has more than {MAX_FILES:,} files.")
+
+
+def infd(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", *arguments])
+    return int(end.value.code or 0)
+
+
+def test_the_command_reads_a_volume_where_it_is_mounted(
+    model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = model(**{"qwen/config.json": CONFIG, "qwen/model.safetensors": 2**30})
+    assert infd("pvc://models/qwen", "--folder", str(folder), "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "pvc://models/qwen"
+    assert infd(str(tmp_path / "qwen")) == 0
+    assert "weights       1.00 GiB (model.safetensors)" in capsys.readouterr().out
+    assert infd(str(tmp_path / "qwen"), "-o", "yaml") == 0
+    assert "gib: 1.0" in capsys.readouterr().out
+
+
+def test_what_inspect_says_fit_takes(model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder, answer = model(**{"config.json": CONFIG, "model.safetensors": 2**30}), tmp_path / "answer.json"
+    assert infd(str(folder), "--to", str(answer)) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["fit", "--config", str(answer), "--gpu", "L4", "-o", "json", "-v"])
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out)["weights_gib"] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pvc://models/qwen",), "is a volume in a cluster. Set --folder to its mount path."),
+        (("s3://bucket",), "has no scheme that this version knows."),
+        (("/nosuch",), "/nosuch: there is no such directory."),
+    ],
+)
+def test_the_command_says_what_it_cannot_read(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert infd(*arguments) == 1
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""

@@ -1,0 +1,229 @@
+"""`infd inspect` against a hub of our own, through the hub's real client."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_operator.inspection.result import LIMIT, parsed_result
+from inference_operator.inspector.response_limits import MAX_BYTES, MAX_REDIRECTS
+from tests.inspector.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
+from tests.testing.inspected import QWEN3
+
+CONFIG = {**QWEN3, "torch_dtype": "bfloat16"}
+UNREAD = {"transformers_version": "4.51.0", "use_cache": True, "rope_theta": 1000000, "bos_token_id": 151643}
+SINGLE = {"model.safetensors": 16_381_470_720}
+INDEX = "model.safetensors.index.json"
+Infd = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving(Hub(sizes=dict(SINGLE)).add("config.json", {**CONFIG, **UNREAD})) as served:
+        yield served
+
+
+@pytest.fixture
+def inspect(hub: Hub, tmp_path: Path) -> Infd:
+    """Run `infd inspect` in a process of its own, since the hub's client reads its environment once; returns status and
+    answer."""
+
+    def run(*arguments: str, source: str = f"hf://{REPOSITORY}", **environment: str) -> tuple[int, dict[str, Any]]:
+        own = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environment = {**own, "HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), **environment}
+        message = tmp_path / "message"
+        command = [str(Path(sys.executable).with_name("infd")), "inspect", source, "-o", "json", "--to", str(message)]
+        answer = subprocess.run(
+            [*command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=100
+        )
+        assert answer.stderr == ""
+        assert answer.stdout == message.read_text() + "\n"
+        assert len(answer.stdout) <= LIMIT
+        return answer.returncode, json.loads(answer.stdout)
+
+    return run
+
+
+def error(answer: tuple[int, dict[str, Any]]) -> tuple[str, str, str]:
+    """Cause, problem and cure of what could not be inspected."""
+    status, document = answer
+    assert status == 1
+    assert parsed_result(json.dumps(document)) is not None
+    found = document["error"]
+    assert found["field"]
+    return found["cause"], found["problem"], found["cure"]
+
+
+def test_only_small_files_are_asked_for(hub: Hub, inspect: Infd) -> None:
+    hub.sizes = {"1.safetensors": 3 * 2**30, "2.safetensors": 2**30, "other/3.safetensors": 2**40}
+    hub.add(INDEX, {"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})
+    status, document = inspect()
+    assert (status, document["model"], document["commit"]) == (0, REPOSITORY, COMMIT)
+    assert document["source"] == f"hf://{REPOSITORY}@{COMMIT}:config.json"
+    assert document["weights"] == {"gib": 4.0, "source": f"2 files of {INDEX}", "exact": True}
+    assert document["config"] == CONFIG
+    files = [
+        f"{verb} /{REPOSITORY}/resolve/{COMMIT}/{name}" for name in ("config.json", INDEX) for verb in ("HEAD", "GET")
+    ]
+    assert hub.asked == [f"GET /api/models/{REPOSITORY}", *files]
+
+
+def test_a_revision_is_asked_for(hub: Hub, inspect: Infd) -> None:
+    assert inspect("--revision", BRANCH)[1]["commit"] == COMMIT
+    assert hub.asked[0] == f"GET /api/models/{REPOSITORY}/revision/{BRANCH}"
+    cause, problem, cure = error(inspect("--revision", "nosuch"))
+    assert (cause, problem, cure) == ("NotFound", "has no revision `nosuch`.", "Check the revision on the hub.")
+
+
+def test_a_gated_model_needs_the_token(hub: Hub, inspect: Infd) -> None:
+    hub.token = "hf_right"  # noqa: S105 - of our own hub
+    cause, problem, cure = error(inspect())
+    assert (cause, problem) == ("Gated", "is gated: the hub gives it only to accounts that accepted its licence.")
+    assert "`HF_TOKEN`" in cure
+    assert error(inspect(HF_TOKEN="hf_wrong"))[0] == "Gated"  # noqa: S106 - of our own hub
+    assert inspect(HF_TOKEN="hf_right")[0] == 0  # noqa: S106 - of our own hub
+
+
+def test_a_model_that_is_not_there_or_not_shown_is_not_found(inspect: Infd) -> None:
+    cause, problem, cure = error(inspect(source="hf://nobody/private"))
+    assert (cause, problem) == ("NotFound", "does not exist on the hub, or this account may not see it.")
+    assert "`spec.model.source`" in cure
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "words"),
+    [
+        (401, "Gated", "the token"),
+        (403, "Gated", "this account may not read"),
+        (404, "NotFound", "does not exist at"),
+        (429, "Unreachable", "too many requests"),
+        (500, "Unreachable", "the error 500"),
+        (503, "Unreachable", "the error 503"),
+    ],
+)
+def test_a_status_without_a_code_of_the_hub_is_told_in_words(
+    hub: Hub, inspect: Infd, status: int, cause: str, words: str
+) -> None:
+    hub.odd["model"] = lambda request: request.refuse(status)
+    found, problem, _ = error(inspect())
+    assert (found, words in problem) == (cause, True)
+
+
+def test_no_hub_is_unreachable(inspect: Infd) -> None:
+    assert error(inspect(HF_ENDPOINT="http://127.0.0.1:9"))[:2] == ("Unreachable", "the hub cannot be reached.")
+
+
+def test_what_is_no_hub_is_said_to_be_none(hub: Hub, inspect: Infd) -> None:
+    hub.odd["model"] = lambda request: request.give(b"<html>Log in to this network</html>")
+    assert error(inspect())[:2] == ("Unreachable", "the response is not from a hub.")
+    hub.odd["model"] = lambda request: request.give(b'["a list"]')
+    assert error(inspect())[:2] == ("Unreachable", "the response is not from a hub.")
+
+
+def test_a_hub_that_drips_meets_the_time_limit(hub: Hub, inspect: Infd) -> None:
+    hub.odd["model"] = silent
+    assert error(inspect("--time-limit", "2"))[:2] == ("TimedOut", "could not be read within 2 s.")
+
+
+def test_a_hub_that_asks_for_hours_of_patience_meets_the_time_limit(hub: Hub, inspect: Infd) -> None:
+    def limited(request: Request) -> None:
+        if request.command == "HEAD":
+            request.give(hub.files["config.json"])
+        else:
+            request.refuse(429, Retry_After="36000")
+
+    hub.odd["config.json"] = limited
+    assert error(inspect("--time-limit", "2"))[0] == "TimedOut"
+
+
+def test_a_file_that_is_listed_as_too_large_is_not_asked_for(hub: Hub, inspect: Infd) -> None:
+    hub.sizes["config.json"] = 2**40
+    assert error(inspect())[:2] == ("Unusable", "is larger than 4 MiB.")
+    assert len(hub.asked) == 1
+
+
+@pytest.mark.parametrize("what", ["model", "config.json"])
+def test_an_answer_without_end_is_cut(hub: Hub, inspect: Infd, what: str) -> None:
+    hub.odd[what] = endless
+    cause, problem, _ = error(inspect())
+    assert (cause, problem) == ("Unreachable", f"a response of the hub is larger than {MAX_BYTES // 2**20} MiB.")
+    assert hub.sent_bytes < 2 * MAX_BYTES + 100 * CHUNK
+
+
+def test_an_answer_that_would_grow_when_it_is_read_is_refused(hub: Hub, inspect: Infd) -> None:
+    hub.odd["model"] = lambda request: request.give(b"compressed", Content_Encoding="gzip")
+    assert "compressed response" in error(inspect())[1]
+
+
+@pytest.mark.parametrize("what", ["model", "config.json"])
+def test_redirects_in_circles_end(hub: Hub, inspect: Infd, what: str) -> None:
+    hub.odd[what] = in_circles
+    assert error(inspect())[:2] == ("Unreachable", "the hub redirects without end.")
+    assert len(hub.asked) <= 3 * (MAX_REDIRECTS + 1) + 1
+
+
+def test_a_redirect_to_where_large_files_are_is_followed(hub: Hub, inspect: Infd) -> None:
+    hub.add("elsewhere.json", CONFIG)
+    hub.odd["config.json"] = lambda request: request.refuse(
+        302,
+        Location=f"/{REPOSITORY}/resolve/{COMMIT}/elsewhere.json",
+        X_Repo_Commit=COMMIT,
+        X_Linked_Etag='"large"',
+        X_Linked_Size=str(len(hub.files["config.json"])),
+    )
+    assert inspect()[1]["config"] == CONFIG
+
+
+def test_a_file_that_ends_early_is_told(hub: Hub, inspect: Infd) -> None:
+    content = hub.files["config.json"]
+    hub.odd["config.json"] = lambda request: request.give(content[:-10], length=len(content))
+    cause, problem, _ = error(inspect("--time-limit", "20"))
+    assert cause == "Unreachable"
+    assert "ended early" in problem
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "problem"),
+    [
+        (b"{", "config.json", "is not valid JSON."),
+        (b"[" * 100_000, "config.json", "is not valid JSON."),
+        (b"[]", "config.json", "holds no JSON object."),
+        (b"{}", "config.json.num_hidden_layers", "is missing."),
+    ],
+)
+def test_a_config_that_is_none_is_told(hub: Hub, inspect: Infd, content: bytes, field: str, problem: str) -> None:
+    hub.files["config.json"] = content
+    status, document = inspect()
+    assert status == 1
+    assert (document["error"]["cause"], document["error"]["field"]) == ("Unusable", field)
+    assert document["error"]["problem"] == problem
+
+
+def test_a_repository_without_config_or_weights_is_told(hub: Hub, inspect: Infd) -> None:
+    hub.sizes = {}
+    assert error(inspect())[:2] == ("Unusable", "no safetensors or GGUF file is there.")
+    del hub.files["config.json"]
+    assert error(inspect())[:2] == ("Unusable", "has no `config.json`.")
+
+
+def test_offline_the_cache_answers_and_nobody_is_asked(hub: Hub, inspect: Infd, tmp_path: Path) -> None:
+    offline = {"HF_HUB_OFFLINE": "1"}
+    cause, problem, _ = error(inspect(**offline))
+    assert (cause, problem) == ("Unreachable", "`HF_HUB_OFFLINE` is set, and the model is not in the cache.")
+    assert not hub.asked
+    repository = tmp_path / "home" / "hub" / "models--org--model"
+    snapshot, blobs = repository / "snapshots" / COMMIT, repository / "blobs"
+    for folder in (snapshot, blobs, repository / "refs"):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    (snapshot / "config.json").write_bytes(hub.files["config.json"])
+    (blobs / "weights").write_bytes(b"0" * 1000)
+    (snapshot / "model.safetensors").symlink_to(blobs / "weights")
+    status, document = inspect(**offline)
+    assert (status, document["commit"], document["weights"]["gib"]) == (0, COMMIT, 1000 / 2**30)
+    assert not hub.asked

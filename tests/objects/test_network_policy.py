@@ -1,0 +1,62 @@
+import pytest
+
+from inference_operator.manifest import NETWORK_POLICY, Manifest, Ref
+from inference_operator.settings import Settings
+from tests.testing.builders import inference_deployment, planned
+from tests.testing.schemas import validate
+
+ENGINES, ROUTERS = Ref(NETWORK_POLICY, "default", "qwen-engine"), Ref(NETWORK_POLICY, "default", "qwen-router")
+OPERATOR = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "platform"}},
+    "podSelector": {"matchLabels": {"app.kubernetes.io/name": "inference-operator"}},
+}
+MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring", "team": "sre"}}}
+OWN_ROUTERS = {
+    "podSelector": {"matchLabels": {"app.kubernetes.io/component": "router", "inference-operator.dev/name": "qwen"}}
+}
+
+
+def policies(*metrics_from: str) -> dict[Ref, Manifest]:
+    settings = Settings(network_policies=True, lease_namespace="platform", metrics_from=metrics_from)
+    return {
+        ref: m
+        for ref, m in planned(inference_deployment(), settings=settings).desired.items()
+        if ref.kind == NETWORK_POLICY
+    }
+
+
+def admitted(policy: Manifest) -> dict[int, list[Manifest]]:
+    """Who may reach a port; nobody is named where everybody may."""
+    rules = policy["spec"]["ingress"]
+    return {port["port"]: rule.get("from", []) for rule in rules for port in rule["ports"]}
+
+
+def test_without_the_setting_there_are_none() -> None:
+    assert not [ref for ref in planned(inference_deployment()).desired if ref.kind == NETWORK_POLICY]
+
+
+def test_engines_answer_their_own_routers_and_the_operator() -> None:
+    assert admitted(policies()[ENGINES]) == {8000: [OWN_ROUTERS, OPERATOR]}
+
+
+def test_routers_answer_everybody_but_show_their_metrics_to_the_operator() -> None:
+    found = admitted(policies()[ROUTERS])
+    assert found.pop(8080) == []
+    assert found == {9100: [OPERATOR], 9101: [OPERATOR]}
+
+
+def test_who_reads_metrics_is_let_in() -> None:
+    labels = ("kubernetes.io/metadata.name=monitoring", "team=sre")
+    found = policies(*labels)
+    assert admitted(found[ENGINES])[8000] == [OWN_ROUTERS, OPERATOR, MONITORING]
+    assert {admitted(found[ROUTERS])[port] == [OPERATOR, MONITORING] for port in (9100, 9101)} == {True}
+
+
+@pytest.mark.parametrize("ref", [ENGINES, ROUTERS], ids=str)
+def test_only_who_may_come_in_is_restricted(ref: Ref) -> None:
+    assert policies()[ref]["spec"]["policyTypes"] == ["Ingress"]
+
+
+@pytest.mark.parametrize("ref", [ENGINES, ROUTERS], ids=str)
+def test_they_are_as_kubernetes_wants_them(ref: Ref) -> None:
+    validate(policies()[ref])

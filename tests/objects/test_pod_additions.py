@@ -1,0 +1,103 @@
+"""What users add to pods, and what they may not take the place of."""
+
+import pytest
+
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Refused
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
+from tests.testing.builders import ENGINES, ROUTERS, inference_deployment, inputs, planned
+from tests.testing.everything import POD_TEMPLATE
+
+PLAIN = planned(inference_deployment()).desired[ENGINES]["spec"]["template"]
+FOLDER: Manifest = {"name": "data", "emptyDir": {}}
+SIDECAR: Manifest = {"name": "proxy", "image": "example.com/proxy:1"}
+
+
+def template(**added: object) -> Manifest:
+    found: Manifest = planned(inference_deployment(podTemplate=added)).desired[ENGINES]["spec"]["template"]
+    return found
+
+
+def test_nothing_of_the_operators_is_changed() -> None:
+    added = template(**POD_TEMPLATE)
+    assert PLAIN["metadata"]["labels"].items() <= added["metadata"]["labels"].items()
+    own, pod = PLAIN["spec"], added["spec"]
+    assert {name for name in own if own[name] != pod[name]} == {"containers", "volumes"}
+    assert pod["volumes"][: len(own["volumes"])] == own["volumes"]
+    (before,), (after,) = own["containers"], pod["containers"]
+    assert {name for name in before if before[name] != after[name]} == {"volumeMounts"}
+    assert after["volumeMounts"][: len(before["volumeMounts"])] == before["volumeMounts"]
+
+
+def test_sidecars_are_forced_to_the_restricted_profile() -> None:
+    for container in template(**POD_TEMPLATE)["spec"]["initContainers"]:
+        assert container["restartPolicy"] == "Always"
+        assert container["securityContext"] == PLAIN["spec"]["containers"][0]["securityContext"]
+
+
+@pytest.mark.parametrize("added", [{"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"volumes": [FOLDER]}])
+def test_each_addition_is_another_template_and_no_matter_of_the_routers(added: Manifest) -> None:
+    hashes = [one["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION] for one in (template(**added), PLAIN)]
+    assert hashes[0] != hashes[1]
+    built = planned(inference_deployment(podTemplate=added)).desired
+    assert built[ROUTERS] == planned(inference_deployment()).desired[ROUTERS]
+
+
+def _volume(name: str) -> Manifest:
+    return {"volumes": [{"name": name, "emptyDir": {}}]}
+
+
+def _mount(path: str) -> Manifest:
+    return {"volumes": [FOLDER], "volumeMounts": [{"name": "data", "mountPath": path}]}
+
+
+def _sidecar(**fields: object) -> Manifest:
+    return {"sidecars": [{**SIDECAR, **fields}]}
+
+
+HIDING = ["/models", "/dev/shm", "/dev", "/", "/home", "/home/vllm/", "/tmp/../dev/./shm", "//tmp"]  # noqa: S108
+CONFINEMENT = "container.apparmor.security.beta.kubernetes.io/engine"
+LABELS = [
+    "inference-operator.dev/name",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/managed-by",
+    "pod-template-hash",
+    "kueue.x-k8s.io/queue-name",
+]
+TAKEN: dict[str, Manifest] = {
+    **{f"labels[{key}]": {"labels": {key: "x"}} for key in LABELS},
+    **{f"annotations[{key}]": {"annotations": {key: "x"}} for key in (TEMPLATE_HASH_ANNOTATION, CONFINEMENT)},
+    **{f"volumes[{name}]": _volume(name) for name in ("model", "shm", "tmp", "home-vllm")},
+    **{f"volumeMounts[{path}]": _mount(path) for path in HIDING},
+    "volumeMounts[/x]": {"volumeMounts": [{"name": "x", "mountPath": "/x"}]},
+    "sidecars[engine]": _sidecar(name="engine"),
+    "sidecars[proxy].volumeMounts[/x]": _sidecar(volumeMounts=[{"name": "model", "mountPath": "/x"}]),
+    "sidecars[proxy].resources.limits[nvidia.com/gpu]": _sidecar(resources={"limits": {"nvidia.com/gpu": 1}}),
+    "sidecars[proxy].resources.requests[cpu]": _sidecar(resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}),
+}
+
+
+@pytest.mark.parametrize(("field", "added"), TAKEN.items(), ids=TAKEN)
+def test_what_is_the_operators_is_refused_with_its_field(field: str, added: Manifest) -> None:
+    result = outcome(inputs(inference_deployment(source="pvc://models", parallelism={"tensor": 1}, podTemplate=added)))
+    assert isinstance(result, Refused)
+    assert result.refusal.field == f"spec.podTemplate.{field}"
+    assert result.refusal.cure.endswith(".")
+
+
+@pytest.mark.parametrize("path", ["/home/vllm/.cache", "/tmp/x", "/models2", "/dev/shm2", "/data"])  # noqa: S108
+def test_what_hides_nothing_is_mounted(path: str) -> None:
+    (container,) = template(**_mount(path))["spec"]["containers"]
+    assert {"name": "data", "mountPath": path} in container["volumeMounts"]
+
+
+def test_every_name_and_path_of_the_operator_is_protected() -> None:
+    """Whatever volume a later version brings, this finds it."""
+    pod = planned(inference_deployment(source="pvc://models", parallelism={"tensor": 1})).desired[ENGINES]["spec"][
+        "template"
+    ]["spec"]
+    for volume, mount in zip(pod["volumes"], pod["containers"][0]["volumeMounts"], strict=True):
+        for added in (_volume(volume["name"]), _mount(mount["mountPath"])):
+            asked = inference_deployment(source="pvc://models", parallelism={"tensor": 1}, podTemplate=added)
+            assert isinstance(outcome(inputs(asked)), Refused)

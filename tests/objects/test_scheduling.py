@@ -1,0 +1,54 @@
+"""Where engines may run, as their Deployment says it."""
+
+from inference_operator.manifest import Manifest
+from tests.testing.builders import CONFIG, ENGINES, ROUTERS, inference_deployment, planned
+from tests.testing.everything import SCHEDULING
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+PLAIN = planned(inference_deployment(parallelism={"tensor": 1})).desired
+
+
+def pod(**scheduling: object) -> Manifest:
+    raw = inference_deployment(scheduling=scheduling, parallelism={"tensor": 1})
+    found: Manifest = planned(raw).desired[ENGINES]["spec"]["template"]["spec"]
+    return found
+
+
+def test_kubernetes_own_names_go_through_unchanged() -> None:
+    built = pod(**SCHEDULING)
+    for name in ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName", "schedulerName"):
+        assert built[name] == SCHEDULING[name]
+
+
+def test_the_taint_of_gpu_nodes_is_tolerated_beside_what_is_asked_and_once() -> None:
+    spot = {"key": "spot", "operator": "Exists"}
+    assert pod()["tolerations"] == [GPU]
+    assert pod(tolerations=[spot])["tolerations"] == [GPU, spot]
+    assert pod(tolerations=[spot, GPU])["tolerations"] == [spot, GPU]
+    on_cpu = planned(inference_deployment(hardware={"device": "CPU"}, scheduling={"tolerations": [spot]}))
+    assert on_cpu.desired[ENGINES]["spec"]["template"]["spec"]["tolerations"] == [spot]
+
+
+def test_spread_counts_the_engines_of_one_rollout() -> None:
+    (constraint,) = pod(topologySpread=[{"topologyKey": "kubernetes.io/hostname"}])["topologySpreadConstraints"]
+    assert constraint == {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": PLAIN[ENGINES]["spec"]["selector"]["matchLabels"]},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+
+
+def test_a_queue_restarts_nothing() -> None:
+    queued = planned(inference_deployment(scheduling={"queueName": "team-a"}, parallelism={"tensor": 1})).desired
+    assert queued[ENGINES]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    assert queued[ENGINES]["spec"] == PLAIN[ENGINES]["spec"]
+    assert queued[ENGINES]["metadata"]["annotations"] != PLAIN[ENGINES]["metadata"]["annotations"]
+
+
+def test_routers_stay_where_they_are() -> None:
+    scheduled = planned(inference_deployment(scheduling=SCHEDULING, parallelism={"tensor": 1})).desired
+    assert {ref for ref in PLAIN if scheduled[ref] != PLAIN[ref]} == {ENGINES}
+    assert scheduled[CONFIG] == PLAIN[CONFIG]
+    assert scheduled[ROUTERS] == PLAIN[ROUTERS]

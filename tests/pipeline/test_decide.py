@@ -1,0 +1,253 @@
+"""What is decided, and how long a decision stands."""
+
+import copy
+import json
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from inference_operator.api.reasons import Reason
+from inference_operator.cli.main import dump
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Paused, Planned, Refused
+from inference_operator.settings import Settings
+from inference_operator.status.report import report
+from inference_operator.views.pod import PodProblem, PodView
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, pinned_plan
+from tests.testing.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
+from tests.testing.everything import POD_TEMPLATE, SCHEDULING
+from tests.testing.golden import GoldenFile
+
+LATER = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v9.9.9", cpu_engine_image="example.com/cpu:9")
+RAW = inference_deployment()
+MADE = planned(RAW).desired
+TINY = {"args": ["--enforce-eager"], "maxModelLen": 512, "dtype": "float32"}
+
+GOLDEN = {
+    "hub": RAW,
+    "cpu-oci": inference_deployment(
+        source="oci://localhost/inference-operator/tiny-llama:1",
+        hardware={"device": "CPU"},
+        engine={
+            **TINY,
+            "env": [
+                {"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"},
+                {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "token"}}},
+            ],
+            "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "4Gi"}},
+        },
+        router={"replicas": 1},
+    ),
+    "claim": inference_deployment(
+        model={"source": "pvc://models/qwen3-8b", "servedName": "qwen3-8b"}, parallelism={"tensor": 1}
+    ),
+    "tensor-8": inference_deployment(
+        source="hf://meta-llama/Llama-3.3-70B-Instruct", parallelism={"tensor": 8}, replicas=2
+    ),
+    "scheduled": inference_deployment(scheduling=SCHEDULING, parallelism={"tensor": 1}),
+    "pod-template": inference_deployment(podTemplate=POD_TEMPLATE),
+}
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(GoldenFile.ending("yaml"))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name: str, golden: SnapshotAssertion) -> None:
+    assert golden == dump(list(planned(GOLDEN[name]).desired.values()))
+
+
+def with_annotation(text: str) -> list[Manifest]:
+    children = copy.deepcopy(dict(MADE))
+    children[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION] = text
+    return list(children.values())
+
+
+def told(raw: Manifest) -> Manifest:
+    """The resource with the status that a first round writes."""
+    first = outcome(inputs(raw))
+    return {**raw, "status": report(inputs(raw), first, []).status.dump()}
+
+
+def test_the_decisions_are_written_down() -> None:
+    decided = planned(RAW).plan
+    assert pinned_plan(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
+    assert decided.image == SETTINGS.gpu_engine_image
+    assert inputs(RAW, children=MADE.values()).pinned_plans() == [decided]
+    assert inputs(told(RAW)).pinned_plans() == [decided]
+    assert inputs(RAW).pinned_plans() == []
+
+
+def test_a_plan_that_a_hand_has_edited_is_mended() -> None:
+    edited = MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION].replace('"4"', '"64"')
+    assert pinned_plan(edited) is not None
+    assert planned(told(RAW), children=with_annotation(edited), settings=LATER).desired == MADE
+
+
+def test_a_new_operator_changes_no_engine() -> None:
+    result = planned(RAW, children=MADE.values(), settings=LATER)
+    assert result.desired == MADE
+    assert LATER.gpu_engine_image in result.notice
+    assert SETTINGS.gpu_engine_image in result.notice
+
+
+def test_not_even_one_whose_deployment_is_gone() -> None:
+    assert planned(told(RAW), settings=LATER).desired == MADE
+
+
+@pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"asked": 1}', MADE[ENGINES]["metadata"]["name"]])
+def test_a_broken_annotation_is_made_good_from_the_status(text: str) -> None:
+    assert planned(told(RAW), children=with_annotation(text), settings=LATER).desired == MADE
+
+
+def test_without_either_the_operators_defaults_count() -> None:
+    result = planned(RAW, children=with_annotation("broken"), settings=LATER)
+    assert result.plan.image == LATER.gpu_engine_image
+    assert result.notice == ""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        inference_deployment(source="hf://Qwen/Qwen3-32B"),
+        inference_deployment(parallelism={"tensor": 2}),
+        inference_deployment(hardware={"device": "CPU"}),
+        inference_deployment(engine={"image": "example.com/vllm:1"}),
+    ],
+    ids=["model", "tensor", "device", "image"],
+)
+def test_what_it_answers_decides_anew(asked: Manifest) -> None:
+    result = planned(asked, children=MADE.values(), settings=LATER)
+    anew = planned(asked, settings=LATER)
+    assert (result.plan, result.desired, result.notice) == (anew.plan, anew.desired, "")
+    assert result.plan.image in (LATER.gpu_engine_image, LATER.cpu_engine_image, "example.com/vllm:1")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        inference_deployment(replicas=3),
+        inference_deployment(router={"replicas": 4}),
+        inference_deployment(engine={"args": ["--seed=4096"]}),
+        inference_deployment(model={"source": "hf://Qwen/Qwen3-8B", "servedName": "q"}),
+    ],
+    ids=["replicas", "routers", "arguments", "served name"],
+)
+def test_anything_else_does_not(asked: Manifest) -> None:
+    assert planned(asked, children=MADE.values(), settings=LATER).plan == planned(RAW).plan
+
+
+def pod_view(*, ready: bool = False, problem: PodProblem | None = None) -> PodView:
+    return PodView("qwen-engine-a", "engine", NOW, ready=ready, terminating=False, failed=False, problem=problem)
+
+
+NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+
+
+@pytest.mark.parametrize(
+    ("pods", "stands"),
+    [
+        ([], True),
+        ([pod_view()], True),
+        ([pod_view(ready=True)], True),
+        ([pod_view(problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))], True),
+        ([pod_view(problem=NO_NODE)], False),
+        ([pod_view(problem=NO_NODE), pod_view(ready=True)], True),
+    ],
+)
+def test_only_engines_without_a_node_are_decided_anew(pods: list[PodView], *, stands: bool) -> None:
+    result = outcome(inputs(RAW, children=MADE.values(), pods=pods, settings=LATER))
+    assert isinstance(result, Planned)
+    assert (result.plan.image == SETTINGS.gpu_engine_image) is stands
+
+
+def test_slots_of_the_live_configuration_stay() -> None:
+    wide = planned(inference_deployment(replicas=40)).desired
+    result = planned(inference_deployment(replicas=1), children=wide.values())
+    assert result.desired[CONFIG] == wide[CONFIG]
+    assert result.desired[ROUTERS] == wide[ROUTERS]
+
+
+@pytest.mark.parametrize("text", ["", "-1", "many", "1e9", "9" * 5000, "٣٢"])
+def test_slots_that_a_hand_has_broken_are_made_good(text: str) -> None:
+    children = copy.deepcopy(dict(MADE))
+    children[CONFIG]["metadata"]["annotations"]["inference-operator.dev/slots"] = text
+    assert planned(RAW, children=children.values()).desired == MADE
+
+
+REFUSED = {
+    "unreadable": (inference_deployment(replicas="many"), Reason.INVALID_SPEC),
+    "reserved name": (inference_deployment(name="vllm"), Reason.INVALID_SPEC),
+    "unknown scheme": (inference_deployment(source="s3://bucket/qwen"), Reason.INVALID_MODEL_SOURCE),
+    "managed argument": (inference_deployment(engine={"args": ["--port=1"]}), Reason.MANAGED_ARGUMENT),
+    "managed variable": (
+        inference_deployment(engine={"env": [{"name": "HOME", "value": "/"}]}),
+        Reason.MANAGED_ARGUMENT,
+    ),
+    "GPUs by hand": (
+        inference_deployment(engine={"resources": {"limits": {"nvidia.com/gpu": 2}}}),
+        Reason.MANAGED_ARGUMENT,
+    ),
+    "request above limit": (
+        inference_deployment(engine={"resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}),
+        Reason.INVALID_SPEC,
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_keeps_what_runs(raw: Manifest, reason: Reason) -> None:
+    result = outcome(inputs(raw, children=MADE.values()))
+    assert isinstance(result, Refused)
+    assert result.refusal.reason is reason
+    assert result.desired == MADE
+    nothing = outcome(inputs(raw))
+    assert isinstance(nothing, Refused)
+    assert nothing.desired == {}
+
+
+EDITS: list[Manifest] = [{}, {"replicas": 9}, {"parallelism": {"tensor": 2}}, {"engine": {"args": ["--port=1"]}}]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_pause_changes_nothing_of_what_is_there(edit: Manifest) -> None:
+    raw = inference_deployment(**edit, paused=True)
+    damaged = {ref: child for ref, child in MADE.items() if ref != ROUTERS}
+    for children in (MADE, damaged, {}):
+        result = outcome(inputs(raw, children=children.values(), settings=LATER))
+        assert isinstance(result, Paused)
+        assert (result.desired, result.lookups, result.removals) == (children, (), ())
+
+
+def test_the_annotation_is_plain_json() -> None:
+    text = json.loads(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])
+    assert text["plan"]["tensor_parallel_size"] == 1
+    assert text["image"] == SETTINGS.gpu_engine_image
+
+
+def test_the_clusters_domain_and_staleness_are_settings() -> None:
+    settings = Settings(cluster_domain="corp.example", dns_staleness_seconds=40)
+    desired = planned(RAW, settings=settings).desired
+    assert "qwen-engines.default.svc.corp.example:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
+    pod = desired[ENGINES]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][6] == "40"
+    assert pod["terminationGracePeriodSeconds"] == 360
+
+
+@pytest.mark.parametrize(
+    ("asked", "startup", "deadline"),
+    [
+        ({}, 1800, 2100),
+        ({"startupTimeout": "1h"}, 3600, 3900),
+        ({"rollout": {"progressDeadline": "45m"}}, 1800, 2700),
+        ({"rollout": {"progressDeadline": "5m"}, "startupTimeout": "61s"}, 62, 300),
+    ],
+)
+def test_how_long_a_start_and_a_rollout_may_take(asked: Manifest, startup: int, deadline: int) -> None:
+    desired = planned(inference_deployment(**asked)).desired
+    probe = desired[ENGINES]["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == startup
+    assert {desired[ref]["spec"]["progressDeadlineSeconds"] for ref in (ENGINES, ROUTERS)} == {deadline}

@@ -1,0 +1,184 @@
+"""Engines and roles are values: a second engine and a second role need no change of the operator."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.cli.main import main
+from inference_operator.controller.cache import Cache
+from inference_operator.controller.sample_store import SampleStore
+from inference_operator.engines.registry import ENGINES as RELEASED
+from inference_operator.engines.registry import VLLM, EngineRegistry
+from inference_operator.manifest import DEPLOYMENT, SERVICE, Manifest, Ref
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
+from inference_operator.status.report import Report, report
+from inference_operator.views.lookups import LogLookup, LogText
+from inference_operator.views.pod import pod_view
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from tests.scrape.pods import answering
+from tests.testing.builders import CONFIG, ENGINES, KEY, SETTINGS, deployment_status, inference_deployment, inputs, pod
+from tests.testing.second_engine import BOTH, ECHO, HELPER, MAX_CONCURRENCY, PORT, REGISTRY, USER, two_roles
+
+SAMPLE = Path(__file__).parents[2] / "manifests" / "samples" / "quickstart.yaml"
+HELPERS = Ref(DEPLOYMENT, KEY.namespace, "qwen-helper")
+STARTING: Manifest = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}],
+    "containerStatuses": [{"name": ENGINE, "started": False, "restartCount": 0, "state": {"running": {}}}],
+}
+CRASHED: Manifest = {
+    **STARTING,
+    "containerStatuses": [
+        {
+            "name": ENGINE,
+            "restartCount": 1,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {"exitCode": 1, "message": "it faded"}},
+        }
+    ],
+}
+
+
+def by_the_second_engine(raw: Manifest | None = None) -> Inputs:
+    return replace(inputs(raw or inference_deployment()), engines=REGISTRY)
+
+
+def planned(given: Inputs) -> Planned:
+    result = outcome(given)
+    assert isinstance(result, Planned), result
+    return result
+
+
+def with_live(given: Inputs, *pods: Manifest) -> Inputs:
+    """The same with the desired objects as live ones, and pods of the current template."""
+    made = planned(given).desired
+    live = {ref: {**one, "status": deployment_status(1, ready=0)} for ref, one in made.items()}
+    views = [pod_view(one, component=one["metadata"]["labels"]["app.kubernetes.io/component"]) for one in pods]
+    return replace(given, children=live, pods=tuple(views))
+
+
+def test_a_second_engine_decides_command_user_port_and_concurrency() -> None:
+    made = planned(by_the_second_engine()).desired
+    template = made[ENGINES]["spec"]["template"]["spec"]
+    (container,) = template["containers"]
+    assert (container["command"], container["ports"][0]["containerPort"]) == (["echo-server"], PORT)
+    assert (container["readinessProbe"]["httpGet"]["path"], template["securityContext"]["runAsUser"]) == (
+        "/alive",
+        USER,
+    )
+    config = made[CONFIG]["data"]["haproxy.cfg"]
+    assert f"qwen-engines.default.svc.cluster.local:{PORT}" in config
+    assert "httpchk GET /alive" in config
+    assert f"maxconn {MAX_CONCURRENCY // 2} observe" in config
+
+
+def test_the_pinned_plan_names_its_engine() -> None:
+    made = planned(by_the_second_engine()).desired
+    assert json.loads(made[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])["engine"] == ECHO
+
+
+def test_a_plan_of_another_engine_than_the_requested_one_is_decided_again() -> None:
+    before = planned(inputs(inference_deployment()))
+    given = replace(by_the_second_engine(), children=before.desired)
+    assert (before.plan.engine, planned(given).plan.engine) == (VLLM, ECHO)
+
+
+def test_a_plan_of_an_engine_that_this_release_does_not_have_is_decided_again() -> None:
+    made = planned(by_the_second_engine()).desired
+    given = inputs(inference_deployment(), children=made.values())
+    assert planned(given).plan.engine == VLLM
+    assert given.engine_of(ENGINE) is RELEASED[VLLM]
+
+
+def test_a_refused_edit_leaves_the_logs_to_the_engine_of_the_pinned_plan() -> None:
+    given = with_live(by_the_second_engine(), pod(status=CRASHED))
+    released = EngineRegistry({**REGISTRY.by_name}, default=VLLM)
+    resource = inputs(inference_deployment(source="s3://bucket")).resource
+    edited = replace(given, engines=released, resource=resource)
+    assert isinstance(outcome(edited), Refused)
+    assert edited.engine_of(ENGINE) is REGISTRY[ECHO]
+
+
+def test_status_reads_logs_and_termination_messages_by_the_second_engine() -> None:
+    log = LogLookup("default", "qwen-engine-7c9f-abcde", "pod-qwen-engine-7c9f-abcde", ENGINE, 0, False, True)  # noqa: FBT003
+    starting = with_live(by_the_second_engine(), pod(status=STARTING))
+    later = replace(starting, now=starting.now.replace(year=2027), lookups={log: LogText("listening")})
+    assert " loads the weights." in _ready(later)
+    crashed = with_live(by_the_second_engine(), pod(status=CRASHED))
+    assert "the echo faded" in _ready(crashed)
+    assert _report(crashed).status.conditions[0].reason == Reason.GPU_OUT_OF_MEMORY
+
+
+async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
+    given = by_the_second_engine()
+    cache = Cache(SETTINGS, REGISTRY)
+    for manifest in planned(given).desired.values():
+        cache.put({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": "1"}})
+    assert (cache.engine(KEY, ENGINE), cache.engine(KEY, ROUTER)) == (REGISTRY[ECHO], None)
+    async with answering("echoes 3\n") as server:
+        view = pod_view(pod(), component=ENGINE)
+        view = replace(view, ready=True, address="127.0.0.1", ports={"http": server.port})
+        store = SampleStore()
+        nothing = Callbacks(lambda _: None, lambda _: None, lambda _component, *, answered: None, lambda _: None)  # noqa: ARG005
+        scraper = Scraper(Targets(lambda: [KEY], lambda _: [view], cache.engine), store, nothing, SETTINGS)
+        await scraper.scrape(KEY)
+        await scraper.close()
+    assert store.of([view]).engines[view.uid].sample.running == 3
+
+
+def test_infd_plan_sizes_for_the_second_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["render", "--filename", str(SAMPLE), "--gpu", "H100"], REGISTRY)
+    assert ended.value.code == 0
+    assert "echo-server" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--filename", str(SAMPLE), "--gpu", "H100"], REGISTRY)
+    assert ended.value.code == 0
+
+
+def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
+    given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
+    result = planned(given)
+    assert [(role.name, role.plan.engine) for role in result.roles] == [(ENGINE, VLLM), (HELPER, ECHO)]
+    assert {ENGINES, HELPERS, Ref(SERVICE, "default", "qwen-engines"), Ref(SERVICE, "default", "qwen-helpers")} <= (
+        result.desired.keys()
+    )
+    (container,) = result.desired[HELPERS]["spec"]["template"]["spec"]["containers"]
+    assert (container["name"], container["command"]) == (HELPER, ["echo-server"])
+    selector = result.desired[HELPERS]["spec"]["selector"]["matchLabels"]
+    assert selector["app.kubernetes.io/component"] == HELPER
+    assert "qwen-engines.default.svc.cluster.local:8000" in result.desired[CONFIG]["data"]["haproxy.cfg"]
+
+
+def test_status_counts_the_engines_of_two_roles_and_serves_only_with_both() -> None:
+    given = with_live(replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles))
+    routers = Ref(DEPLOYMENT, "default", "qwen-router")
+
+    def with_ready(**ready: int) -> Inputs:
+        status = {name: deployment_status(1, ready=ready.get(name, 0)) for name in ("engines", "helpers")}
+        live = {
+            **given.children,
+            ENGINES: {**given.children[ENGINES], "status": status["engines"]},
+            HELPERS: {**given.children[HELPERS], "status": status["helpers"]},
+            routers: {**given.children[routers], "status": deployment_status(2)},
+        }
+        return replace(given, children=live)
+
+    assert _report(with_ready(engines=1)).status.conditions[0].status == "False"
+    both = _report(with_ready(engines=1, helpers=1)).status
+    assert (both.conditions[0].status, both.replicas, both.ready_replicas) == ("True", 2, 2)
+
+
+def _report(given: Inputs) -> Report:
+    return report(given, outcome(given), [])
+
+
+def _ready(given: Inputs) -> str:
+    return _report(given).status.conditions[0].message

@@ -1,0 +1,295 @@
+"""What becomes of a specification on the GPUs that there are: the whole way, through the pipeline."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.inspection.result import Cause
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.settings import Capacity, Settings
+from inference_operator.sizing.plan import Plan
+from inference_operator.status.report import report
+from inference_operator.views.node import NodeView, node_view
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from tests.status.situations import NO_GPU, view
+from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, planned, ready_pod
+from tests.testing.inspected import failing
+from tests.testing.nodes import node
+
+L4 = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+FOUR_L4 = node_view(node("l4-a", gpus=4, labels=L4))
+
+
+def decided(
+    raw: Manifest, nodes: Sequence[NodeView] | None = NODES, settings: Settings | None = None, **more: object
+) -> Planned:
+    result = outcome(inputs(raw, nodes=nodes, settings=settings or Settings(), **more))  # type: ignore[arg-type]
+    assert isinstance(result, Planned), result
+    return result
+
+
+def planned_from(seen: Inputs) -> Planned:
+    result = outcome(seen)
+    assert isinstance(result, Planned), result
+    return result
+
+
+def sizes(raw: Manifest, nodes: Sequence[NodeView] | None = NODES, settings: Settings | None = None) -> Plan:
+    return decided(raw, nodes, settings).plan.plan
+
+
+def spec_of(found: Planned) -> Manifest:
+    spec: Manifest = found.desired[ENGINES]["spec"]["template"]["spec"]
+    return spec
+
+
+def test_the_smallest_size_that_fits_is_counted_and_tied_to_its_gpus() -> None:
+    found = decided(inference_deployment(), [FOUR_L4])
+    (container,) = spec_of(found)["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert spec_of(found)["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert {"--tensor-parallel-size=2", "--max-model-len=40960", "--gpu-memory-utilization=0.92"} <= set(
+        container["args"]
+    )
+    plan = found.plan.plan
+    assert (plan.gpu, plan.gpus_per_replica, plan.max_model_len) == ("L4", 2, 40960)
+    assert plan.per_gpu is not None
+    assert plan.per_gpu.kv_cache_tokens > 40960
+    assert plan.weight_bytes == 16_381_444_096
+
+
+def test_the_node_selector_of_the_spec_is_kept() -> None:
+    found = decided(
+        inference_deployment(scheduling={"nodeSelector": {"pool": "a"}}),
+        [node_view(node("a", gpus=1, labels={"pool": "a"}))],
+    )
+    assert spec_of(found)["nodeSelector"] == {"pool": "a", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+def test_gpus_without_a_label_are_told_from_the_others() -> None:
+    raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}}, scheduling={"affinity": AFFINITY})
+    found = decided(raw, [node_view(node("l4-a", gpus=4, labels={**L4, "gpu": "yes"}))])
+    (term,) = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["NVIDIA-L4"]},
+    ]
+    assert found.missing_gpu_kind == "H100-80GB"
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+AFFINITY = {
+    "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}}
+}
+
+
+def test_a_slice_is_asked_for_by_its_own_name() -> None:
+    mig = {**node("a", labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}), "status": {}}
+    mig["status"] = {"allocatable": {"nvidia.com/mig-3g.40gb": "2"}}
+    found = decided(inference_deployment(), [node_view(mig)])
+    (container,) = spec_of(found)["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/mig-3g.40gb": "1"}
+    assert "--tensor-parallel-size=1" in container["args"]
+
+
+def test_nodes_that_come_and_go_change_no_engine() -> None:
+    raw = inference_deployment()
+    made = planned(raw).desired
+    for nodes in ([], [FOUR_L4], None, [*NODES, FOUR_L4]):
+        found = outcome(inputs(raw, children=made.values(), pods=[view(ready_pod())], nodes=nodes))
+        assert isinstance(found, Planned)
+        assert found.desired == made
+
+
+def test_engines_without_a_node_are_sized_anew_for_what_is_there() -> None:
+    raw = inference_deployment()
+    made = planned(raw).desired
+    found = outcome(inputs(raw, children=made.values(), pods=[view(NO_GPU)], nodes=[FOUR_L4]))
+    assert isinstance(found, Planned)
+    assert found.plan.plan.gpu == "L4"
+
+
+def test_the_kind_that_engines_have_is_kept_when_they_are_sized_anew() -> None:
+    made = planned(inference_deployment()).desired
+    raw = inference_deployment(engine={"maxNumSeqs": 64})
+    found = outcome(inputs(raw, children=made.values(), pods=[view(ready_pod())], nodes=[FOUR_L4, *NODES]))
+    assert isinstance(found, Planned)
+    assert found.plan.plan.gpu == "H100-80GB"
+    assert sizes(raw, [FOUR_L4, *NODES]).gpu == "L4"
+
+
+def test_a_plan_without_a_memory_check_uses_the_requested_size_and_says_so() -> None:
+    asked = failing(Cause.GATED, parallelism={"tensor": 2, "pipeline": 2})
+    found = planned_from(asked).plan.plan
+    assert (found.gpus_per_replica, found.max_model_len, found.per_gpu) == (4, None, None)
+    assert found.unchecked == "pvc://models/mine: is of no use."
+    limited = failing(Cause.GATED, parallelism={"tensor": 2}, hardware={"gpu": {"products": ["L4"]}})
+    with_l4 = planned_from(replace(limited, nodes=[FOUR_L4, *NODES])).plan.plan
+    assert with_l4.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert planned_from(limited).plan.plan.avoided_products == ("NVIDIA-H100-80GB-HBM3",)
+
+
+REFUSED: dict[str, tuple[Manifest, Sequence[NodeView] | None, Settings, Reason, str]] = {
+    "a size that the model does not allow": (
+        {"parallelism": {"tensor": 3}},
+        NODES,
+        Settings(),
+        Reason.INVALID_PARALLEL_SIZE,
+        "32 attention heads are not divisible by 3. Use 1, 2, 4, 8, or 16.",
+    ),
+    "GPUs that may not be used": (
+        {"hardware": {"gpu": {"memory": "100Gi"}}},
+        NODES,
+        Settings(),
+        Reason.NO_SUITABLE_GPU,
+        "none of the GPUs that there are (H100-80GB) may be used.",
+    ),
+    "nobody sees nodes": ({}, None, Settings(), Reason.NO_SUITABLE_GPU, "this operator cannot see nodes. Name one"),
+    "a resource that no node has": (
+        {"hardware": {"gpu": {"resourceName": "nvidia.com/mig-1g.10gb"}}},
+        NODES,
+        Settings(),
+        Reason.NO_SUITABLE_GPU,
+        "There is no node with `nvidia.com/mig-1g.10gb` that engines may be on.",
+    ),
+    "a slice that is named, and too small": (
+        {"hardware": {"gpu": {"products": ["NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"]}}},
+        NODES,
+        Settings(),
+        Reason.INSUFFICIENT_GPU_MEMORY,
+        "tensor parallel 1 on A100-80GB 1g.10gb offers 9.0 GiB each",
+    ),
+    "fixed capacity": (
+        {"hardware": {"gpu": {"products": ["H200"]}}},
+        NODES,
+        Settings(capacity=Capacity.FIXED),
+        Reason.NO_SUITABLE_GPU,
+        "none of the GPUs that there are (H100-80GB) may be used.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_says_what_is_short_and_makes_nothing(name: str) -> None:
+    asked, nodes, settings, reason, words = REFUSED[name]
+    found = outcome(inputs(inference_deployment(**asked), nodes=nodes, settings=settings))
+    assert isinstance(found, Refused)
+    assert found.refusal.reason is reason
+    assert words in found.refusal.message
+    assert found.desired == {}
+
+
+@pytest.mark.parametrize("resource", [None, "nvidia.com/mig-3g.40gb"])
+def test_a_slice_that_is_named_is_sized_as_a_slice(resource: str | None) -> None:
+    gpu = {"products": ["NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"], **({"resourceName": resource} if resource else {})}
+    plan = decided(inference_deployment(hardware={"gpu": gpu}), []).plan.plan
+    assert (plan.gpu, plan.gpus_per_replica, plan.resource) == ("A100-80GB 3g.40gb", 1, resource or "nvidia.com/gpu")
+    assert plan.node_selector == ({} if resource else {"nvidia.com/gpu.product": gpu["products"][0]})
+
+
+@pytest.mark.parametrize(("asked", "ready", "made"), [(3, 0, 2), (2, 0, 2), (5, 4, 4)])
+def test_fixed_capacity_makes_no_more_engines_than_nodes_hold_and_ends_none(asked: int, ready: int, made: int) -> None:
+    raw = inference_deployment(replicas=asked, parallelism={"tensor": 4})
+    pods = [view(ready_pod(), name=f"qwen-engine-{number}") for number in range(ready)]
+    fixed = Settings(capacity=Capacity.FIXED)
+    found = decided(raw, NODES, fixed, pods=pods)
+    assert found.desired[ENGINES]["spec"]["replicas"] == made
+    assert (f"Nodes have room for {made} of {asked}" in found.notice) is (made != asked)
+    assert decided(raw, NODES, pods=pods).desired[ENGINES]["spec"]["replicas"] == asked
+
+
+def test_an_edit_of_where_engines_may_be_is_sized_anew() -> None:
+    pools = [
+        node_view(node("a", gpus=4, labels={**L4, "pool": "a"})),
+        node_view(node("b", gpus=8, labels={"pool": "b"})),
+    ]
+    made = decided(inference_deployment(scheduling={"nodeSelector": {"pool": "a"}}), pools).desired
+    raw = inference_deployment(scheduling={"nodeSelector": {"pool": "b"}})
+    found = outcome(inputs(raw, children=made.values(), pods=[view(ready_pod())], nodes=pools))
+    assert isinstance(found, Planned)
+    assert found.plan.plan.node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+def test_engines_without_a_node_that_nothing_fits_any_more_keep_what_was_decided() -> None:
+    made = planned(inference_deployment()).desired
+    raw = inference_deployment(replicas=0)
+    found = outcome(inputs(raw, children=made.values(), pods=[view(NO_GPU)], nodes=[]))
+    assert isinstance(found, Planned)
+    assert found.desired[ENGINES]["spec"]["replicas"] == 0
+    assert spec_of(found) == made[ENGINES]["spec"]["template"]["spec"]
+
+
+def test_what_was_decided_last_stands_although_the_status_missed_it() -> None:
+    """The process died between the Deployment and the status, after engines had been sized anew for other GPUs."""
+    raw = inference_deployment()
+    first = decided(raw, [FOUR_L4])
+    told = {**raw, "status": report(inputs(raw, nodes=[FOUR_L4]), first, []).status.dump()}
+    again = outcome(inputs(told, children=first.desired.values(), pods=[view(NO_GPU)]))
+    assert isinstance(again, Planned)
+    assert again.plan.plan.gpu == "H100-80GB"
+    meta = first.desired[ENGINES]["metadata"]
+    annotations = {**meta["annotations"], PLAN_ANNOTATION: again.plan.text}
+    engines = {**first.desired[ENGINES], "metadata": {**meta, "annotations": annotations}}
+    now = outcome(inputs(told, children=[engines], pods=[view(ready_pod())], nodes=[*NODES, FOUR_L4]))
+    assert isinstance(now, Planned)
+    assert now.plan == again.plan
+
+
+def test_an_equal_new_plan_writes_nothing() -> None:
+    raw = inference_deployment()
+    first = planned(raw)
+    again = outcome(inputs(raw, children=first.desired.values(), pods=[view(NO_GPU)]))
+    assert isinstance(again, Planned)
+    assert again.desired == first.desired
+
+
+def test_gpus_that_google_labels_are_avoided_by_its_label() -> None:
+    google = {**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
+    google["metadata"]["labels"] = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    raw = inference_deployment(source="hf://Qwen/Qwen3-32B")
+    found = decided(raw, [node_view(google)], Settings(gpu_offers=("H100-80GB:8@1", "L4:4@9")))
+    (term,) = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        {"key": "cloud.google.com/gke-accelerator", "operator": "NotIn", "values": ["nvidia-l4"]}
+    ]
+
+
+def test_a_size_that_nobody_checks_is_tied_only_to_nodes_with_as_many_gpus() -> None:
+    raw_spec = {"parallelism": {"tensor": 8}, "hardware": {"gpu": {"products": ["L4", "H100"]}}}
+    found = planned_from(replace(failing(Cause.UNUSABLE, **raw_spec), nodes=(FOUR_L4, *NODES)))
+    assert found.plan.plan.node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+def test_a_cache_that_arguments_size_is_counted() -> None:
+    small = sizes(inference_deployment(engine={"args": ["--kv-cache-memory-bytes=8G"]}))
+    assert small.per_gpu is not None
+    assert small.per_gpu.kv_cache_gib == 8
+    tiny = sizes(inference_deployment(engine={"args": ["--kv-cache-memory-bytes=1280M"], "maxModelLen": 8192}))
+    assert (tiny.gpus_per_replica, tiny.max_model_len) == (1, 8192)
+    found = outcome(inputs(inference_deployment(engine={"args": ["--kv-cache-memory-bytes=400G"]})))
+    assert isinstance(found, Refused)
+    assert found.refusal.reason in (Reason.INSUFFICIENT_GPU_MEMORY, Reason.NEEDS_MULTI_NODE)
+
+
+@pytest.mark.parametrize("amount", ["9" * 310, "99999999999999T", "1e9", "-1"])
+def test_amounts_that_no_machine_has_end_nothing(amount: str) -> None:
+    for device in ("GPU", "CPU"):
+        raw = inference_deployment(hardware={"device": device}, engine={"args": [f"--kv-cache-memory-bytes={amount}"]})
+        assert isinstance(outcome(inputs(raw)), Planned | Refused)
+
+
+@pytest.mark.parametrize(("ready", "cordoned"), [(False, False), (True, True)])
+def test_fixed_capacity_ends_no_engine_of_a_node_that_passes_through_trouble(ready: bool, cordoned: bool) -> None:  # noqa: FBT001
+    raw = inference_deployment(replicas=2, parallelism={"tensor": 4})
+    fixed = Settings(capacity=Capacity.FIXED)
+    troubled = [node_view(node("h100-a", gpus=8, ready=ready, cordoned=cordoned))]
+    made = decided(raw, NODES, fixed).desired
+    pods = [view({"phase": "Running"}, name=f"qwen-engine-{number}") for number in range(2)]
+    found = outcome(inputs(raw, children=made.values(), pods=pods, nodes=troubled, settings=fixed))
+    assert isinstance(found, Planned)
+    assert found.desired[ENGINES]["spec"]["replicas"] == 2

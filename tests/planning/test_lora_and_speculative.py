@@ -1,0 +1,124 @@
+"""What arguments ask for beside the model: counted through the whole pipeline, said where it cannot be, and pinned."""
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.inspection.result import Cause
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.sizing.plan import PerGpu
+from inference_operator.status.report import report
+from inference_operator.workload.pinned_plan import PinnedPlan
+from tests.testing.builders import ENGINES, inference_deployment, inputs
+from tests.testing.inspected import failing
+
+DRAFT = '--speculative-config={"model":"Qwen/Qwen3-0.6B","num_speculative_tokens":4}'
+UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_speculative_tokens":4}'
+
+
+def asking(*args: str, device: str = "GPU") -> Manifest:
+    return inference_deployment(engine={"args": list(args)}, hardware={"device": device})
+
+
+def pinned(raw: Manifest) -> PinnedPlan:
+    found = outcome(inputs(raw))
+    assert isinstance(found, Planned), found
+    return found.plan
+
+
+def arithmetic(raw: Manifest) -> PerGpu:
+    found = pinned(raw).plan.per_gpu
+    assert found is not None
+    return found
+
+
+def sized(raw: Manifest) -> tuple[str, str, str]:
+    seen = inputs(raw)
+    found = report(seen, outcome(seen), []).status.condition(ConditionType.SIZED)
+    assert found is not None
+    return found.status, found.reason, found.message
+
+
+def test_a_draft_model_and_adapters_take_from_the_cache() -> None:
+    plain = arithmetic(asking())
+    for args in ([DRAFT], ["--enable-lora", "--max-loras=4", "--max-lora-rank=64"]):
+        found = arithmetic(asking(*args))
+        assert found.weights_gib > plain.weights_gib + 1
+        assert found.kv_cache_gib < plain.kv_cache_gib - 1
+    assert "GiB for guessing tokens" in arithmetic(asking(DRAFT)).origins["weights"]
+    assert sized(asking(DRAFT))[:2] == ("True", "Fits")
+
+
+def test_a_draft_model_is_fetched_onto_the_nodes_disk_whatever_the_models_own_source_is() -> None:
+    for device in ("GPU", "CPU"):
+        plain, drafted = (pinned(asking(*args, device=device)).plan for args in ((), (DRAFT,)))
+        assert (plain.ephemeral_storage, drafted.ephemeral_storage) == ("18Gi", "19Gi")
+    mounted = inference_deployment(
+        source="oci://ghcr.io/org/qwen:1", engine={"args": [DRAFT]}, hardware={"device": "CPU"}
+    )
+    assert pinned(mounted).plan.ephemeral_storage == "4Gi"
+
+
+def test_a_draft_model_that_nobody_knows_is_said_and_stands_in_the_status() -> None:
+    state, reason, message = sized(asking(UNKNOWN))
+    assert (state, reason) == ("Unknown", "PartlyEstimated")
+    assert message.startswith(
+        "Not counted: the draft model `org/head`, which is not in the catalogue. What it takes is taken from the KV"
+        " cache. Tensor parallel 1 on H100-80GB:"
+    )
+    on_cpus = sized(asking(UNKNOWN, device="CPU"))
+    assert on_cpus[:2] == ("Unknown", "PartlyEstimated")
+    assert "Not counted: the draft model `org/head`" in on_cpus[2]
+    seen = inputs(asking(UNKNOWN))
+    plan = report(seen, outcome(seen), []).status.plan
+    assert plan is not None
+    assert plan.unaccounted == ("the draft model `org/head`, which is not in the catalogue",)
+
+
+def test_another_revision_of_a_draft_model_is_another_model() -> None:
+    args = ["--spec-model=Qwen/Qwen3-0.6B", "--speculative-config.revision=v2"]
+    assert pinned(asking(*args)).plan.uncounted
+    assert not pinned(asking(args[0])).plan.uncounted
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (DRAFT,),
+        (UNKNOWN,),
+        ("--spec-method=ngram",),
+        ("--enable-lora",),
+        ("--enable-lora", "--max-loras=2"),
+        ("--kv-offloading-size=8",),
+    ],
+)
+def test_what_takes_memory_is_pinned_with_the_plan_and_nothing_else_is(args: tuple[str, ...]) -> None:
+    assert pinned(asking(*args)).asked != pinned(asking()).asked
+    assert pinned(asking(*args, "--seed=1")).asked == pinned(asking(*args)).asked
+    assert pinned(asking("--max-loras=4", "--speculative-config={broken", "--seed=1")).asked == pinned(asking()).asked
+
+
+def test_cache_in_the_hosts_memory_is_requested_and_has_room_in_dev_shm() -> None:
+    def requests(*args: str) -> tuple[str, str]:
+        found = outcome(inputs(asking(*args)))
+        assert isinstance(found, Planned)
+        pod = found.desired[ENGINES]["spec"]["template"]["spec"]
+        (shared,) = (one for one in pod["volumes"] if one.get("emptyDir", {}).get("medium") == "Memory")
+        return pod["containers"][0]["resources"]["requests"]["memory"], shared["emptyDir"]["sizeLimit"]
+
+    assert requests() == ("15Gi", "2Gi")
+    assert requests("--kv-offloading-size=64") == ("79Gi", "66Gi")
+
+
+def test_unchecked_sizes_have_host_memory_for_what_is_kept_there() -> None:
+    engine = {"args": ["--kv-offloading-size=64"], "cpuOffloadGiB": 8}
+    found = outcome(failing(Cause.GATED, parallelism={"tensor": 2}, engine=engine))
+    assert isinstance(found, Planned)
+    assert (found.plan.plan.memory, found.plan.plan.shared_memory) == ("96Gi", "72Gi")
+
+
+def test_an_absurd_cache_is_refused_before_any_pod() -> None:
+    found = outcome(inputs(asking("--kv-cache-memory-bytes=2048T")))
+    assert isinstance(found, Refused)
+    assert (found.refusal.reason, found.refusal.field) == (Reason.INVALID_SPEC, "spec.engine.args[0]")

@@ -1,0 +1,67 @@
+"""What a plan stores is equal to what the release before `ParallelSizes` stored; the literals are from that release."""
+
+import json
+
+import pytest
+
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import Manifest
+from inference_operator.objects.child import content_hash
+from inference_operator.sizing.shape import ParallelSizes
+from inference_operator.workload.pinned_plan import PinnedPlan, pinned_plan
+from inference_operator.workload.pinned_template import template_inputs_hash
+from tests.testing.builders import inference_deployment, planned
+
+GPU = inference_deployment(parallelism={"tensor": 2, "pipeline": 2})
+CPU = inference_deployment(hardware={"device": "CPU"})
+
+CPU_ANNOTATION = (
+    '{"asked":"7b35308dd9956dee","image":"docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64","plan":{"assumptions":[],'
+    '"avoided_products":[],"context_reduced":false,"cpu":"1","cpu_offload_gib":0.0,"decision":0,"device":"CPU",'
+    '"ephemeral_storage":"18Gi","gpu":"","gpu_memory_utilization":null,"gpus_per_replica":0,'
+    '"kv_cache_bytes":4850712576,"max_model_len":32768,"max_num_batched_tokens":null,"max_num_seqs":null,'
+    '"memory":"23Gi","node_selector":{},"per_gpu":null,"pipeline_parallel_size":1,"resource":"nvidia.com/gpu",'
+    '"shared_memory":"2Gi","tensor_parallel_size":1,"unchecked":"","uncounted":[],"weight_bytes":16381444096},'
+    '"rules":2}'
+)
+GPU_ANNOTATION_HASH = "aa54ebba8242ffba"
+"""Of the text of the annotation."""
+
+
+def decision(raw: Manifest) -> tuple[Spec, PinnedPlan]:
+    spec = resource(raw).spec
+    assert isinstance(spec, Spec)
+    return spec, planned(raw).plan
+
+
+@pytest.mark.parametrize(
+    ("raw", "template_hash"), [(GPU, "84bec19a4836cdce"), (CPU, "ce4bc671121ae1bb")], ids=["GPU", "CPU"]
+)
+def test_the_inputs_hash_of_a_pod_template_does_not_change(raw: Manifest, template_hash: str) -> None:
+    assert template_inputs_hash(*decision(raw)) == template_hash
+
+
+def without_engine(text: str) -> str:
+    """The annotation as builds wrote it that knew only one engine."""
+    document = json.loads(text)
+    assert document.pop("engine") == "VLLM"
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def test_the_plan_annotation_of_a_cpu_engine_does_not_change() -> None:
+    _, decided = decision(CPU)
+    assert without_engine(decided.text) == CPU_ANNOTATION
+    assert pinned_plan(CPU_ANNOTATION) == decided
+
+
+def test_the_plan_annotation_of_a_gpu_engine_with_a_pipeline_does_not_change() -> None:
+    _, decided = decision(GPU)
+    assert decided.plan.parallel == ParallelSizes(tensor=2, pipeline=2)
+    assert content_hash(without_engine(decided.text)) == GPU_ANNOTATION_HASH
+    assert pinned_plan(decided.text) == decided
+
+
+@pytest.mark.parametrize("stored", ['"tensor_parallel_size":1,', '"cpu":"1",'])
+def test_a_plan_annotation_without_a_required_part_is_not_read(stored: str) -> None:
+    assert pinned_plan(CPU_ANNOTATION.replace(stored, "")) is None

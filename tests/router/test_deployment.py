@@ -1,0 +1,29 @@
+from inference_operator.manifest import Manifest
+from tests.testing.builders import CONFIG, ROUTERS, SERVICE_OF_ROUTERS, inference_deployment, planned
+
+DESIRED = planned(inference_deployment()).desired
+HAPROXIES: list[Manifest] = DESIRED[ROUTERS]["spec"]["template"]["spec"]["containers"]
+
+
+def test_both_haproxies_of_a_pod_listen_where_the_service_sends() -> None:
+    one, other = HAPROXIES
+    assert one["command"] == other["command"]
+    (port,) = DESIRED[SERVICE_OF_ROUTERS]["spec"]["ports"]
+    assert f"bind :{port['targetPort']}\n" in DESIRED[CONFIG]["data"]["haproxy.cfg"]
+
+
+def test_each_has_a_name_a_metrics_port_and_a_folder_of_its_own() -> None:
+    assert 'bind :"${METRICS_PORT}"\n' in DESIRED[CONFIG]["data"]["haproxy.cfg"]
+    own = [
+        (
+            haproxy["name"],
+            haproxy["env"],
+            [(port["name"], port["containerPort"]) for port in haproxy["ports"]],
+            [mount["name"] for mount in haproxy["volumeMounts"] if mount["mountPath"] == "/run/haproxy"],
+        )
+        for haproxy in HAPROXIES
+    ]
+    assert own == [
+        ("haproxy-1", [{"name": "METRICS_PORT", "value": "9100"}], [("metrics-1", 9100)], ["run-1"]),
+        ("haproxy-2", [{"name": "METRICS_PORT", "value": "9101"}], [("metrics-2", 9101)], ["run-2"]),
+    ]

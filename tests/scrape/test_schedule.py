@@ -1,0 +1,113 @@
+"""Which components are due, counted second by second on a clock of the test's own."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from inference_operator.manifest import Key
+from inference_operator.scrape.schedule import MAX_DOUBLINGS, Intervals, Schedule
+
+A, B = Key("default", "a"), Key("default", "b")
+ROUTER, ENGINE = "router", "engine"
+SAME = {ROUTER: Intervals(15.0, 120.0), ENGINE: Intervals(15.0, 120.0)}
+FAST_ROUTERS = {ROUTER: Intervals(5.0, 5.0), ENGINE: Intervals(15.0, 120.0)}
+
+
+@dataclass(slots=True)
+class Clock:
+    """A schedule that is asked every second; every scrape takes half a second."""
+
+    schedule: Schedule
+    now: int = 0
+    urgent: bool = False
+    failed: tuple[str, ...] = ()
+    scrapes: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(self, seconds: int, *, keys: tuple[Key, ...] = (A,)) -> Counter[str]:
+        """Scrapes by component."""
+        self.scrapes = []
+        for _ in range(seconds):
+            self.now += 1
+            for key, components in self.schedule.due(keys, now=self.now).items():
+                self.scrapes.append(components)
+                for component in components:
+                    self.schedule.done(
+                        key, component, now=self.now + 0.5, urgent=self.urgent, failed=component in self.failed
+                    )
+        return Counter(component for components in self.scrapes for component in components)
+
+
+def test_every_component_is_scraped_once_in_its_first_calm_interval() -> None:
+    assert Clock(Schedule(SAME)).run(120) == {ROUTER: 1, ENGINE: 1}
+
+
+def test_a_component_that_is_being_scraped_is_not_due() -> None:
+    schedule = Schedule(SAME)
+    schedule.due([A], now=0.0)
+    assert schedule.due([A], now=121.0) == {A: (ROUTER, ENGINE)}
+    assert schedule.due([A], now=10_000.0) == {}
+
+
+@pytest.mark.parametrize(("urgent", "scrapes"), [(True, 80), (False, 10)])
+def test_calm_keys_are_scraped_every_eighth_interval(urgent: bool, scrapes: int) -> None:  # noqa: FBT001 - a column
+    clock = Clock(Schedule(SAME), urgent=urgent)
+    clock.run(120)
+    assert clock.run(1200) == {ROUTER: scrapes, ENGINE: scrapes}
+
+
+def test_each_component_has_its_own_interval() -> None:
+    clock = Clock(Schedule(FAST_ROUTERS))
+    clock.run(120)
+    assert clock.run(1200) == {ROUTER: 240, ENGINE: 10}
+
+
+def test_an_urgent_key_changes_only_the_components_whose_intervals_differ() -> None:
+    clock = Clock(Schedule(FAST_ROUTERS), urgent=True)
+    clock.run(120)
+    assert clock.run(1200) == {ROUTER: 240, ENGINE: 80}
+
+
+@pytest.mark.parametrize("intervals", [SAME, FAST_ROUTERS], ids=["same intervals", "fast routers"])
+def test_routers_are_scraped_in_the_same_turn_as_engines_and_before_them(intervals: dict[str, Intervals]) -> None:
+    clock = Clock(Schedule(intervals))
+    clock.run(1200)
+    assert {components for components in clock.scrapes if ENGINE in components} == {(ROUTER, ENGINE)}
+
+
+def test_intervals_double_while_no_pod_answers_and_are_normal_after_one_answer() -> None:
+    clock = Clock(Schedule(SAME), urgent=True, failed=(ENGINE,))
+    clock.run(120)
+    longest = 15 * 2**MAX_DOUBLINGS
+    clock.run(4 * longest)
+    assert clock.run(10 * longest) == {ROUTER: 160, ENGINE: 10}, "the routers answer"
+    clock.failed = ()
+    clock.run(longest)
+    assert clock.run(longest) == {ROUTER: 16, ENGINE: 16}
+
+
+def test_the_interval_after_a_failure_is_at_most_two_to_its_number_of_urgent_intervals() -> None:
+    clock = Clock(Schedule({ENGINE: Intervals(10.0, 10.0)}), failed=(ENGINE,))
+    times = [clock.now for _ in range(1000) if clock.run(1)]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert all(gap <= 10 * 2**number for number, gap in enumerate(gaps[:MAX_DOUBLINGS], start=1))
+    assert set(gaps[MAX_DOUBLINGS:]) == {10 * 2**MAX_DOUBLINGS}
+
+
+def test_a_key_that_is_gone_is_forgotten_even_while_it_is_scraped() -> None:
+    schedule = Schedule(SAME)
+    schedule.due([A, B], now=0.0)
+    assert set(schedule.due([A, B], now=121.0)) == {A, B}
+    assert schedule.due([B], now=122.0) == {}
+    schedule.done(A, ENGINE, now=123.0, urgent=True, failed=True)
+    assert schedule.due([B], now=10_000.0) == {}
+
+
+def test_many_keys_are_spread_over_the_interval_and_stay_spread() -> None:
+    keys = tuple(Key("default", str(number)) for number in range(1200))
+    clock = Clock(Schedule(SAME))
+    clock.run(240, keys=keys)
+    per_second = [clock.run(1, keys=keys)[ENGINE] for _ in range(120)]
+    assert sum(per_second) == len(keys)
+    assert max(per_second) < 40, "10 on average"

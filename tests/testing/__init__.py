@@ -1,0 +1,1 @@
+"""What tests and benches share: clusters, objects, faults and drawn specifications."""

@@ -1,0 +1,176 @@
+"""Objects as users, controllers and kubelets write them, for tests to start from."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.engines import registry
+from inference_operator.inspection.config_map import model_config_map, model_config_ref
+from inference_operator.manifest import (
+    API_VERSION,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    KIND,
+    SERVICE,
+    Key,
+    Manifest,
+    Ref,
+)
+from inference_operator.models.catalogue import entry
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.objects.names import ENGINE, labels
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Planned
+from inference_operator.settings import Settings
+from inference_operator.views.node import NodeView, node_view
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Asked, EngineSample, Watched
+from tests.testing.nodes import node
+
+H100 = node("h100-a", gpus=8)
+"""One node with eight of them."""
+NODES = (node_view(H100),)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+KEY = Key("default", "qwen")
+UID = "7a1c0f5e-0000-4000-8000-000000000001"
+SETTINGS = Settings()
+
+ENGINES = Ref(DEPLOYMENT, "default", "qwen-engine")
+ROUTERS = Ref(DEPLOYMENT, "default", "qwen-router")
+CONFIG = Ref(CONFIG_MAP, "default", "qwen-router")
+SERVICE_OF_ENGINES = Ref(SERVICE, "default", "qwen-engines")
+SERVICE_OF_ROUTERS = Ref(SERVICE, "default", "qwen")
+BUDGET_OF_ENGINES = Ref(DISRUPTION_BUDGET, "default", "qwen-engine")
+BUDGET_OF_ROUTERS = Ref(DISRUPTION_BUDGET, "default", "qwen-router")
+
+
+def inference_deployment(*, name: str = "qwen", source: str = "hf://Qwen/Qwen3-8B", **spec: object) -> Manifest:
+    """An InferenceDeployment as the API server shows it; `spec` has the API's own names."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "namespace": "default", "uid": UID, "generation": 1},
+        "spec": {"model": {"source": source}, "replicas": 1, **spec},
+    }
+
+
+def inputs(
+    raw: Manifest,
+    *,
+    children: Iterable[Manifest] = (),
+    pods: Iterable[PodView] = (),
+    settings: Settings = SETTINGS,
+    now: datetime = NOW,
+    nodes: Sequence[NodeView] | None = NODES,
+) -> Inputs:
+    return Inputs(
+        resource=resource(raw),
+        children={Ref.of(child): child for child in children},
+        pods=tuple(pods),
+        settings=settings,
+        now=now,
+        nodes=nodes,
+    )
+
+
+def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Settings = SETTINGS) -> Planned:
+    """What is planned once the model is known."""
+    result = outcome(inputs(raw, children=children, settings=settings))
+    if isinstance(result, NeedsInspection):
+        result = outcome(inputs(raw, children=[*children, model_known(raw)], settings=settings))
+    assert isinstance(result, Planned), result
+    return result
+
+
+def model_known(raw: Manifest, name: str = "Qwen/Qwen3-8B") -> Manifest:
+    """The ConfigMap in which an inspection has left that the model is this one of the catalogue."""
+    asked, known = resource(raw), entry(name)
+    assert isinstance(asked.spec, Spec)
+    assert known
+    revision = registry.ENGINES[registry.VLLM].access(asked.spec.engine).revision
+    ref = model_config_ref(asked.spec.model.source, revision, owner=asked.owner)
+    facts = model_facts(known.config, known.weights)
+    assert isinstance(facts, ModelFacts)
+    weights = Weights(facts.weight_bytes, "model.safetensors.index.json")
+    found = Entry(asked.spec.model.source, f"{asked.spec.model.source}:config.json", known.config, weights)
+    return model_config_map(ref, found, owner=asked.owner)
+
+
+def deployment_status(
+    replicas: int, *, ready: int | None = None, updated: int | None = None, seen: int = 1
+) -> Manifest:
+    """What a Deployment's controller writes once it has looked at generation `seen`."""
+    return {
+        "observedGeneration": seen,
+        "replicas": replicas,
+        "updatedReplicas": replicas if updated is None else updated,
+        "readyReplicas": replicas if ready is None else ready,
+    }
+
+
+def pod(
+    *,
+    name: str = "qwen-engine-7c9f-abcde",
+    component: str = ENGINE,
+    status: object = None,
+    version: int = 1,
+    age: timedelta = timedelta(0),
+) -> Manifest:
+    """A pod as its ReplicaSet makes it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"pod-{name}",
+            "resourceVersion": str(version),
+            "labels": labels("qwen", component),
+            "creationTimestamp": (NOW - age).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        },
+        "status": status if status is not None else {},
+    }
+
+
+def waiting(reason: str, message: str, *, container: str = ENGINE, last: Manifest | None = None) -> Manifest:
+    """A pod's status whose container waits."""
+    return {
+        "phase": "Pending",
+        "conditions": [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [
+            {
+                "name": container,
+                "ready": False,
+                "state": {"waiting": {"reason": reason, "message": message}},
+                "lastState": last or {},
+            }
+        ],
+    }
+
+
+def unschedulable(message: str) -> Manifest:
+    """A pod's status that the scheduler could place on no node."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+def ready_pod() -> Manifest:
+    return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+STANDSTILL = Watched(
+    EngineSample("qwen", running=3, waiting=0, progress=(7.0,)),
+    sessions=3,
+    at=400.0,
+    since=100.0,
+    asked=Asked.WAITING,
+    asked_at=250.0,
+)
+"""An engine that has stood still for as long as it may, and has not answered for half of that."""

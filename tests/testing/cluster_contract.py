@@ -1,0 +1,277 @@
+"""What the operator relies on from any cluster; each implementation of `Cluster` passes the same suite.
+
+A subclass gives three fixtures: the cluster, a namespace that exists, and a stranger. On a real API server the
+InferenceDeployment CRD must be installed and no operator may run.
+"""
+
+from typing import Protocol
+
+import pytest
+
+from inference_operator.controller.cluster import Cluster, ConflictError, NotFoundError
+from inference_operator.manifest import API_VERSION, CONFIG_MAP, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
+from tests.testing.listings import listing
+
+OTHER_UID = "11111111-2222-3333-4444-555555555555"
+
+
+class Stranger(Protocol):
+    """Somebody else who writes to the cluster."""
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply by force, under a field manager that is not the operator's."""
+
+
+def config_map(namespace: str, name: str = "settings", *, uid: str | None = None, **data: str) -> Manifest:
+    identity = {"uid": uid} if uid else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, **identity},
+        "data": data,
+    }
+
+
+def service_of_models(namespace: str, *, env: dict[str, str] | None = None, replicas: int = 1) -> Manifest:
+    variables = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "qwen", "namespace": namespace},
+        "spec": {
+            "model": {"source": "hf://Qwen/Qwen3-8B"},
+            "replicas": replicas,
+            **({"engine": {"env": variables}} if variables else {}),
+        },
+    }
+
+
+def status_of(manifest: Manifest, **status: object) -> Manifest:
+    meta = manifest["metadata"]
+    return {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "metadata": {name: meta[name] for name in ("name", "namespace", "resourceVersion")},
+        "status": status,
+    }
+
+
+def version(manifest: Manifest) -> int:
+    return int(manifest["metadata"]["resourceVersion"])
+
+
+async def apply(cluster: Cluster, manifest: Manifest, *, force: bool = True) -> Manifest:
+    return await cluster.apply(Ref.of(manifest), manifest, force=force)
+
+
+class ClusterContract:
+    """Everything that the reconciler takes for granted."""
+
+    async def test_what_is_not_there_is_none(self, cluster: Cluster, namespace: str) -> None:
+        assert await cluster.get(Ref(CONFIG_MAP, namespace, "nothing")) is None
+
+    async def test_apply_creates_and_answers_with_the_object(self, cluster: Cluster, namespace: str) -> None:
+        body = config_map(namespace, a="1")
+        made = await apply(cluster, body, force=False)
+        assert made["data"] == {"a": "1"}
+        assert made["metadata"]["uid"]
+        assert Ref.of(made) == Ref.of(body)
+        assert await cluster.get(Ref.of(body)) == made
+
+    async def test_apply_of_the_same_changes_no_version(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        again = await apply(cluster, config_map(namespace, a="1"))
+        assert version(again) == version(made)
+
+    async def test_a_change_gives_a_greater_version_and_keeps_the_uid(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        changed = await apply(cluster, config_map(namespace, a="2"))
+        assert version(changed) > version(made)
+        assert changed["metadata"]["uid"] == made["metadata"]["uid"]
+
+    async def test_versions_grow_over_all_objects(self, cluster: Cluster, namespace: str) -> None:
+        first = await apply(cluster, config_map(namespace, "first", a="1"))
+        second = await apply(cluster, config_map(namespace, "second", a="1"))
+        assert version(second) > version(first)
+
+    async def test_generation_counts_changes_of_the_specification_only(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, service_of_models(namespace))
+        assert made["metadata"]["generation"] == 1
+        labelled = service_of_models(namespace)
+        labelled["metadata"]["labels"] = {"team": "a"}
+        made = await apply(cluster, labelled)
+        assert made["metadata"]["generation"] == 1
+        told = await cluster.apply_status(Ref.of(made), status_of(made, observedGeneration=1))
+        assert told is not None
+        assert told["metadata"]["generation"] == 1
+        assert (await apply(cluster, service_of_models(namespace, replicas=3)))["metadata"]["generation"] == 2
+
+    async def test_a_field_that_is_no_longer_applied_goes(self, cluster: Cluster, namespace: str) -> None:
+        await apply(cluster, config_map(namespace, a="1", b="2"))
+        assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
+
+    async def test_an_item_that_is_no_longer_applied_goes(self, cluster: Cluster, namespace: str) -> None:
+        await apply(cluster, service_of_models(namespace, env={"A": "1", "B": "2"}))
+        left = await apply(cluster, service_of_models(namespace, env={"B": "3"}))
+        assert left["spec"]["engine"]["env"] == [{"name": "B", "value": "3"}]
+
+    async def test_what_a_stranger_adds_stays(self, cluster: Cluster, namespace: str, stranger: Stranger) -> None:
+        await apply(cluster, config_map(namespace, a="1"))
+        await stranger.apply(config_map(namespace, b="2"))
+        assert (await apply(cluster, config_map(namespace, a="3")))["data"] == {"a": "3", "b": "2"}
+
+    async def test_without_force_a_strangers_field_is_a_conflict(
+        self, cluster: Cluster, namespace: str, stranger: Stranger
+    ) -> None:
+        theirs = await stranger.apply(config_map(namespace, a="1"))
+        with pytest.raises(ConflictError):
+            await apply(cluster, config_map(namespace, a="2"), force=False)
+        assert await cluster.get(Ref.of(theirs)) == theirs
+
+    async def test_without_force_the_same_value_is_no_conflict(
+        self, cluster: Cluster, namespace: str, stranger: Stranger
+    ) -> None:
+        await stranger.apply(config_map(namespace, a="1"))
+        assert (await apply(cluster, config_map(namespace, a="1"), force=False))["data"] == {"a": "1"}
+
+    async def test_force_takes_a_strangers_field(self, cluster: Cluster, namespace: str, stranger: Stranger) -> None:
+        await stranger.apply(config_map(namespace, a="1"))
+        assert (await apply(cluster, config_map(namespace, a="2")))["data"] == {"a": "2"}
+        assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
+
+    async def test_a_shared_field_stays_until_both_let_go(
+        self, cluster: Cluster, namespace: str, stranger: Stranger
+    ) -> None:
+        await apply(cluster, config_map(namespace, a="1", b="1"))
+        await stranger.apply(config_map(namespace, a="1"))
+        assert (await apply(cluster, config_map(namespace, b="1")))["data"] == {"a": "1", "b": "1"}
+
+    async def test_managers_are_named(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        assert [field["manager"] for field in made["metadata"]["managedFields"]] == ["inference-operator"]
+
+    async def test_the_right_uid_is_accepted(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        changed = await apply(cluster, config_map(namespace, uid=made["metadata"]["uid"], a="2"))
+        assert changed["data"] == {"a": "2"}
+
+    async def test_another_uid_is_a_conflict(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        with pytest.raises(ConflictError):
+            await apply(cluster, config_map(namespace, uid=OTHER_UID, a="2"))
+        assert await cluster.get(Ref.of(made)) == made
+
+    async def test_a_uid_never_creates(self, cluster: Cluster, namespace: str) -> None:
+        body = config_map(namespace, uid=OTHER_UID, a="1")
+        with pytest.raises(ConflictError):
+            await apply(cluster, body)
+        assert await cluster.get(Ref.of(body)) is None
+
+    async def test_what_is_new_is_made(self, cluster: Cluster, namespace: str) -> None:
+        body = config_map(namespace, a="1")
+        made = await cluster.create(Ref.of(body), body)
+        assert made["data"] == {"a": "1"}
+        assert await cluster.get(Ref.of(body)) == made
+        assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
+
+    async def test_a_name_that_is_taken_is_a_conflict(
+        self, cluster: Cluster, stranger: Stranger, namespace: str
+    ) -> None:
+        held = await stranger.apply(config_map(namespace, a="1"))
+        for body in (config_map(namespace, b="1"), config_map(namespace, a="1")):
+            with pytest.raises(ConflictError):
+                await cluster.create(Ref.of(body), body)
+        assert await cluster.get(Ref.of(held)) == held
+
+    async def test_a_listing_selects_and_is_complete(self, cluster: Cluster, namespace: str) -> None:
+        for name, labels in {"one": {"team": "a"}, "two": {"team": "a", "tier": "x"}, "three": {"team": "b"}}.items():
+            body = config_map(namespace, name, a="1")
+            body["metadata"]["labels"] = labels
+            made = await apply(cluster, body)
+        found = await listing(cluster, CONFIG_MAP, namespace=namespace, selector="team=a,tier=x")
+        assert [Ref.of(m) for m in found.items] == [Ref(CONFIG_MAP, namespace, "two")]
+        of_a = await listing(cluster, CONFIG_MAP, namespace=namespace, selector="team=a")
+        assert {m["metadata"]["name"] for m in of_a.items} == {"one", "two"}
+        everything = await listing(cluster, CONFIG_MAP, namespace=namespace)
+        del made["metadata"]["managedFields"]  # half of an object, and nothing reads it
+        assert made in list(everything.items)
+        assert everything.namespace == namespace
+        assert made in list((await listing(cluster, CONFIG_MAP)).items)
+        assert everything.version >= max(version(m) for m in everything.items)
+
+    async def test_a_listing_is_of_its_moment(self, cluster: Cluster, namespace: str) -> None:
+        before = await listing(cluster, CONFIG_MAP, namespace=namespace)
+        made = await apply(cluster, config_map(namespace, a="1"))
+        after = await listing(cluster, CONFIG_MAP, namespace=namespace)
+        assert before.version < version(made) <= after.version
+
+    async def test_delete_takes_the_object_of_that_version(self, cluster: Cluster, namespace: str) -> None:
+        first = await apply(cluster, config_map(namespace, a="1"))
+        second = await apply(cluster, config_map(namespace, a="2"))
+        uid = first["metadata"]["uid"]
+        with pytest.raises(ConflictError):
+            await cluster.delete(Ref.of(first), uid=uid, version=first["metadata"]["resourceVersion"])
+        await cluster.delete(Ref.of(first), uid=uid, version=second["metadata"]["resourceVersion"])
+        assert await cluster.get(Ref.of(first)) is None
+
+    async def test_delete_takes_the_object_of_that_uid(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        with pytest.raises(ConflictError):
+            await cluster.delete(Ref.of(made), uid=OTHER_UID)
+        await cluster.delete(Ref.of(made), uid=made["metadata"]["uid"])
+        assert await cluster.get(Ref.of(made)) is None
+        with pytest.raises(NotFoundError):
+            await cluster.delete(Ref.of(made), uid=made["metadata"]["uid"])
+
+    async def test_a_name_that_is_used_again_has_another_uid(self, cluster: Cluster, namespace: str) -> None:
+        first = await apply(cluster, config_map(namespace, a="1"))
+        await cluster.delete(Ref.of(first), uid=first["metadata"]["uid"])
+        second = await apply(cluster, config_map(namespace, a="1"))
+        assert second["metadata"]["uid"] != first["metadata"]["uid"]
+        assert version(second) > version(first)
+
+    async def test_finalizers_keep_an_object_that_is_going(self, cluster: Cluster, namespace: str) -> None:
+        body = config_map(namespace, a="1")
+        body["metadata"]["finalizers"] = ["inference-operator.dev/test"]
+        made = await apply(cluster, body)
+        assert "deletionTimestamp" not in made["metadata"]
+        await cluster.delete(Ref.of(made), uid=made["metadata"]["uid"])
+        going = await cluster.get(Ref.of(made))
+        assert going is not None
+        assert going["metadata"]["deletionTimestamp"]
+        await apply(cluster, config_map(namespace, a="1"))
+        assert await cluster.get(Ref.of(made)) is None
+
+    async def test_status_is_a_room_of_its_own(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, service_of_models(namespace))
+        told = await cluster.apply_status(Ref.of(made), status_of(made, url="http://qwen/v1", observedGeneration=1))
+        assert told is not None
+        assert told["spec"] == made["spec"]
+        assert told["status"]["url"] == "http://qwen/v1"
+        changed = await apply(cluster, service_of_models(namespace, replicas=2))
+        assert changed["status"] == told["status"]
+
+    async def test_the_same_status_changes_no_version(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, service_of_models(namespace))
+        told = await cluster.apply_status(Ref.of(made), status_of(made, url="u"))
+        assert told is not None
+        again = await cluster.apply_status(Ref.of(made), status_of(told, url="u"))
+        assert again is not None
+        assert version(again) == version(told) > version(made)
+
+    async def test_a_part_of_the_status_that_is_no_longer_told_goes(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, service_of_models(namespace))
+        first = await cluster.apply_status(Ref.of(made), status_of(made, url="u", ready="0/1"))
+        assert first is not None
+        told = await cluster.apply_status(Ref.of(made), status_of(first, ready="1/1"))
+        assert told is not None
+        assert told["status"]["ready"] == "1/1"
+        assert "url" not in told["status"]
+
+    async def test_status_of_what_is_gone_or_has_changed_is_none(self, cluster: Cluster, namespace: str) -> None:
+        made = await apply(cluster, service_of_models(namespace))
+        await apply(cluster, service_of_models(namespace, replicas=2))
+        assert await cluster.apply_status(Ref.of(made), status_of(made, url="u")) is None
+        absent = {**made, "metadata": {**made["metadata"], "name": "absent"}}
+        ref = Ref(INFERENCE_DEPLOYMENT, namespace, "absent")
+        assert await cluster.apply_status(ref, status_of(absent, url="u")) is None

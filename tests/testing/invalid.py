@@ -1,0 +1,140 @@
+"""What nobody may ask for: refused by the API server and, where it comes from a file, by pydantic."""
+
+from inference_operator.manifest import Manifest
+
+_TERM = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _nodes(**requirement: object) -> Manifest:
+    term = {"matchExpressions": [requirement]}
+    return {"scheduling": {"affinity": {"nodeAffinity": {_TERM: {"nodeSelectorTerms": [term]}}}}}
+
+
+def _pods(**term: object) -> Manifest:
+    return {"scheduling": {"affinity": {"podAntiAffinity": {_TERM: [term]}}}}
+
+
+_NODE = f"spec.scheduling.affinity.nodeAffinity.{_TERM}.nodeSelectorTerms[0].matchExpressions[0]"
+_POD = f"spec.scheduling.affinity.podAntiAffinity.{_TERM}[0]"
+_TAINT = "spec.scheduling.tolerations[0]"
+_SPREAD = "spec.scheduling.topologySpread"
+_HOST = {"topologyKey": "kubernetes.io/hostname"}
+
+_ADDED = "spec.podTemplate"
+_FOLDER: Manifest = {"name": "a", "emptyDir": {}}
+_SIDECAR: Manifest = {"name": "a", "image": "b"}
+
+
+def _added(**fields: object) -> Manifest:
+    return {"podTemplate": fields}
+
+
+INVALID: dict[str, tuple[Manifest, str, str]] = {
+    "served name": (
+        {"model": {"source": "hf://a/b", "servedName": "a b"}},
+        "spec.model.servedName",
+        "for example `qwen3-8b`",
+    ),
+    "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
+    "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
+    "key of a Secret": (
+        {"engine": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a/b"}}}]}},
+        "spec.engine.env[0].valueFrom.secretKeyRef.key",
+        "",
+    ),
+    "node selector key": (
+        {"scheduling": {"nodeSelector": {"a b": "c"}}},
+        "spec.scheduling.nodeSelector",
+        "must have label keys, for example `nvidia.com/gpu.product`",
+    ),
+    "node selector value": ({"scheduling": {"nodeSelector": {"a": "-"}}}, "spec.scheduling.nodeSelector.a", ""),
+    "node selector size": (
+        {"scheduling": {"nodeSelector": {f"a{n}": "b" for n in range(33)}}},
+        "spec.scheduling.nodeSelector",
+        "32",
+    ),
+    "toleration of nothing": ({"scheduling": {"tolerations": [{"value": "x"}]}}, _TAINT, "must have a `key`"),
+    "toleration with a value too many": (
+        {"scheduling": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+        _TAINT,
+        "must not have a `value`",
+    ),
+    "toleration for a time": (
+        {"scheduling": {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]}},
+        _TAINT,
+        "requires the effect `NoExecute`",
+    ),
+    "toleration operator": ({"scheduling": {"tolerations": [{"key": "a", "operator": "Is"}]}}, _TAINT, "Exists"),
+    "node without values": (_nodes(key="a", operator="In"), _NODE, "must have `values`"),
+    "node with values": (_nodes(key="a", operator="Exists", values=["b"]), _NODE, "must have `values`, except"),
+    "node with a word": (_nodes(key="a", operator="Gt", values=["b"]), _NODE, "for example `40000`"),
+    "node with two numbers": (_nodes(key="a", operator="Lt", values=["1", "2"]), _NODE, "for example `40000`"),
+    "node without key": (_nodes(operator="Exists"), f"{_NODE}.key", ""),
+    "no nodes": (
+        {"scheduling": {"affinity": {"nodeAffinity": {_TERM: {"nodeSelectorTerms": []}}}}},
+        f"spec.scheduling.affinity.nodeAffinity.{_TERM}.nodeSelectorTerms",
+        "1",
+    ),
+    "pods without labels": (
+        _pods(labelSelector={"matchLabels": {}}, topologyKey="a"),
+        f"{_POD}.labelSelector.matchLabels",
+        "1",
+    ),
+    "pods without topology": (_pods(labelSelector={"matchLabels": {"a": "b"}}), f"{_POD}.topologyKey", ""),
+    "priority class": (
+        {"scheduling": {"priorityClassName": "High_One"}},
+        "spec.scheduling.priorityClassName",
+        "",
+    ),
+    "queue": ({"scheduling": {"queueName": "q" * 64}}, "spec.scheduling.queueName", "63"),
+    "skew": ({"scheduling": {"topologySpread": [{**_HOST, "maxSkew": 0}]}}, f"{_SPREAD}[0].maxSkew", "1"),
+    "domains": (
+        {"scheduling": {"topologySpread": [{**_HOST, "minDomains": 2}]}},
+        f"{_SPREAD}[0]",
+        "requires `whenUnsatisfiable: DoNotSchedule`",
+    ),
+    "annotation key": (_added(annotations={"a b": ""}), f"{_ADDED}.annotations", "must have label keys"),
+    "label value": (_added(labels={"a": "b c"}), f"{_ADDED}.labels.a", ""),
+    "volume of a Secret": (
+        _added(volumes=[{"name": "a", "secret": {"secretName": "b"}}]),
+        f"{_ADDED}.volumes[0]",
+        "",
+    ),
+    "volume of nothing": (_added(volumes=[{"name": "a"}]), f"{_ADDED}.volumes[0]", "must have exactly one of"),
+    "volume of two things": (
+        _added(volumes=[{**_FOLDER, "image": {"reference": "b"}}]),
+        f"{_ADDED}.volumes[0]",
+        "must have exactly one of",
+    ),
+    "volume name": (_added(volumes=[{**_FOLDER, "name": "A"}]), f"{_ADDED}.volumes[0].name", ""),
+    "volume twice": (_added(volumes=[_FOLDER, _FOLDER]), f"{_ADDED}.volumes", ""),
+    "volume size": (
+        _added(volumes=[{"name": "a", "emptyDir": {"sizeLimit": "big"}}]),
+        f"{_ADDED}.volumes[0].emptyDir.sizeLimit",
+        "",
+    ),
+    "mount without a root": (
+        _added(volumes=[_FOLDER], volumeMounts=[{"name": "a", "mountPath": "data"}]),
+        f"{_ADDED}.volumeMounts[0].mountPath",
+        "",
+    ),
+    "mount outside": (
+        _added(volumes=[_FOLDER], volumeMounts=[{"name": "a", "mountPath": "/a", "subPath": "b/../../c"}]),
+        f"{_ADDED}.volumeMounts[0].subPath",
+        "must be a path inside the volume",
+    ),
+    "sidecar without image": (_added(sidecars=[{"name": "a"}]), f"{_ADDED}.sidecars[0].image", ""),
+    "sidecar with a privilege": (
+        _added(sidecars=[{**_SIDECAR, "securityContext": {"privileged": True}}]),
+        f"{_ADDED}.sidecars[0].securityContext",
+        "",
+    ),
+    "five sidecars": (
+        _added(sidecars=[{**_SIDECAR, "name": f"a{n}"} for n in range(5)]),
+        f"{_ADDED}.sidecars",
+        "4",
+    ),
+    "host network": (_added(hostNetwork=True), f"{_ADDED}.hostNetwork", ""),
+    "spread twice": ({"scheduling": {"topologySpread": [_HOST, _HOST]}}, _SPREAD, ""),
+}
+"""Name: the fields, where they are wrong, and words of the answer."""

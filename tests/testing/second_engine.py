@@ -1,0 +1,93 @@
+"""A second engine and a second role, added from outside the package: no file of the operator knows them.
+
+`python -m tests.testing.second_engine` runs the operator with both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EngineSpec, Spec
+from inference_operator.app import main
+from inference_operator.engines.base import Diagnosis, EngineProcess, HubAccess, Phase, Question, Served, Timeouts
+from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.objects.names import ENGINE
+from inference_operator.pipeline.roles import RoleRequest
+from inference_operator.settings import Settings
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape
+from inference_operator.views.samples import EngineSample
+
+ECHO = "ECHO"
+PORT, USER, MAX_CONCURRENCY = 9000, 1234, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """An engine that shares nothing with vLLM but its memory arithmetic."""
+
+    def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
+        return None
+
+    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
+        return Vllm().memory(image, offer)
+
+    def cpu_memory(self, *, latent: bool) -> EngineMemory:
+        return Vllm().cpu_memory(latent=latent)
+
+    def shape(self, asked: EngineSpec) -> Shape:
+        return Vllm().shape(asked)
+
+    def process(self, asked: EngineSpec, plan: Plan, served: Served, timeouts: Timeouts) -> EngineProcess:  # noqa: ARG002 - protocol
+        return EngineProcess(
+            user=USER,
+            group=USER,
+            port=PORT,
+            max_concurrency=MAX_CONCURRENCY,
+            command=("echo-server",),
+            args=(served.model,),
+            env=(),
+            health_path="/alive",
+            writable=("/scratch",),
+            startup_seconds=60,
+            pre_stop=("echo-stop",),
+            stop_seconds=timeouts.drain,
+        )
+
+    def access(self, asked: EngineSpec) -> HubAccess:  # noqa: ARG002 - protocol
+        return HubAccess(user=USER, group=USER, env=(), writable=("/scratch",), revision=None)
+
+    def diagnose(self, log: str) -> Diagnosis | None:
+        return Diagnosis(Reason.GPU_OUT_OF_MEMORY, "the echo faded") if "faded" in log else None
+
+    def phase(self, log: str) -> Phase | None:
+        return Phase.LOADING if "listening" in log else None
+
+    def sample(self, metrics_text: str) -> EngineSample | None:
+        if not metrics_text.startswith("echoes "):
+            return None
+        return EngineSample("echo", running=int(metrics_text.split()[1]), waiting=0, progress=(0.0,))
+
+    def question(self, model: str) -> Question:
+        return Question("/echo", {"model": model})
+
+
+REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
+"""The engines of the release and the second one, which is the default."""
+
+HELPER = "helper"
+
+
+def two_roles(_spec: Spec, _engines: EngineRegistry) -> Sequence[RoleRequest]:
+    """The usual role by vLLM, and one more by the second engine."""
+    return (RoleRequest(ENGINE, VLLM), RoleRequest(HELPER, ECHO))
+
+
+BOTH = replace(REGISTRY, default=VLLM)
+
+if __name__ == "__main__":
+    main(BOTH, two_roles)

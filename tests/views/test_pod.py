@@ -1,0 +1,256 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import Manifest
+from inference_operator.views.lookups import LogLookup
+from inference_operator.views.pod import MAX_CAUSE_LENGTH, PodProblem, Terminated, one_line, pod_view
+from tests.testing.builders import NOW, pod, ready_pod, unschedulable, waiting
+
+OOM_KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": ""}}
+FAILED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "ValueError: No supported config format found\n"}}
+COMPLETED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+BACK_OFF = "back-off 40s restarting failed container=engine pod=qwen-engine-7c9f-abcde_default(a1b2)"
+PULLING = (
+    'Back-off pulling image "example.com/vllm:nope": ErrImagePull: rpc error: code = NotFound desc = failed to pull'
+    ' and unpack image "example.com/vllm:nope": failed to resolve reference: not found'
+)
+NOT_FOUND = 'failed to pull and unpack image "example.com/vllm:nope": failed to resolve reference: not found'
+NO_CLAIM = (
+    '0/3 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/3 nodes are available: 3'
+    " Preemption is not helpful for scheduling."
+)
+
+PROBLEMS: list[tuple[Manifest, Reason, str]] = [
+    (
+        waiting(
+            "ImagePullBackOff",
+            PULLING,
+        ),
+        Reason.IMAGE_PULL_FAILED,
+        NOT_FOUND,
+    ),
+    (
+        waiting("ErrImagePull", PULLING.partition("ErrImagePull: ")[2]),
+        Reason.IMAGE_PULL_FAILED,
+        NOT_FOUND,
+    ),
+    (waiting("ErrImageNeverPull", ""), Reason.IMAGE_PULL_FAILED, "ErrImageNeverPull"),
+    (
+        waiting("InvalidImageName", 'Failed to apply default image tag "A:B:C": invalid reference format'),
+        Reason.IMAGE_PULL_FAILED,
+        'Failed to apply default image tag "A:B:C": invalid reference format',
+    ),
+    (
+        waiting("CreateContainerConfigError", 'secret "hugging-face" not found'),
+        Reason.CONTAINER_CONFIG_ERROR,
+        'secret "hugging-face" not found',
+    ),
+    (
+        waiting("CreateContainerConfigError", "couldn't find key token in Secret default/hugging-face"),
+        Reason.CONTAINER_CONFIG_ERROR,
+        "couldn't find key token in Secret default/hugging-face",
+    ),
+    (
+        unschedulable(NO_CLAIM),
+        Reason.VOLUME_UNAVAILABLE,
+        NO_CLAIM,
+    ),
+    (
+        unschedulable('0/4 nodes are available: persistentvolumeclaim "models" not found. not found'),
+        Reason.VOLUME_UNAVAILABLE,
+        '0/4 nodes are available: persistentvolumeclaim "models" not found.',
+    ),
+    (
+        unschedulable(
+            "0/3 nodes are available: 1 node(s) had volume node affinity conflict, 2 Insufficient nvidia.com/gpu."
+        ),
+        Reason.UNSCHEDULABLE,
+        "0/3 nodes are available: 1 node(s) had volume node affinity conflict, 2 Insufficient nvidia.com/gpu.",
+    ),
+    (
+        unschedulable("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+        Reason.VOLUME_UNAVAILABLE,
+        "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+    ),
+    (
+        unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."),
+        Reason.UNSCHEDULABLE,
+        "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+    ),
+    (
+        waiting("CrashLoopBackOff", BACK_OFF, last=OOM_KILLED),
+        Reason.OUT_OF_MEMORY,
+        "container `engine` used more memory than its limit",
+    ),
+    (
+        waiting("CrashLoopBackOff", BACK_OFF, last=FAILED),
+        Reason.CRASH_LOOP,
+        "container `engine` ended with exit code 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "cause"), PROBLEMS)
+def test_the_kubelets_and_the_schedulers_words_are_kept(status: Manifest, reason: Reason, cause: str) -> None:
+    problem = pod_view(pod(status=status), component="engine").problem
+    assert problem is not None
+    assert (problem.reason, problem.cause) == (reason, cause)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        {"phase": "Pending"},
+        ready_pod(),
+        waiting("ContainerCreating", ""),
+        waiting("PodInitializing", ""),
+        {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+        {"containerStatuses": [{"name": "engine", "started": True, "state": {"running": {}}, "lastState": FAILED}]},
+        {"containerStatuses": [{"name": "engine", "started": True, "state": {"running": {}}, "lastState": OOM_KILLED}]},
+        {"initContainerStatuses": [{"name": "fetch", "state": COMPLETED, "lastState": FAILED}]},
+    ],
+)
+def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
+    assert pod_view(pod(status=status), component="engine").problem is None
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "cause"),
+    [
+        (
+            FAILED,
+            Reason.CRASH_LOOP,
+            "container `engine` ended with exit code 1",
+        ),
+        (
+            {"terminated": {"exitCode": 2, "reason": "Error"}},
+            Reason.CRASH_LOOP,
+            "container `engine` ended with exit code 2",
+        ),
+        (OOM_KILLED, Reason.OUT_OF_MEMORY, "container `engine` used more memory than its limit"),
+    ],
+)
+def test_a_crash_loop_is_one_problem_in_all_its_phases(end: Manifest, reason: Reason, cause: str) -> None:
+    running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+    phases: list[Manifest] = [
+        {"state": end, "restartCount": 2},
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 2},
+        {"state": running, "started": False, "lastState": end, "restartCount": 3},
+        {"state": end, "started": False, "lastState": end, "restartCount": 2},
+    ]
+    problems = [_problem_of({"name": "engine", **phase}) for phase in phases]
+    assert [(p.reason, p.cause) for p in problems] == [(reason, cause)] * len(phases)
+    assert {problem.ended for problem in problems} == {problems[0].ended}
+    logs = [problem.ended.log for problem in problems if problem.ended]
+    assert {(log.run, log.running) for log in logs} <= {(2, False)}
+    assert [log.previous for log in logs] in ([], [False, True, True, False])
+
+
+def test_who_ran_out_of_memory_hears_of_the_limit() -> None:
+    manifest = pod(status={"containerStatuses": [{"name": "engine", "state": OOM_KILLED}]})
+    limits = {"limits": {"memory": "16Gi"}}
+    manifest["spec"] = {"containers": [{"name": "other"}, {"name": "engine", "resources": limits}]}
+    problem = pod_view(manifest, component="engine").problem
+    assert problem == PodProblem(Reason.OUT_OF_MEMORY, "container `engine` used more memory than its limit of 16Gi")
+
+
+def _problem_of(container: Manifest) -> PodProblem:
+    status = {"phase": "Running", "containerStatuses": [container]}
+    problem = pod_view(pod(status=status), component="engine").problem
+    assert problem is not None
+    return problem
+
+
+def test_the_log_of_a_container_that_ended_has_an_address() -> None:
+    problem = _problem_of({"name": "engine", "state": FAILED, "restartCount": 1})
+    log = LogLookup("default", "qwen-engine-7c9f-abcde", "pod-qwen-engine-7c9f-abcde", "engine", 1, False, False)  # noqa: FBT003
+    assert problem.ended == Terminated("ValueError: No supported config format found", log)
+
+
+def test_what_a_container_says_last_carries_no_secret() -> None:
+    said = {"terminated": {"exitCode": 1, "message": "401 with hf_AbCdEfGhIjKlMnOp"}}
+    ended = _problem_of({"name": "engine", "state": said}).ended
+    assert ended is not None
+    assert ended.message == "401 with [hidden]"
+    pulling = waiting("ErrImagePull", "GET https://me:pass@registry.example/v2: 401")
+    assert _problem_of(pulling["containerStatuses"][0]).cause == "GET https://[hidden]@registry.example/v2: 401"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            {"reason": "Evicted", "message": "The node was low on resource: memory. "},
+            "Evicted: The node was low on resource: memory.",
+        ),
+        ({"reason": "UnexpectedAdmissionError"}, "UnexpectedAdmissionError"),
+        ({}, "it has failed"),
+    ],
+)
+def test_a_failed_pod_tells_why(said: Manifest, cause: str) -> None:
+    status = {"phase": "Failed", **said, "containerStatuses": [{"name": "engine", "state": OOM_KILLED}]}
+    view = pod_view(pod(status=status), component="engine")
+    assert view.failed
+    assert view.problem == PodProblem(Reason.POD_REJECTED, cause)
+
+
+def test_a_ready_pod_has_no_problem_whatever_has_been() -> None:
+    recovered = {**ready_pod(), "containerStatuses": [{"name": "engine", "lastState": OOM_KILLED}]}
+    view = pod_view(pod(status=recovered), component="engine")
+    assert view.ready
+    assert view.problem is None
+
+
+def test_a_long_log_is_cut_at_its_beginning() -> None:
+    cut = one_line("\n".join(f"line {number}" for number in range(1000)))
+    assert cut.endswith("line 998 line 999")
+    assert "\n" not in cut
+    assert len(cut) == MAX_CAUSE_LENGTH + len("… ")
+
+
+def test_what_a_pod_is() -> None:
+    view = pod_view(pod(name="a", status=ready_pod()), component="router")
+    assert (view.name, view.component, view.created, view.ready, view.terminating) == ("a", "router", NOW, True, False)
+    going = pod(name="a")
+    going["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert pod_view(going, component="router").terminating
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+STATUS_WORDS = st.sampled_from(
+    [
+        "conditions",
+        "containerStatuses",
+        "initContainerStatuses",
+        "state",
+        "waiting",
+        "lastState",
+        "terminated",
+        "started",
+        "exitCode",
+        "phase",
+        "message",
+        "reason",
+    ]
+)
+LIKE_A_STATUS: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["ImagePullBackOff", "CrashLoopBackOff", "OOMKilled", "Unschedulable"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STATUS_WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(status=JSON | LIKE_A_STATUS)
+def test_no_status_is_a_problem_for_the_reader(status: object) -> None:
+    pod_view(pod(status=status), component="engine")
+    pod_view({"metadata": status, "status": status}, component="engine")
+    pod_view({}, component="engine")

@@ -1,0 +1,154 @@
+"""Engines that serve keep the pod template that they have, whatever another release of the operator makes of it.
+
+Another release is played by settings that go into every engine's pod, beside the image.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.settings import Settings
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView
+from inference_operator.views.pod_startup import PodStartup, StartupStage
+from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, pinned_template
+from tests.testing.builders import ENGINES, NOW, SETTINGS, inference_deployment, inputs, planned
+from tests.testing.random_specs import Specs
+
+SURGE = {"strategy": "Surge"}
+"""So that no free slot has to be looked for first."""
+RAW = inference_deployment(rollout=SURGE)
+MADE = planned(RAW).desired
+LATER = Settings(dns_staleness_seconds=77, image_pull_policy="Always")
+"""An engine waits for longer when it stops, and is pulled each time."""
+SPECS = 120
+
+SERVES = PodView(
+    "qwen-engine-a",
+    "engine",
+    NOW,
+    ready=True,
+    terminating=False,
+    failed=False,
+    problem=None,
+    template=MADE[ENGINES]["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION],
+)
+BUSY = replace(SERVES, ready=False, start=PodStartup(StartupStage.PROCESS, NOW, None, answered=True))
+
+
+def later(raw: Manifest, *pods: PodView, engines: Manifest = MADE[ENGINES]) -> Planned:
+    """What a later release plans for what an earlier one has made."""
+    children = {**MADE, ENGINES: engines}
+    result = outcome(inputs(raw, children=children.values(), pods=pods, settings=LATER))
+    assert isinstance(result, Planned)
+    return result
+
+
+def template(found: Planned) -> Manifest:
+    made: Manifest = found.desired[ENGINES]["spec"]["template"]
+    return made
+
+
+def answers(engines: Manifest) -> str:
+    kept = pinned_template(engines["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+    assert kept
+    assert kept.template == engines["spec"]["template"]
+    return kept.inputs_hash
+
+
+@pytest.mark.parametrize("pod", [SERVES, BUSY], ids=["ready", "busy"])
+def test_what_serves_keeps_its_template_and_says_so(pod: PodView) -> None:
+    found = later(RAW, pod)
+    assert template(found) == MADE[ENGINES]["spec"]["template"]
+    assert "Engines keep their current pod template" in found.notice
+    assert found.desired[ENGINES]["metadata"]["annotations"] == MADE[ENGINES]["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        (),
+        (replace(SERVES, ready=False, start=PodStartup(StartupStage.PROCESS, NOW, None)),),
+        (replace(SERVES, terminating=True),),
+        (replace(SERVES, template="of another"),),
+    ],
+    ids=["none", "loads", "ends", "another"],
+)
+def test_where_nothing_serves_the_new_template_is_taken(pods: tuple[PodView, ...]) -> None:
+    found = later(RAW, *pods)
+    assert template(found) == template(planned(RAW, settings=LATER)) != MADE[ENGINES]["spec"]["template"]
+    assert found.notice == ""
+
+
+def test_an_edit_of_what_engines_run_takes_the_new_template() -> None:
+    edited = inference_deployment(rollout=SURGE, podTemplate={"annotations": {"example.com/renewed": "1"}})
+    assert template(later(edited, SERVES)) == template(planned(edited, settings=LATER))
+
+
+@pytest.mark.parametrize(
+    "asked", [{"replicas": 3}, {"router": {"replicas": 3}}, {"rollout": {"strategy": "Replace"}}, {"paused": False}]
+)
+def test_an_edit_of_anything_else_does_not(asked: Manifest) -> None:
+    found = later(inference_deployment(**{"rollout": SURGE, **asked}), SERVES)
+    assert template(found) == MADE[ENGINES]["spec"]["template"]
+
+
+def packed(text: str) -> str:
+    """The form in which builds before this one wrote the annotation."""
+    document = json.loads(text)
+    plain = json.dumps(document["template"], sort_keys=True, separators=(",", ":")).encode()
+    return f"{document['inputsHash']}.{document['hash']}.{base64.b64encode(zlib.compress(plain, 9)).decode()}"
+
+
+def spaced(text: str) -> str:
+    """The same JSON, written otherwise."""
+    return json.dumps(json.loads(text), indent=1)
+
+
+@pytest.mark.parametrize("form", [packed, spaced])
+def test_another_form_of_the_template_annotation_is_read_and_stays_as_it_is(form: Callable[[str], str]) -> None:
+    engines = MADE[ENGINES]
+    text = form(engines["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+    annotations = {**engines["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
+    found = later(RAW, SERVES, engines={**engines, "metadata": {**engines["metadata"], "annotations": annotations}})
+    assert template(found) == engines["spec"]["template"]
+    assert found.desired[ENGINES]["metadata"]["annotations"][TEMPLATE_ANNOTATION] == text
+
+
+DEEP = base64.b64encode(zlib.compress(b"[" * 500_000)).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1.2.3", "a.b.%%", "no dots", f"a.b.{DEEP}", "{}", "{", '{"template": 1}', "[" * 100_000],
+    ids=["empty", "short", "letters", "one", "deep", "no keys", "no JSON", "no hashes", "nested"],
+)
+def test_what_a_hand_has_broken_is_made_anew(text: str) -> None:
+    broken = {**MADE[ENGINES]["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
+    engines = {**MADE[ENGINES], "metadata": {**MADE[ENGINES]["metadata"], "annotations": broken}}
+    assert template(later(RAW, SERVES, engines=engines)) == template(planned(RAW, settings=LATER))
+
+
+def test_the_same_release_finds_its_own_template() -> None:
+    result = outcome(inputs(RAW, children=MADE.values(), pods=[SERVES], settings=SETTINGS))
+    assert isinstance(result, Planned)
+    assert (result.desired, result.notice) == (MADE, "")
+
+
+def test_another_template_never_answers_the_same() -> None:
+    """Else an edit would have no effect while engines are ready."""
+    source, seen = Specs(0), dict[str, Manifest]()
+    for _ in range(SPECS):
+        spec = source.valid()
+        for one in (spec, {**spec, "replicas": 1}, {name: value for name, value in spec.items() if name != "env"}):
+            result = outcome(inputs(inference_deployment(source="", **one)))
+            if isinstance(result, Planned) and ENGINES in result.desired:
+                engines = result.desired[ENGINES]
+                assert seen.setdefault(answers(engines), engines["spec"]["template"]) == engines["spec"]["template"]
+    assert len(seen) > 1

@@ -1,0 +1,170 @@
+"""Surge or replace, and why."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import RolloutStrategy
+from inference_operator.manifest import Manifest
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult, NodeGpus, Unavailable
+from inference_operator.views.node import node_view
+from inference_operator.views.pod import PodProblem, PodView
+from inference_operator.workload.rollout import (
+    ROLLOUT_ANNOTATION,
+    UNSCHEDULABLE_LIMIT,
+    Rollout,
+    RolloutReason,
+    RolloutRequest,
+    Undecided,
+    rollout,
+    switch_due,
+)
+from tests.testing.builders import NOW
+from tests.testing.nodes import GPU, container, node
+
+AUTO, SURGE, REPLACE = RolloutStrategy
+LOOK = FreeGpusLookup(GPU)
+OLD, NEW = "old", "new"
+NO_ROOM = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+NO_SUCH_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 node(s) didn't match Pod's node selector.")
+
+
+def pod(template: str = OLD, *, problem: PodProblem | None = None, age: int = 0) -> PodView:
+    return PodView(
+        name=f"qwen-engine-{template}",
+        component="engine",
+        created=NOW - timedelta(seconds=age),
+        ready=problem is None,
+        terminating=False,
+        failed=False,
+        problem=problem,
+        template=template,
+    )
+
+
+def deployment(*, gpus: int = 1, carries: Rollout | None = None) -> Manifest:
+    annotations = {ROLLOUT_ANNOTATION: carries.text} if carries else {}
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"template": {"spec": {"containers": [container(gpus)]}}},
+    }
+
+
+def moving(
+    *pods: PodView, asked: RolloutStrategy = AUTO, live: Manifest | None = None, template: str = NEW, gpus: int = 1
+) -> RolloutRequest:
+    return RolloutRequest(asked, template, {"containers": [container(gpus)]}, live, pods, GPU)
+
+
+def found(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
+    return {LOOK: ClusterGpus((NodeGpus(node_view(node("a")), total, free),), 0)}
+
+
+def decided(
+    engines: RolloutRequest, seen: dict[Lookup, LookupResult] | None = None, *, visible: bool = True
+) -> Rollout | Undecided:
+    return rollout(engines, seen or {}, nodes_visible=visible, now=NOW)
+
+
+FIRST = Rollout(OLD, SURGE, RolloutReason.NOTHING_RUNS)
+LIVE = deployment(carries=FIRST)
+
+
+def test_a_new_one_and_one_without_pods_have_nothing_to_replace() -> None:
+    assert decided(moving()) == Rollout(NEW, SURGE, RolloutReason.NOTHING_RUNS)
+    assert decided(moving(live=LIVE)) == Rollout(NEW, SURGE, RolloutReason.NOTHING_RUNS)
+    leaving = replace(pod(), terminating=True)
+    assert decided(moving(leaving, live=LIVE)) == Rollout(NEW, SURGE, RolloutReason.NOTHING_RUNS)
+
+
+@pytest.mark.parametrize("asked", [SURGE, REPLACE])
+def test_what_is_asked_is_done_at_once_and_without_a_look(asked: RolloutStrategy) -> None:
+    for live, template in ((None, NEW), (LIVE, NEW), (LIVE, OLD)):
+        engines = moving(pod(), asked=asked, live=live, template=template)
+        assert decided(engines) == Rollout(template, asked, RolloutReason.ASKED)
+        assert switch_due(engines) is None
+
+
+def test_nothing_changes_until_it_is_known_whether_there_is_room() -> None:
+    assert decided(moving(pod(), live=LIVE)) == Undecided(LOOK, LIVE)
+
+
+@pytest.mark.parametrize(
+    ("seen", "strategy", "why"),
+    [
+        (found(1), SURGE, RolloutReason.FREE_SLOT),
+        (found(0), REPLACE, RolloutReason.NO_FREE_SLOT),
+        (found(0, total=0), SURGE, RolloutReason.NO_USE),
+        ({LOOK: Unavailable("the operator has no right to it")}, SURGE, RolloutReason.UNKNOWN),
+    ],
+)
+def test_a_new_template_is_decided_by_room(
+    seen: dict[Lookup, LookupResult], strategy: RolloutStrategy, why: RolloutReason
+) -> None:
+    assert decided(moving(pod(), live=LIVE), seen) == Rollout(NEW, strategy, why)
+
+
+def test_without_sight_of_nodes_or_gpus_it_is_not_known() -> None:
+    assert decided(moving(pod(), live=LIVE), visible=False) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
+    live = deployment(gpus=0, carries=FIRST)
+    assert decided(moving(pod(), live=live, gpus=0)) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
+
+
+@pytest.mark.parametrize("seen", [found(1), {LOOK: Unavailable("no")}])
+def test_an_engine_that_needs_more_gpus_than_would_be_freed_replaces_none(seen: dict[Lookup, LookupResult]) -> None:
+    assert decided(moving(pod(), live=LIVE, gpus=2), seen) == Rollout(NEW, SURGE, RolloutReason.NO_USE)
+    assert decided(moving(pod(), live=LIVE, gpus=2), found(2)) == Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
+
+
+@pytest.mark.parametrize(
+    "standing", [Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT), Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)]
+)
+def test_a_decision_stands_whatever_room_there_is_now(standing: Rollout) -> None:
+    live = deployment(carries=standing)
+    for pods in ((), (pod(NEW),), (pod(OLD), pod(NEW))):
+        assert decided(moving(*pods, live=live), found(0)) == standing
+        assert decided(moving(*pods, live=live), found(8)) == standing
+
+
+def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: PodProblem = NO_ROOM) -> RolloutRequest:
+    live = deployment(carries=Rollout(NEW, SURGE, why))
+    return moving(pod(OLD), pod(NEW, problem=problem, age=age), live=live)
+
+
+def test_a_surge_without_room_is_switched_once() -> None:
+    young, old = surging(age=29), surging(age=30)
+    assert decided(young) == Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
+    assert switch_due(young) == NOW + timedelta(seconds=1)
+    switched = decided(old)
+    assert switched == Rollout(NEW, REPLACE, RolloutReason.UNSCHEDULABLE)
+    after = replace(old, live=deployment(carries=switched))
+    assert decided(after) == switched
+    assert switch_due(after) is None
+    assert decided(replace(after, pods=(pod(NEW, problem=NO_ROOM, age=900),))) == switched
+
+
+@pytest.mark.parametrize("why", [RolloutReason.UNKNOWN, RolloutReason.ASKED])
+def test_so_is_one_that_nobody_counted_for(why: RolloutReason) -> None:
+    assert decided(surging(why, age=31)) == Rollout(NEW, REPLACE, RolloutReason.UNSCHEDULABLE)
+
+
+def test_ending_an_engine_that_makes_no_room_is_never_tried() -> None:
+    """What asks for a node that does not exist must not cost the engine that serves."""
+    assert switch_due(surging(age=600, problem=NO_SUCH_NODE)) is None
+    assert switch_due(surging(RolloutReason.NO_USE, age=600)) is None
+    assert switch_due(surging(age=600, problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))) is None
+    alone = surging(age=600)
+    assert switch_due(replace(alone, pods=alone.pods[1:])) is None
+
+
+def test_the_limit_is_stated() -> None:
+    assert timedelta(seconds=30) == UNSCHEDULABLE_LIMIT
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"template": "new", "strategy": "Sideways", "why": "Asked"}'])
+def test_a_decision_that_a_hand_has_broken_is_made_again(text: str) -> None:
+    live = deployment()
+    live["metadata"]["annotations"] = {ROLLOUT_ANNOTATION: text}
+    assert decided(moving(pod(), live=live), found(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
