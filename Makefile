@@ -45,11 +45,11 @@ test: check unit ## Everything that needs no root: linters, pure tests, a real A
 
 .PHONY: e2e
 e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
-	@$(PYTEST) -m "not full" e2e
+	@$(RUN) python -m e2e.run -m "not full"
 
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
-	@$(PYTEST) e2e
+	@$(RUN) python -m e2e.run
 	@$(PYTEST) -m full -s tests
 	@$(PYTEST) -m hypothesis --hypothesis-profile=many tests
 

@@ -1,10 +1,10 @@
-"""The figures that every bench prints: name, value, unit and aim."""
+"""The output of every bench: figures with name, value, unit and aim, as text or JSON."""
 
 import json
 import operator
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,7 @@ class Figure:
     name: str
     value: float
     unit: str
-    aim: Aim | float | None = None
-    """A plain number is an upper bound."""
-
-    @property
-    def bound(self) -> Aim | None:
-        """The aim with its direction; None where the figure has none."""
-        return Aim(self.aim) if isinstance(self.aim, float | int) else self.aim
+    aim: Aim | None = None
 
 
 def parser_of(program: str, description: str) -> ArgumentParser:
@@ -69,19 +63,12 @@ def parser_of(program: str, description: str) -> ArgumentParser:
     return parser
 
 
-def shown(figures: Sequence[Figure], output: str, *, at_least: tuple[str, ...] = ()) -> str:
-    """The figures in the requested format.
-
-    Args:
-        figures: what was measured.
-        output: `text` or `json`.
-        at_least: ends of the names of the figures whose aim is a lower bound.
-    """
-    directed = [_lower_bound(one) if one.name.endswith(at_least) else one for one in figures]
+def shown(figures: Sequence[Figure], output: str) -> str:
+    """The figures as `text` or `json`."""
     if output == "json":
-        return json_of(directed)
-    width = max(len(one.name) for one in directed)
-    return "\n".join(_line(one, width) for one in directed)
+        return json_of(figures)
+    width = max(len(figure.name) for figure in figures)
+    return "\n".join(_line(figure, width) for figure in figures)
 
 
 def json_of(figures: Sequence[Figure]) -> str:
@@ -98,14 +85,10 @@ def json_of(figures: Sequence[Figure]) -> str:
           }
         ]
     """
-    fields = [{**asdict(one), "aim": str(one.bound) if one.bound else None} for one in figures]
+    fields = [{**asdict(figure), "aim": str(figure.aim) if figure.aim else None} for figure in figures]
     return json.dumps(fields, indent=2)
 
 
-def _lower_bound(figure: Figure) -> Figure:
-    return replace(figure, aim=Aim(figure.bound.bound, ">=")) if figure.bound else figure
-
-
 def _line(figure: Figure, width: int) -> str:
-    aim = f"(aim: {figure.bound})" if figure.bound else ""
+    aim = f"(aim: {figure.aim})" if figure.aim else ""
     return f"{figure.name:{width}} {figure.value:10.3f} {figure.unit:12} {aim}".rstrip()

@@ -1,4 +1,4 @@
-"""An operator whose process is measured, on a cluster of a bench."""
+"""Runs the operator as a process on a cluster of a bench, and measures the process."""
 
 import os
 from collections.abc import Iterator
@@ -14,26 +14,26 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class MeasuredOperator(OperatorProcess):
-    """A process of the operator, what it tells of itself, and what it costs as the kernel counts it."""
+    """A process of the operator, its metrics, and its CPU and memory from `/proc`."""
 
     def read(self) -> Metrics:
-        """What it tells of itself."""
+        """The metrics that it exports."""
         return Metrics.of(self.metrics())
 
     def peak_mib(self) -> float:
-        """The most memory that its process has held."""
+        """Peak memory of its process (`VmHWM`)."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / KIB_PER_MIB
 
     def cpu_seconds(self) -> float:
-        """What its process has computed so far."""
+        """User and system CPU time of its process so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 @contextmanager
 def running(cluster: LocalCluster, folder: Path) -> Iterator[MeasuredOperator]:
-    """An operator that runs meanwhile, and logs into the folder."""
+    """An operator that runs inside the `with` block and logs into the folder."""
     settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default"}
     process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", settings)
     process.start()

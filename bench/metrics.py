@@ -1,4 +1,4 @@
-"""What an operator tells of itself, read back."""
+"""Reads the metrics that an operator exports."""
 
 import math
 import re
@@ -13,35 +13,35 @@ SAMPLE = re.compile(r"^(infd_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What the operator told at one moment, by name and labels."""
+    """All metrics of one scrape, by name and labels."""
 
     values: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def of(cls, text: str) -> "Metrics":
-        """Read Prometheus' text."""
+        """Parse the Prometheus text format."""
         values: dict[str, dict[str, float]] = {}
         for name, labels, value in SAMPLE.findall(text):
             values.setdefault(name, {})[labels] = float(value)
         return cls(values)
 
-    def total(self, name: str, *having: str) -> float:
-        """The sum of a metric over all its labels that contain these texts."""
-        found = self.values.get(name, {})
-        return sum(value for labels, value in found.items() if all(text in labels for text in having))
+    def total(self, name: str, *parts: str) -> float:
+        """The sum of a metric over all label sets that contain these texts."""
+        series = self.values.get(name, {})
+        return sum(value for labels, value in series.items() if all(text in labels for text in parts))
 
     @property
     def writes(self) -> Counter[str]:
-        """Writes of children and of status."""
-        found: Counter[str] = Counter()
+        """Numbers of write requests, by `child`, `status` and `event`."""
+        writes: Counter[str] = Counter()
         for labels, count in self.values.get("infd_api_requests_total", {}).items():
             if 'verb="PATCH"' in labels or 'verb="DELETE"' in labels:
-                told = "status" if f'kind="{KIND}"' in labels else "event" if 'kind="Event"' in labels else "child"
-                found[told] += int(count)
-        return found
+                target = "status" if f'kind="{KIND}"' in labels else "event" if 'kind="Event"' in labels else "child"
+                writes[target] += int(count)
+        return writes
 
     def percentile(self, share: float, since: "Metrics") -> float:
-        """Seconds from event to apply, of what has been counted since."""
+        """Seconds from event to apply: the percentile of all observations since an earlier scrape."""
         name = "infd_event_to_apply_seconds_bucket"
         before = since.values.get(name, {})
         counts = {_bound(labels): count - before.get(labels, 0.0) for labels, count in self.values[name].items()}

@@ -1,16 +1,16 @@
-"""What the death of a router's HAProxy costs: requests lost, by when they were sent and how.
+"""Requests lost when a router's HAProxy is killed.
 
     python -m bench.router_death [--runs N] [--output text|json]
 
-On a real node (root), with the sample for CPUs and its two routers, and 64 requests in flight, half of them
-streams. Each run sends SIGKILL to every process of one of a router's containers, as the kernel does when its memory
-ends, and goes on until it has been started again.
+Runs on a real node (needs root) with the CPU sample, its two routers and 64 concurrent requests, half of them streamed.
+Each run sends SIGKILL to every process of one router container, as the kernel does when memory runs out. The load
+continues until the container is ready again.
 """
 
 import sys
 from collections.abc import Sequence
 
-from bench.figures import Figure, parser_of, shown
+from bench.figures import Figure, exactly, parser_of, shown
 from e2e import stack
 from e2e.faults import kill_container
 from e2e.load import Load, Loss, Result
@@ -19,24 +19,24 @@ from e2e.served import Served
 RUNS = 8
 ROUTERS = 2
 BEFORE, AFTER = 200, 1000
-"""Requests answered before a kill, and after it: several seconds."""
+"""Requests answered before and after each kill, which takes several seconds."""
 RUN_SECONDS = 300
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print."""
-    parser = parser_of("python -m bench.router_death", "What a router's death costs.")
-    parser.add_argument("--runs", type=int, default=RUNS, help="kills")
-    asked = parser.parse_args(arguments)
-    results = measured(asked.runs)
-    if asked.output == "text":
+    """Measure and print the figures."""
+    parser = parser_of("python -m bench.router_death", "Requests lost when a router's HAProxy is killed.")
+    parser.add_argument("--runs", type=int, default=RUNS, help="number of kills")
+    args = parser.parse_args(arguments)
+    results = measured(args.runs)
+    if args.output == "text":
         print(*results, sep="\n")
-    print(shown(figures(results), asked.output))
+    print(shown(figures(results), args.output))
     return 0
 
 
 def measured(runs: int) -> list[Result]:
-    """One result for each kill, on the tests' cluster."""
+    """One result for each kill, on the cluster of the e2e tests."""
     with stack.tests_cluster() as cluster:
         cluster.kubectl("apply", "--filename", str(stack.SAMPLE))
         served = Served(cluster, stack.SAMPLE_NAME)
@@ -47,15 +47,16 @@ def measured(runs: int) -> list[Result]:
 
 
 def figures(results: Sequence[Result]) -> list[Figure]:
-    """All kills together."""
+    """The figures of all kills together."""
+    lost_later = sum(len(result.lost_later) for result in results)
     lost = [answer for result in results for answer in result.lost]
     return [
         Figure("kills", len(results), "kills"),
         Figure("requests", sum(result.sent for result in results), "requests"),
-        Figure("lost", len(lost), "requests"),
-        Figure("most lost by one kill", max((len(result.lost) for result in results), default=0), "requests"),
-        Figure("refused", sum(answer.loss is Loss.REFUSED for answer in lost), "requests", 0),
-        Figure("lost of those sent after the kill", sum(len(r.lost_later) for r in results), "requests", 0),
+        Figure("requests lost", len(lost), "requests"),
+        Figure("requests lost by the worst kill", max((len(result.lost) for result in results), default=0), "requests"),
+        Figure("requests refused", sum(answer.loss is Loss.REFUSED for answer in lost), "requests", exactly(0)),
+        Figure("requests lost that were sent after the kill", lost_later, "requests", exactly(0)),
     ]
 
 

@@ -1,11 +1,11 @@
-"""Cost of scraping the metrics of everything that is served.
+"""Cost of scraping the metrics of all engines and routers.
 
     python -m bench.scrape [--resources N] [--seconds N] [--routers-every SECONDS] [--output text|json]
 
-The scraper as the operator runs it, with the settings that it ships with, in a process of its own. Each
+Runs the scraper with the default settings in a process of its own. Each
 InferenceDeployment has two engines and two routers of two processes. One HTTP server on this machine, in another
-process, stands for all pods: as engines it shows the recorded metrics of a vLLM 0.32.0, as routers the recorded
-statistics of an HAProxy 3.0. All engines have work and make progress. Each pod has its own address in 127.0.0.0/8, so
+process, plays all pods: engines answer with recorded metrics of vLLM 0.32.0, routers with recorded statistics of
+HAProxy 3.0. All engines have requests and make progress. Each pod has its own address in 127.0.0.0/8, so
 connections are kept as in a cluster. CPU is of one core.
 """
 
@@ -20,7 +20,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from bench.figures import Figure, json_of, parser_of
+from bench.figures import Figure, at_most, exactly, parser_of, shown
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
@@ -34,28 +34,23 @@ TESTS = Path(__file__).parents[1] / "tests"
 METRICS = (TESTS / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
 STATISTICS = (TESTS / "router" / "haproxy-3.0-stats.csv").read_bytes()
 RESOURCES, SECONDS = 1000, 120
-"""Long enough to scrape everything once more."""
-CPU_AIM, MEMORY_AIM = 5.0, 40.0
+"""Long enough to scrape each pod once more."""
+CPU_AIM, MEMORY_AIM = at_most(5), at_most(40)
 """Percent of one core, and MiB that the scraper adds to the operator."""
 _MIB_IN_KIB = 1024
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print."""
+    """Measure and print the figures."""
     parser = parser_of("python -m bench.scrape", "Cost of scraping metrics.")
     parser.add_argument("--resources", type=int, default=RESOURCES, help="InferenceDeployments")
     parser.add_argument(
         "--seconds", type=int, default=SECONDS, help="how long to measure, after everything was scraped once"
     )
     parser.add_argument("--routers-every", type=float, help="scrape interval of routers in seconds")
-    asked = parser.parse_args(arguments)
-    figures = _measured(asked.resources, asked.seconds, asked.routers_every)
-    if asked.output == "json":
-        print(json_of(figures))
-    else:
-        for figure in figures:
-            aim = "" if figure.bound is None else f"(aim: {figure.bound})"
-            print(f"{figure.name:40} {figure.value:8.2f} {figure.unit:12} {aim}".rstrip())
+    args = parser.parse_args(arguments)
+    figures = _measured(args.resources, args.seconds, args.routers_every)
+    print(shown(figures, args.output))
     return 0
 
 
@@ -133,10 +128,10 @@ async def _scraping(ports: tuple[int, int], resources: int, seconds: int, router
     await asyncio.gather(task, return_exceptions=True)
     return [
         Figure(f"pods of {resources} resources scraped", done.total() / seconds, "per second"),
-        Figure("of which gave no answer", done[False] / seconds, "per second", 0.0),
-        Figure("CPU", 100 * cpu / seconds, "% of a core", CPU_AIM),
-        Figure("memory", (_memory() - memory) / _MIB_IN_KIB, "MiB", MEMORY_AIM),
-        Figure("open connections", most_files - files, "at most"),
+        Figure("of which did not answer", done[False] / seconds, "per second", exactly(0)),
+        Figure("CPU of the scraper", 100 * cpu / seconds, "% of a core", CPU_AIM),
+        Figure("memory of the scraper", (_memory() - memory) / _MIB_IN_KIB, "MiB", MEMORY_AIM),
+        Figure("open connections, peak", most_files - files, "connections"),
     ]
 
 

@@ -3,9 +3,10 @@
     python -m bench.sizing [--output text|json]
 
 Errors of weights, KV cache and KV tokens are relative to what vLLM logged, over rows that started or at least logged
-them and whose version is known. The verdict is judged over all rows that no rule of `bench.startups` excludes: *unsafe*
-said that it fits and it did not, an *over-refusal* said that it does not and it did; rows are near the boundary if need
-and offer differ by 10 % of the offer. The same for KAITO's formula and for 1.2 times the weights.
+them and whose version is known. The verdict covers all rows that no rule of `bench.startups` excludes. *Unsafe*: sizing
+says that the model fits, and the engine did not start. *Over-refusal*: sizing says that it does not fit, and the engine
+started. A row is near the boundary if required and available memory differ by at most 10 % of the available memory.
+KAITO's formula and the rule of 1.2 times the weights are judged in the same way.
 """
 
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.baselines import Estimate, kaito, thumb
-from bench.figures import Aim, Figure, at_least, at_most, json_of, parser_of
+from bench.figures import Aim, Figure, at_least, at_most, exactly, json_of, parser_of
 from bench.held_out import without
 from bench.startups import Case, case, excluded, startups
 from inference_operator.sizing.budget import budget
@@ -23,9 +24,9 @@ from inference_operator.sizing.rules import broken_rule
 
 BOUNDARY = 0.1
 OUTLIER = 6.0
-"""Per cent of KV tokens from which a row is explained, or listed as open."""
+"""Per cent: a row with a larger error of its KV tokens is explained, or listed as open."""
 LEAST_GIB = 0.1
-"""Below it the absolute value counts, in the verdict."""
+"""Smaller logged values have no relative error; only their verdict counts."""
 KV_TOKENS_AIMS = (at_most(2), at_most(6))
 """Per cent: the median error and its 90th percentile."""
 SHAPES_OF_H100 = "H100"
@@ -41,35 +42,35 @@ EXPLAINED = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One case and what was said of it."""
+    """One case and the estimate for it."""
 
     case: Case
     said: Estimate
     near: bool
-    """Within 10 % of the boundary, by the arithmetic under test."""
+    """Within 10 % of the boundary, by the operator's estimate."""
 
 
 def ours(one: Case) -> Estimate:
-    """The arithmetic under test."""
+    """The operator's estimate."""
     found = budget(one.facts, one.gpu, one.engine, one.shape)
     fits = broken_rule(one.facts, one.shape) is None and (found.fits or one.row.outcome == "tp_invalid")
     return Estimate(fits, found.weights, found.kv_cache, found.kv_tokens)
 
 
 def is_near(one: Case) -> bool:
-    """Whether need and offer nearly meet."""
+    """Whether required and available memory are nearly equal."""
     found = budget(one.facts, one.gpu, one.engine, one.shape)
     return one.row.outcome != "tp_invalid" and abs(found.headroom) <= BOUNDARY * found.offered
 
 
 def error(one: Judged, column: str, value: float) -> float | None:
-    """Per cent that an estimate is off; None where nothing was logged, or so little that a ratio says nothing."""
+    """Error of an estimate in per cent; None if nothing was logged, or too little for a ratio."""
     logged = one.case.row.number(column)
     return abs(value / logged - 1) * 100 if logged and logged > LEAST_GIB else None
 
 
 def spread(name: str, errors: Sequence[float], aims: tuple[Aim | None, Aim | None] = (None, None)) -> list[Figure]:
-    """Median, ninth decile and worst."""
+    """Figures of the median, the 90th percentile and the largest error."""
     if not errors:
         return []
     ordered = sorted(errors)
@@ -86,7 +87,7 @@ def errors_of(judged: Sequence[Judged], column: str, quantity: str) -> list[floa
 
 
 def verdict(name: str, judged: Sequence[Judged], *, aims: bool) -> list[Figure]:
-    """Balanced accuracy and both kinds of wrong."""
+    """Balanced accuracy, unsafe verdicts and over-refusals."""
     served = [one for one in judged if one.case.row.started]
     failed = [one for one in judged if not one.case.row.started]
     unsafe = sum(one.said.fits for one in failed)
@@ -95,7 +96,7 @@ def verdict(name: str, judged: Sequence[Judged], *, aims: bool) -> list[Figure]:
     balanced = 100 * sum(parts) / len(parts) if parts else 0.0
     return [
         Figure(f"{name}: balanced accuracy", round(balanced, 1), "%", at_least(97) if aims else None),
-        Figure(f"{name}: unsafe", unsafe, f"of {len(failed)}", at_most(0) if aims else None),
+        Figure(f"{name}: unsafe", unsafe, f"of {len(failed)}", exactly(0) if aims else None),
         Figure(
             f"{name}: over-refusals",
             round(100 * refused / max(1, len(served)), 1),
@@ -106,7 +107,7 @@ def verdict(name: str, judged: Sequence[Judged], *, aims: bool) -> list[Figure]:
 
 
 def near(name: str, judged: Sequence[Judged], aim: Aim | None) -> list[Figure]:
-    """Right verdicts near the boundary."""
+    """Verdicts near the boundary."""
     close = [one for one in judged if one.near]
     right = sum(one.said.fits is one.case.row.started for one in close)
     return [
@@ -149,27 +150,27 @@ def measured() -> tuple[list[Figure], list[str]]:
 
 
 def remarks(one: Judged) -> list[str]:
-    """What is to be explained about a row."""
+    """Lines about a row: an outlier of its KV tokens, a wrong verdict."""
     row, lines = one.case.row, []
     why = EXPLAINED.get(row.id, "open")
     off = error(one, "kv_tokens", one.said.kv_tokens) if one.case.has_version else None
     if off is not None and off > OUTLIER:
         lines.append(f"{row.id} {row.fields['model']}: KV tokens off by {off:.1f} %: {why}")
     if one.said.fits is not row.started:
-        lines.append(f"{row.id} {row.fields['model']}: said fits={one.said.fits}, was {row.outcome}: {why}")
+        lines.append(f"{row.id} {row.fields['model']}: estimated fits={one.said.fits}, observed {row.outcome}: {why}")
     return lines
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print."""
-    parser = parser_of("python -m bench.sizing", "Sizing against published start-ups.")
-    asked = parser.parse_args(arguments)
+    """Measure and print the figures."""
+    parser = parser_of("python -m bench.sizing", "Accuracy of sizing, compared with published start-ups.")
+    args = parser.parse_args(arguments)
     figures, lines = measured()
-    if asked.output == "json":
+    if args.output == "json":
         print(json_of(figures))
         return 0
     for one in figures:
-        print(f"{one.name:60} {one.value:>10g} {one.unit}" + (f"  (aim {one.bound})" if one.bound else ""))
+        print(f"{one.name:60} {one.value:>10g} {one.unit}" + (f"  (aim: {one.aim})" if one.aim else ""))
     print("\n".join(["", *lines]))
     return 0
 

@@ -1,12 +1,11 @@
-"""What it costs to count free GPU slots beside many pods of others: time, requests and memory.
+"""Cost of counting free GPUs in a cluster with many foreign pods: time, requests and memory.
 
     python -m bench.slots [--pods N] [--gpu-nodes N] [--output text|json]
 
-On a real API server with nodes that exist in the API only. Pods of others stand on nodes with GPUs, eight that have
-one and what else runs on such a node, and the rest on nodes without, as many as a kubelet takes. *The answer* is one
-count with the operator's own client, from the first request to the sum; the median of `COUNTS` is told. *Memory* is the
-peak of a running operator that has looked after one InferenceDeployment and then, beside the pods of others, has
-counted for `ROLLOUTS` changes of it, minus its peak before they were there.
+Runs on a real API server with simulated nodes. Each GPU node has eight foreign pods with a GPU and the usual pods of a
+node; the other nodes have as many foreign pods as a kubelet accepts. *Time* is one count with the operator's own
+client, from the first request to the sum; the figure is the median of `COUNTS`. *Memory* is the increase of a running
+operator's peak: after `ROLLOUTS` changes of one InferenceDeployment with the foreign pods, minus the same without them.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.figures import Figure, parser_of, shown
+from bench.figures import Figure, at_most, parser_of, shown
 from bench.measured_operator import running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
@@ -32,32 +31,32 @@ from tests.testing.workspace import QWEN, Workspace
 
 PODS, GPU_NODES = 10_000, 10
 PODS_PER_NODE = 110
-"""What a kubelet takes by default (`maxPods`)."""
+"""The default limit of a kubelet (`maxPods`)."""
 PODS_PER_GPU_NODE = 30
 """Eight with a GPU; network, storage, logs, metrics and the GPUs' own agents."""
 GPU, GPUS_PER_NODE = "nvidia.com/gpu", 8
 COUNTS = 15
 ROLLOUTS = 5
 AT_A_TIME = 24
-ANSWER_SECONDS, MEMORY_MIB = 0.2, 40.0
-"""The aims."""
+TIME_AIM, MEMORY_AIM = at_most(0.2), at_most(40)
+"""Seconds, and MiB."""
 NAMESPACE = "others"
 ROLL_SECONDS = 60
-"""For a rollout of pods that do not run, on two busy cores."""
+"""Time limit of a rollout of simulated pods on two busy cores."""
 WORDS = "a value of some length, as pods have them"
 ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": WORDS} for number in range(20)]
-"""Makes a pod about as large as real ones are: 5 kB."""
+"""Makes a pod about as large as a real one: 5 kB."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print."""
-    parser = parser_of("python -m bench.slots", "What counting free slots costs.")
-    parser.add_argument("--pods", type=int, default=PODS, help="pods of others")
+    """Measure and print the figures."""
+    parser = parser_of("python -m bench.slots", "Cost of counting free GPUs.")
+    parser.add_argument("--pods", type=int, default=PODS, help="foreign pods")
     parser.add_argument("--gpu-nodes", type=int, default=GPU_NODES, help="nodes with GPUs")
-    asked = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        figures = measured(asked.pods, asked.gpu_nodes, Path(folder))
-    print(shown(figures, asked.output))
+        figures = measured(args.pods, args.gpu_nodes, Path(folder))
+    print(shown(figures, args.output))
     return 0
 
 
@@ -86,17 +85,17 @@ def _figures(cluster: LocalCluster, pods: int, gpu_nodes: int, folder: Path) -> 
         _roll(workspace, ROLLOUTS)
         more = operator.peak_mib() - before
         seconds, busy, requests = asyncio.run(_count(cluster))
-    beside = f"beside {pods} pods of others"
+    foreign = f"with {pods} foreign pods"
     return [
-        Figure(f"free slots of {gpu_nodes} nodes, {beside}", seconds, "seconds", ANSWER_SECONDS),
-        Figure("processor time of the operator's side of that", busy, "seconds"),
-        Figure("requests for that", requests, "requests"),
-        Figure(f"more memory of the operator, {beside}", more, "MiB", MEMORY_MIB),
+        Figure(f"count free GPUs of {gpu_nodes} nodes, {foreign}", seconds, "seconds", TIME_AIM),
+        Figure("CPU time of the client for one count", busy, "seconds"),
+        Figure("requests for one count", requests, "requests"),
+        Figure(f"increase of the operator's peak memory, {foreign}", more, "MiB", MEMORY_AIM),
     ]
 
 
 def _roll(workspace: Workspace, times: int) -> None:
-    """Change the engines so many times, each time until they have been replaced."""
+    """Change the engine arguments this many times; wait each time until the rollout has ended."""
     for _ in range(times):
         mark = f"--seed={time.monotonic_ns() % 1000}"
         workspace.patch("qwen", {"engine": {"args": [mark]}})
@@ -110,13 +109,13 @@ def _await_rolled(workspace: Workspace, mark: str) -> None:
 def _has_rolled(workspace: Workspace, mark: str) -> bool:
     deployment = workspace.get("deployment", "qwen-engine")
     status = deployment["status"]
-    asked = mark in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
-    return asked and seen and {status.get(n) for n in ("updatedReplicas", "replicas", "readyReplicas")} == {1}
+    requested = mark in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    observed = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    return requested and observed and {status.get(n) for n in ("updatedReplicas", "replicas", "readyReplicas")} == {1}
 
 
 async def _fill(cluster: LocalCluster, pods: int, gpu_nodes: int) -> None:
-    """Nodes, and pods of others on them."""
+    """Create the nodes and the foreign pods on them."""
     client = await connect(cluster.kubeconfig)
     try:
         kube = KubeCluster(Api(client))
@@ -137,39 +136,39 @@ async def _fill(cluster: LocalCluster, pods: int, gpu_nodes: int) -> None:
 
 
 async def _count(cluster: LocalCluster) -> tuple[float, float, int]:
-    """Seconds of one count and of this process's processor time in it, the medians of several, and its requests."""
-    asked: list[str] = []
+    """Wall time and CPU time of one count in seconds (medians of `COUNTS`), and its number of requests."""
+    requests: list[str] = []
     client = await connect(cluster.kubeconfig)
     try:
-        kube = KubeCluster(Api(client, on_request=lambda verb, kind, code: asked.append(f"{verb} {kind} {code}")))
+        kube = KubeCluster(Api(client, on_request=lambda verb, kind, code: requests.append(f"{verb} {kind} {code}")))
         times, busy = [], []
         for _ in range(COUNTS):
-            asked.clear()
+            requests.clear()
             began, used = time.perf_counter(), time.process_time()
             await free_gpus(kube, GPU)
             times.append(time.perf_counter() - began)
             busy.append(time.process_time() - used)
-        return median(times), median(busy), len(asked)
+        return median(times), median(busy), len(requests)
     finally:
         await client.close()
 
 
 def _node(number: int, *, gpu: bool) -> Manifest:
-    room = {"cpu": "192", "memory": "2Ti", "pods": str(PODS_PER_NODE), **({GPU: str(GPUS_PER_NODE)} if gpu else {})}
+    capacity = {"cpu": "192", "memory": "2Ti", "pods": str(PODS_PER_NODE), **({GPU: str(GPUS_PER_NODE)} if gpu else {})}
     return {
         "apiVersion": NODE.api_version,
         "kind": NODE.name,
         "metadata": {"name": f"others-{number}"},
         "spec": {"taints": [{"key": "others", "effect": "NoSchedule"}]},
-        "status": {"capacity": room, "allocatable": room},
+        "status": {"capacity": capacity, "allocatable": capacity},
     }
 
 
 def _places(pods: int, gpu_nodes: int) -> list[int]:
     """The node of each pod, nodes with GPUs first."""
-    beside = gpu_nodes * PODS_PER_GPU_NODE
+    on_gpu_nodes = gpu_nodes * PODS_PER_GPU_NODE
     return [
-        number // PODS_PER_GPU_NODE if number < beside else gpu_nodes + (number - beside) // PODS_PER_NODE
+        number // PODS_PER_GPU_NODE if number < on_gpu_nodes else gpu_nodes + (number - on_gpu_nodes) // PODS_PER_NODE
         for number in range(pods)
     ]
 

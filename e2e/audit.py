@@ -1,4 +1,4 @@
-"""What the API server's audit log says that somebody did."""
+"""Requests of one user, read from the API server's audit log."""
 
 import json
 from collections.abc import Iterator
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
-"""A watch is complete only when it ends, so its start counts too; every other request has one answer."""
+"""A watch reaches ResponseComplete only at its end, so ResponseStarted counts too; other requests have one answer."""
 
 LEASES = "leases"
 TELLING = frozenset({"inferencedeployments/status", "events"})
-"""Resources by whose writes the operator tells what it has done or seen, and changes nothing."""
+"""Resources in which the operator reports; writes of them change no other object."""
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of the operator's account."""
+    """One request of the service account, with the status code of its answer."""
 
     verb: str
     group: str
@@ -31,28 +31,28 @@ class Request:
 
 
 class AuditLog:
-    """The log, read from a mark on."""
+    """The audit log's entries of one user, read from a mark on."""
 
     def __init__(self, path: Path, user: str) -> None:
         self._path = path
         self._user = user
 
     def mark(self) -> int:
-        """Now, as a place in the log."""
+        """The current end of the log, as an offset in bytes."""
         return self._path.stat().st_size if self._path.exists() else 0
 
     def requests(self, since: int = 0) -> list[Request]:
-        """What the account asked for since a mark, answered or not."""
+        """All requests of the user since a mark."""
         return list(self._read(since))
 
     def renewals(self, since: int) -> list[Request]:
-        """The writes of its Lease among them, by which its processes take turns."""
+        """Writes of Leases since a mark: leader election."""
         return [r for r in self.requests(since) if r.verb in WRITES and r.resource == LEASES]
 
     def writes(self, since: int, *, namespace: str | None = None) -> list[Request]:
-        """The writes among them but those of its Lease, of one namespace or of all."""
-        found = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
-        return [r for r in found if namespace in {None, r.namespace}]
+        """Writes of everything except Leases since a mark, in one namespace or in all."""
+        writes = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
+        return [r for r in writes if namespace in {None, r.namespace}]
 
     def _read(self, since: int) -> Iterator[Request]:
         with self._path.open("rb") as log:
@@ -60,13 +60,14 @@ class AuditLog:
             for line in log:
                 entry = json.loads(line)
                 if entry["stage"] in _ANSWERED and entry["user"]["username"] == self._user:
-                    what = entry.get("objectRef", {})
-                    resource = what.get("resource", "") + (f"/{what['subresource']}" if "subresource" in what else "")
+                    target = entry.get("objectRef", {})
+                    subresource = f"/{target['subresource']}" if "subresource" in target else ""
+                    resource = target.get("resource", "") + subresource
                     yield Request(
                         entry["verb"],
-                        what.get("apiGroup", ""),
+                        target.get("apiGroup", ""),
                         resource,
-                        what.get("namespace", ""),
-                        what.get("name", ""),
+                        target.get("namespace", ""),
+                        target.get("name", ""),
                         entry["responseStatus"]["code"],
                     )

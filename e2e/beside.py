@@ -1,4 +1,4 @@
-"""What vLLM on a CPU keeps for adapters and for a draft model, beside what the operator computes."""
+"""Memory that vLLM on a CPU allocates for LoRA adapters and for a draft model, and what the operator computes."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ from inference_operator.units import GIB
 
 CACHE_BYTES = 64 * 2**20
 ADAPTERS = Adapters(rank=16, active=2)
-GUESSED = 3
+SPECULATIVE_TOKENS = 3
 DRAFTED = "grouped-query"
 ADAPTED = ("grouped-query", "mixture of experts", "latent")
 DRAFT = {**KINDS[DRAFTED], "num_hidden_layers": 1, "dtype": "bfloat16"}
@@ -34,30 +34,32 @@ SCRIPT = Path(__file__).parent / "model" / "run_beside.py"
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What was computed for one model, and what vLLM keeps."""
+    """Computed and measured value of one model: bytes of its adapters, or blocks of its KV cache."""
 
     name: str
     computed: int
-    told: int
+    measured: int
 
 
 def measured() -> tuple[list[Beside], Beside]:
-    """Bytes for adapters of each model, and the blocks of a cache that a draft model shares."""
+    """Bytes of the adapters of each model, and blocks of a KV cache that a draft model shares."""
     images.build(["tiny-llama"])
     log_path("beside").unlink(missing_ok=True)
     adapted = [{"config": _config(name), "options": {**OPTIONS, **WITH_ADAPTERS}} for name in ADAPTED]
-    drafted = {"config": _config(DRAFTED), "draft": DRAFT, "guessed": GUESSED, "options": OPTIONS}
-    *found, shared = _results([*adapted, drafted])
+    drafted = {"config": _config(DRAFTED), "draft": DRAFT, "guessed": SPECULATIVE_TOKENS, "options": OPTIONS}
+    *loaded, shared = _results([*adapted, drafted])
     bytes_kept = [
-        Beside(name, round(adapters_gib(_facts(_config(name)), Shape(adapters=ADAPTERS)) * GIB), one["adapter_bytes"])
-        for name, one in zip(ADAPTED, found, strict=True)
+        Beside(
+            name, round(adapters_gib(_facts(_config(name)), Shape(adapters=ADAPTERS)) * GIB), result["adapter_bytes"]
+        )
+        for name, result in zip(ADAPTED, loaded, strict=True)
     ]
     return bytes_kept, Beside(DRAFTED, _blocks(), shared["blocks"])
 
 
 def _blocks() -> int:
-    guess = Speculation(GUESSED, draft="draft", draft_facts=_facts(DRAFT))
-    layout = cache_layout(_facts(_config(DRAFTED)), vllm_cpu_memory(latent=False), Shape(speculation=guess))
+    speculation = Speculation(SPECULATIVE_TOKENS, draft="draft", draft_facts=_facts(DRAFT))
+    layout = cache_layout(_facts(_config(DRAFTED)), vllm_cpu_memory(latent=False), Shape(speculation=speculation))
     return int(CACHE_BYTES // layout.unit_bytes)
 
 
@@ -79,7 +81,7 @@ def _config(name: str) -> Mapping[str, object]:
 
 
 def _facts(config: Mapping[str, object]) -> ModelFacts:
-    found = model_facts(config)
-    if not isinstance(found, ModelFacts):
-        raise TypeError(found.message)
-    return found
+    facts = model_facts(config)
+    if not isinstance(facts, ModelFacts):
+        raise TypeError(facts.message)
+    return facts

@@ -1,4 +1,4 @@
-"""A claim of a folder on the node's disk, as somebody has it who keeps models in volumes."""
+"""A PersistentVolumeClaim of a folder on the node's disk, for models in volumes."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ OBJECTS = Path(__file__).with_name("claim.yaml")
 
 @contextmanager
 def claim_of(cluster: LocalCluster, name: str, path: Path) -> Iterator[str]:
-    """A claim of this name, for as long as it is needed."""
+    """Create a claim and its volume; deleted at the end of the block."""
     objects = Template(OBJECTS.read_text()).substitute(name=name, path=path)
     cluster.kubectl("apply", "--filename=-", input=objects)
     try:
@@ -25,8 +25,8 @@ def claim_of(cluster: LocalCluster, name: str, path: Path) -> Iterator[str]:
 
 @contextmanager
 def claim_of_model(cluster: LocalCluster, name: str, folder: str) -> Iterator[str]:
-    """A claim of a local disk that holds the tiny model's files, in a folder of it."""
+    """A claim of a local folder that holds the tiny model's files, in a subfolder."""
     disk = cluster.volumes / name
     shutil.copytree(model_folder(), disk / folder, dirs_exist_ok=True)
-    with claim_of(cluster, name, disk) as claimed:
-        yield claimed
+    with claim_of(cluster, name, disk) as claim:
+        yield claim

@@ -1,4 +1,4 @@
-"""The whole stack on a real node, for all tests here."""
+"""Fixtures: a cluster with a real node, the operator on it, and a served model."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from e2e.served import Served
 
 __all__ = ["pytest_runtest_logreport", "say"]
 LAST = "test_uninstall.py"
-"""Takes away what the others share."""
+"""Uninstalls the operator that all tests share."""
 collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py"]
-"""Scripts that run inside the engine's image, with what only that has."""
+"""Scripts that run inside the engine's image; they import packages that exist only there."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run last what takes away what the others share."""
+    """Run the test of `helm uninstall` last."""
     items.sort(key=lambda item: item.path.name == LAST)
 
 

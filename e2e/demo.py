@@ -1,4 +1,4 @@
-"""`make demo`: from nothing to a real vLLM that answers through its load balancer.
+"""`make demo`: starts a cluster, the operator and a real vLLM, and sends requests through the load balancer.
 
 python -m e2e.demo up | down
 """
@@ -23,12 +23,12 @@ CLUSTER = "demo"
 NAME = stack.SAMPLE_NAME
 ANSWER_SECONDS = 120
 REQUESTS_EACH, MOST_REQUESTS, PAUSE_SECONDS = 4, 200, 0.1
-"""Routers see a new engine when their DNS answer is renewed, after up to ten seconds; 200 requests last twenty."""
+"""Routers see a new engine with their next DNS lookup, after up to 10 s; 200 requests take 20 s."""
 _SERVED = re.compile(r"^vllm:request_success_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; what is wrong is said in one message, and the status is 1."""
+    """Run one command; returns the exit status. An error is printed as one message."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo", description="Show the whole of inference-operator.")
     parser.add_argument("command", choices=["up", "down"])
     try:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def up() -> None:
-    """Everything from images to two engines, with what a user sees on the way."""
+    """Run the demo: from the images to two engines, with the output that a user sees."""
     start = time.monotonic()
     with _part("1. Images and a Kubernetes cluster on this machine"):
         cluster = stack.bring_up(CLUSTER)
@@ -75,7 +75,7 @@ def up() -> None:
 
 @contextmanager
 def _part(title: str) -> Iterator[None]:
-    """A part of the demo under its title, with its time."""
+    """Print the title of a part of the demo, and its duration at its end."""
     print(f"\n== {title}", flush=True)
     start = time.monotonic()
     yield
@@ -92,7 +92,7 @@ def _request(prompt: str, *, stream: bool) -> str:
 
 @contextmanager
 def _answer(address: str, path: str, body: str | None = None) -> Iterator[http.client.HTTPResponse]:
-    """An answer of status 200; anything else ends the demo with what was said."""
+    """The response to a request; a status other than 200 raises an error with the response's text."""
     connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
     try:
         method = "GET" if body is None else "POST"

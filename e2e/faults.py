@@ -1,4 +1,4 @@
-"""Faults: what can happen to a container on a real node at its worst."""
+"""Faults that tests inject into containers on a real node: SIGKILL and a pause."""
 
 import os
 import signal
@@ -15,9 +15,9 @@ _POLL_SECONDS = 0.002
 
 
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> None:
-    """SIGKILL everything in one container of a pod, as the kernel does when its memory ends; returns once it is dead.
+    """SIGKILL one container of a pod, as the kernel does when it is out of memory; returns once all processes are gone.
 
-    The first process takes the others with it.
+    The signal goes to process 1 of the container; the kernel then kills the others.
     """
     running = container_processes(cluster, pod, namespace)
     os.kill(int(running[0].name), signal.SIGKILL)
@@ -30,7 +30,7 @@ def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> No
 
 @contextmanager
 def paused(cluster: Cluster, pod: str, namespace: str = "default") -> Iterator[None]:
-    """All that runs in a pod's only container stands still; what is started in it later does not."""
+    """Stop all processes in a pod's only container for the block; processes that start later still run."""
     running = container_processes(cluster, pod, namespace)
     for process in running:
         os.kill(int(process.name), signal.SIGSTOP)

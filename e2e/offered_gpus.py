@@ -1,4 +1,4 @@
-"""GPUs that exist in the node's status only, so that the scheduler counts them: engines there compute on the CPU."""
+"""GPUs that exist in the node's status only: the scheduler counts them, and engines still compute on the CPU."""
 
 import json
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from e2e.waiting import eventually
 
 NODE, GPU, PRODUCT = "node-0", "nvidia.com/gpu", "nvidia.com/gpu.product"
 OFFER_SECONDS = 60
-"""The kubelet computes what can be allocated every 10 s."""
+"""The kubelet updates `allocatable` every 10 s."""
 
 
 def offer_gpus(cluster: LocalCluster, gpus: int) -> None:
-    """Let the node say that it has so many GPUs."""
+    """Set the number of GPUs in the node's status, and wait until they are allocatable."""
     patch = json.dumps({"status": {"capacity": {GPU: str(gpus)}}})
     cluster.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
     eventually(
@@ -25,7 +25,7 @@ def offer_gpus(cluster: LocalCluster, gpus: int) -> None:
 
 @contextmanager
 def gpus_of_kind(cluster: LocalCluster, gpus: int, product: str) -> Iterator[None]:
-    """Let it say too what they are, for as long as that is needed."""
+    """Offer GPUs with a label of their product; withdrawn at the end of the block."""
     cluster.kubectl("label", "node", NODE, f"{PRODUCT}={product}")
     try:
         offer_gpus(cluster, gpus)
@@ -36,5 +36,7 @@ def gpus_of_kind(cluster: LocalCluster, gpus: int, product: str) -> Iterator[Non
 
 
 def _allocatable(cluster: LocalCluster) -> dict[str, str]:
-    found: dict[str, str] = json.loads(cluster.kubectl("get", "node", NODE, "--output=json"))["status"]["allocatable"]
-    return found
+    allocatable: dict[str, str] = json.loads(cluster.kubectl("get", "node", NODE, "--output=json"))["status"][
+        "allocatable"
+    ]
+    return allocatable

@@ -1,4 +1,4 @@
-"""What a test has measured, printed by the process that has the terminal: a worker of pytest-xdist has none."""
+"""Figures that a test prints, also where pytest captures output or a worker of pytest-xdist has no terminal."""
 
 import os
 from collections.abc import Callable
@@ -11,12 +11,12 @@ _PROPERTY = "said"
 
 @pytest.fixture
 def say(record_property: Callable[[str, object], None]) -> Say:
-    """Prints a line once the test has ended, also where output is captured."""
+    """A function that records a line; pytest prints the lines after the test."""
     return lambda line: record_property(_PROPERTY, line)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Print what the test has said, in the process that reports."""
+    """Print the lines of a test in the process that reports."""
     if report.when != "call" or "PYTEST_XDIST_WORKER" in os.environ:
         return
     lines = [str(value) for name, value in report.user_properties if name == _PROPERTY]

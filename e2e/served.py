@@ -1,4 +1,4 @@
-"""A model that is served on a real node, as the tests use it."""
+"""Client and helper functions for one InferenceDeployment on a real node."""
 
 import json
 import time
@@ -15,11 +15,11 @@ from e2e.waiting import eventually
 
 _ANSWER_SECONDS = 60
 _GONE_SECONDS = 200
-"""An engine's and a router's longest grace period, and a margin."""
+"""The longest grace period of engines and routers, and a margin."""
 _DISCOVERY_SECONDS = 120
-"""How long a router may take on a busy machine to send requests to an engine that is ready."""
+"""Limit until a router sends requests to a ready engine on a busy machine."""
 _RECORD_SECONDS = 5
-"""A record's life in the cluster's DNS: by then every router knows what one of them knows."""
+"""TTL of a record in the cluster's DNS: after it, all routers have the same addresses."""
 PROMPT = "Tell me about otters"
 
 
@@ -33,48 +33,48 @@ class Served:
 
     @property
     def address(self) -> str:
-        """Where its Service answers."""
+        """Address of its Service: `IP:port`."""
         return stack.address(self.cluster, self.name, self.namespace)
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's own name
-        """What kubectl prints, in its namespace."""
+        """Run kubectl in its namespace; returns the standard output."""
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, input=input)
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of an answer of its Service."""
+        """GET from its Service; returns the status and the body."""
         return _answer(f"http://{self.address}{path}", None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
-        """Status and text of an answer to a JSON body."""
+        """POST a JSON body to its Service; returns the status and the body."""
         return _answer(f"http://{self.address}{path}", json.dumps(body).encode())
 
     def complete(self, prompt: str = PROMPT, **more: Any) -> str:  # noqa: ANN401 - any JSON
-        """The text of one completion; anything but a good answer is an error."""
+        """The text of one completion; a status other than 200 raises ClusterError."""
         body = {"model": self.name, "prompt": prompt, "max_tokens": 8, "temperature": 0, **more}
         status, text = self.post("/v1/completions", body)
-        if status != 200:  # noqa: PLR2004 - the only good one
+        if status != 200:  # noqa: PLR2004 - HTTP
             raise ClusterError(f"{self.name} answers {status}: {text}")
         answer: str = json.loads(text)["choices"][0]["text"]
         return answer
 
     def pods(self, component: str) -> dict[str, str]:
-        """Pods of a component: name and address."""
+        """Addresses of a component's pods, by name."""
         return stack.pods(self.cluster, self.name, component, self.namespace)
 
     def scale(self, replicas: int) -> None:
-        """Scale as users do, and wait until exactly so many engines are ready."""
+        """Run `kubectl scale`, and wait until exactly this number of engines is ready."""
         self.kubectl("scale", f"infd/{self.name}", f"--replicas={replicas}")
         stack.wait_engines(self.cluster, self.name, replicas, self.namespace)
 
     def await_routers(self, replicas: int) -> None:
-        """Wait until exactly so many routers serve, and none is stopping."""
+        """Wait until exactly this number of routers is ready, and none is terminating."""
         self.kubectl("rollout", "status", f"deployment/{self.name}-router", "--timeout=120s")
         eventually(
-            lambda: len(self.pods("router")) == replicas, seconds=180, what=f"{replicas} routers, and none stopping"
+            lambda: len(self.pods("router")) == replicas, seconds=180, what=f"{replicas} routers, and none terminating"
         )
 
     def await_gone(self) -> None:
-        """Wait until nothing is left of it."""
+        """Wait until all its objects are gone."""
         kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,poddisruptionbudgets,jobs"
         selector = f"--selector=inference-operator.dev/name={self.name}"
         eventually(
@@ -84,7 +84,7 @@ class Served:
         )
 
     def answered(self) -> dict[str, float]:
-        """Completions that each engine has answered since it started, by its pod."""
+        """Number of completions that each engine has answered since its start, by pod."""
         return {pod: _metric(address, "vllm:request_success_total") for pod, address in self.pods("engine").items()}
 
     def await_all_in_use(self) -> None:
@@ -98,7 +98,7 @@ class Served:
         return all(after[pod] > answered for pod, answered in before.items())
 
     def running(self, pod: str) -> float:
-        """Requests that an engine is working on."""
+        """Number of requests that run on an engine."""
         return _metric(self.pods("engine")[pod], "vllm:num_requests_running")
 
 

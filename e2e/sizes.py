@@ -1,4 +1,4 @@
-"""What vLLM makes of its KV cache on a CPU, and what it takes, beside what the operator computes."""
+"""KV cache and memory of vLLM on a CPU, measured, and what the operator computes."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from e2e.images.process import log_path
 from e2e.model.kinds import CONTEXT, KINDS, LARGE
 from e2e.model.tiny_llama import model_folder
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.base import Served, Timeouts
+from inference_operator.engines.base import ServedModel, Timeouts
 from inference_operator.engines.vllm.memory import vllm_cpu_memory
 from inference_operator.engines.vllm.metrics import CACHE_INFO, engine_sample
 from inference_operator.engines.vllm.vllm import Vllm
@@ -29,16 +29,16 @@ from inference_operator.sizing.shape import Shape, SizingRequest
 
 CACHE_BYTES = 256 * 2**20
 BATCHED_TOKENS = 2048
-"""Asked for, as is the context: on CPUs vLLM would take its own defaults for each."""
+"""Set explicitly, like the context: vLLM has other defaults on CPUs."""
 ASKED = EngineSpec(
     args=("--enforce-eager", f"--kv-cache-memory-bytes={CACHE_BYTES}"),
     maxModelLen=CONTEXT,
     maxNumBatchedTokens=BATCHED_TOKENS,
 )
 SPARE_TOKENS = 64
-"""Below the full length, so that an answer fits behind the prompt."""
+"""Difference of the prompt to the context, so that an answer fits after the prompt."""
 LARGE_TOKENS = 512
-"""Of each prompt to the large model: longer ones take two cores minutes."""
+"""Length of each prompt to the large model; longer ones take minutes on two cores."""
 SCRIPT = Path(__file__).parent / "model" / "run_kinds.py"
 _PYTHON = "/opt/vllm/bin/python"
 _SERVED = "tiny"
@@ -46,25 +46,25 @@ _SERVED = "tiny"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One model: what was computed, and what vLLM told."""
+    """One model: computed and measured figures."""
 
     name: str
     computed: Held | None
-    """None where the config is not understood."""
+    """None if the operator does not understand the config."""
     told_blocks: int
     told_tokens: int
     error: str
-    """vLLM's own words where this build cannot start the model, or cannot compute it."""
+    """vLLM's message if it cannot start or run the model."""
     computed_weights: int
     file_bytes: int
     requested_bytes: int
-    """Memory that the operator's pod asks for."""
+    """Memory request of the engine's pod."""
     memory_bytes: int
-    """Most that all processes held, beside the pages of files."""
+    """Largest memory of all processes together, without the pages of files."""
 
 
 def sizes(names: Sequence[str] = tuple(KINDS)) -> list[Size]:
-    """Serve each of these models once, as the operator does, and compare."""
+    """Serve each of these models once with the operator's arguments; returns computed and measured figures."""
     images.build(["tiny-llama"])
     log_path("sizes").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as place:
@@ -80,28 +80,28 @@ def sizes(names: Sequence[str] = tuple(KINDS)) -> list[Size]:
 
 
 def computed(facts: ModelFacts) -> Held:
-    """What the cache holds, by the operator's arithmetic."""
-    engine = vllm_cpu_memory(latent=facts.uses_mla)
-    layout = cache_layout(facts, engine, Shape(context=CONTEXT))
-    return held(layout, engine, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
+    """Blocks and tokens of the KV cache as the operator computes them."""
+    memory = vllm_cpu_memory(latent=facts.uses_mla)
+    layout = cache_layout(facts, memory, Shape(context=CONTEXT))
+    return held(layout, memory, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
 
 
 def planned(facts: ModelFacts | None) -> Plan:
-    """The sizes of the engine's pod, by the operator's rules for CPUs."""
+    """The plan of the engine's pod by the operator's rules for CPUs."""
     shape = Vllm().shape(ASKED)
     needs = cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
     return cpu_plan(SizingRequest(shape=shape), needs, facts, downloads=False)
 
 
 def _facts(name: str) -> ModelFacts | None:
-    found = model_facts({**KINDS[name], "dtype": "bfloat16"})
-    return found if isinstance(found, ModelFacts) else None
+    facts = model_facts({**KINDS[name], "dtype": "bfloat16"})
+    return facts if isinstance(facts, ModelFacts) else None
 
 
 def _job(name: str, number: int) -> Mapping[str, Any]:
     model, port = f"/tmp/kind-{number}", _free_port()  # noqa: S108 - in a container of its own
     timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
-    process = Vllm(port=port).process(ASKED, planned(_facts(name)), Served(model, _SERVED), timeouts)
+    process = Vllm(port=port).process(ASKED, planned(_facts(name)), ServedModel(model, _SERVED), timeouts)
     return {
         "name": name,
         "config": KINDS[name],
@@ -109,7 +109,7 @@ def _job(name: str, number: int) -> Mapping[str, Any]:
         "served": _SERVED,
         "tokens": LARGE_TOKENS if name == LARGE else CONTEXT - SPARE_TOKENS,
         "url": f"http://127.0.0.1:{port}",
-        "command": [*process.command, *process.args, f"--port={port}"],  # of two, the last one counts
+        "command": [*process.command, *process.args, f"--port={port}"],  # the last of two options counts
         "env": {variable.name: variable.value for variable in process.env if variable.value is not None},
     }
 
@@ -131,10 +131,10 @@ def _size(name: str, result: Mapping[str, Any]) -> Size:
 
 
 def _blocks(metrics: str) -> int:
-    """What the operator has no use for: the number of blocks."""
+    """The number of KV cache blocks, which the operator does not read."""
     line = next((line for line in metrics.splitlines() if line.startswith(f"{CACHE_INFO}{{")), "")
-    _, _, behind = line.partition('num_gpu_blocks="')
-    return int(behind.partition('"')[0] or 0)
+    _, _, rest = line.partition('num_gpu_blocks="')
+    return int(rest.partition('"')[0] or 0)
 
 
 def _free_port() -> int:

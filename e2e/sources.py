@@ -1,6 +1,7 @@
-"""A registry and a hub on this machine, as far as a node and an engine ask them, that hold back what is large.
+"""A registry and a hub on this machine that delay large files until a test releases them.
 
-The registry answers as the OCI distribution specification 1.1 has it, the hub as huggingface_hub 2.4 asks for it.
+The registry follows the OCI distribution specification 1.1, the hub the requests of huggingface_hub 2.4. Both have only
+what a node and an engine request.
 """
 
 import hashlib
@@ -23,23 +24,23 @@ from e2e.oci import write_oci_archive
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 LARGE_BYTES = 2**18
-"""What is held back: the layer of an image and the weights of a model, and nothing else of the tiny one."""
+"""Content of this size and more is delayed: only the image's layer and the model's weights are so large."""
 DRIP_BYTES, DRIP_SECONDS = 512, 0.5
-"""What comes of it meanwhile, so that nobody takes the connection for dead."""
+"""Bytes sent meanwhile, and how often, so that no client takes the connection for dead."""
 
 
 class Sources:
-    """What is served, and until when the large parts of it are held back.
+    """The HTTP server of both, and the events that release the delayed content.
 
     Args:
-        address: where to listen, and how a node calls it.
-        repository: the model's name on the hub.
+        address: IP address to listen on; the node connects to it.
+        repository: the model's repository on the hub.
         folder: the model's files, on the hub and in the registry's only image.
     """
 
     def __init__(self, address: str, repository: str, folder: Path) -> None:
         self.held = {"registry": threading.Event(), "hub": threading.Event()}
-        """By who holds back; set when it is to go on."""
+        """Release events of `registry` and `hub`; set to send the delayed content."""
         self.repository = repository
         self.files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         self.blobs, self.manifest = _image(folder)
@@ -49,7 +50,7 @@ class Sources:
 
     @contextmanager
     def serving(self) -> Iterator["Sources"]:
-        """Answer, for as long as it is needed."""
+        """Serve during the block."""
         thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -61,12 +62,12 @@ class Sources:
             self._server.server_close()
 
     def let_go(self) -> None:
-        """Hold nothing back any more."""
+        """Release all delayed content."""
         for event in self.held.values():
             event.set()
 
     def listing(self) -> bytes:
-        """What the hub says of the repository."""
+        """The hub's answer about the repository."""
         names = [{"rfilename": name, "size": len(content)} for name, content in self.files.items()]
         return json.dumps({"id": self.repository, "sha": COMMIT, "siblings": names}).encode()
 
@@ -133,7 +134,7 @@ class _Request(BaseHTTPRequestHandler):
 
 
 def _image(folder: Path) -> tuple[Mapping[str, bytes], bytes]:
-    """The blobs of an image by their digests, and its manifest; no node has its layer yet, whatever it has pulled."""
+    """The blobs of an image by digest, and its manifest; a random file makes the layer new to every node."""
     archive = io.BytesIO()
     with tempfile.TemporaryDirectory() as new:
         shutil.copytree(folder, new, dirs_exist_ok=True)

@@ -1,6 +1,6 @@
-"""The whole stack on a real node: a cluster with the project's images, the operator, and what is served.
+"""The whole stack on a real node: a cluster with the project's images, the operator, and a served model.
 
-The demo shows it, the tests test it, the benches measure it; all of them bring it up through here.
+The demo, the tests and the benchmarks start it with these functions.
 """
 
 import json
@@ -27,12 +27,12 @@ SAMPLE_NAME = "tiny"
 TESTS = "e2e"
 RELEASE, SYSTEM = "inference-operator", "inference-operator-system"
 READY_SECONDS = 600
-"""How long a first engine may take on two busy cores; it takes about one minute on two idle ones."""
+"""Limit for the start of an engine on two busy cores; on two idle ones it takes about one minute."""
 POLL_SECONDS = 0.5
 
 
 def bring_up(name: str, *, owned: bool = False) -> LocalCluster:
-    """A node-level cluster that has every image of the project, built and loaded where something changed."""
+    """Start a cluster with a node, and load every image of the project; changed images are built first."""
     images.build(images.IMAGES)
     cluster = local.up(name, Level.NODE, owned=owned)
     for image in images.IMAGES:
@@ -42,28 +42,28 @@ def bring_up(name: str, *, owned: bool = False) -> LocalCluster:
 
 @contextmanager
 def tests_cluster() -> Iterator[LocalCluster]:
-    """The tests' cluster, with the operator on it; one that runs already is used, and left as it is."""
-    ours = not local.is_running(TESTS)
+    """The tests' cluster with the operator. A cluster that runs already is used, and keeps running."""
+    started_here = not local.is_running(TESTS)
     try:
         cluster = bring_up(TESTS, owned=True)
         install_operator(cluster)
         yield cluster
     finally:
-        if ours:
+        if started_here:
             local.down(TESTS)
 
 
 def install_operator(
     cluster: LocalCluster, settings: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
 ) -> None:
-    """Install or upgrade the chart, with the images that were built here, and wait until the operator runs."""
+    """Install or upgrade the chart with the images built here, and wait until the operator is ready."""
     values = {
         "image.repository": _repository("operator"),
         "image.tag": _tag("operator"),
         "router.image.repository": _repository("router"),
         "router.image.tag": _tag("router"),
         "engine.images.cpu": images.reference("engine-cpu"),
-        # A rebuilt image has the same name: the pod must be made anew.
+        # A rebuilt image has the same name. A changed annotation makes the Deployment replace its pods.
         "podAnnotations.built": images.identity("operator"),
         **(settings or {}),
     }
@@ -74,40 +74,40 @@ def install_operator(
 
 
 def leader(cluster: Cluster) -> str:
-    """The operator's pod that works, while the others stand by."""
+    """The operator's pod that holds the Lease."""
     holder = ("--namespace", SYSTEM, "get", "lease", RELEASE, "--output=jsonpath={.spec.holderIdentity}")
     return cluster.kubectl(*holder).partition("_")[0]
 
 
 def conditions(cluster: Cluster, name: str, namespace: str = "default") -> dict[str, dict[str, Any]]:
-    """The conditions of an InferenceDeployment that are about its latest spec, by type."""
+    """The conditions of an InferenceDeployment for its latest generation, by type."""
     resource = json.loads(cluster.kubectl("--namespace", namespace, "get", "infd", name, "--output=json"))
-    found = resource.get("status", {}).get("conditions", [])
-    return {c["type"]: c for c in found if c["observedGeneration"] == resource["metadata"]["generation"]}
+    listed = resource.get("status", {}).get("conditions", [])
+    return {c["type"]: c for c in listed if c["observedGeneration"] == resource["metadata"]["generation"]}
 
 
 def wait_ready(
     cluster: Cluster, name: str, namespace: str = "default", *, tell: Callable[[str], None] | None = None
 ) -> None:
-    """Wait until an InferenceDeployment is Ready and settled; tells of every change on the way."""
-    deadline, told = time.monotonic() + READY_SECONDS, ""
+    """Wait until an InferenceDeployment is Ready and not Reconciling; `tell` gets each new message until then."""
+    deadline, last = time.monotonic() + READY_SECONDS, ""
     while True:
-        now = conditions(cluster, name, namespace)
-        ready, working, stalled = (now.get(kind, {}) for kind in ("Ready", "Reconciling", "Stalled"))
+        current = conditions(cluster, name, namespace)
+        ready, working, stalled = (current.get(kind, {}) for kind in ("Ready", "Reconciling", "Stalled"))
         if ready.get("status") == "True" and working.get("status") == "False":
             return
         state = working if working.get("status") == "True" else ready
         if stalled.get("status") == "True" or time.monotonic() > deadline:
             raise ClusterError(f"{name} is not ready: {(stalled or state).get('message')}")
         message = f"{state['reason']}: {state['message']}" if state else "Waiting for the operator."
-        if tell and message != told:
+        if tell and message != last:
             tell(message)
-        told = message
+        last = message
         time.sleep(POLL_SECONDS)
 
 
 def wait_engines(cluster: Cluster, name: str, count: int, namespace: str = "default") -> None:
-    """Wait until so many engines are ready, and no others exist."""
+    """Wait until this number of engines is ready, and no other engine pod exists."""
     deadline = time.monotonic() + READY_SECONDS
     while True:
         resource = json.loads(cluster.kubectl("--namespace", namespace, "get", "infd", name, "--output=json"))
@@ -123,14 +123,14 @@ def wait_engines(cluster: Cluster, name: str, count: int, namespace: str = "defa
 
 
 def pods(cluster: Cluster, name: str, component: str = "engine", namespace: str = "default") -> dict[str, str]:
-    """The pods of a component, also those that are stopping: name and address."""
+    """Addresses of a component's pods by name, with those that are terminating."""
     selector = f"inference-operator.dev/name={name},app.kubernetes.io/component={component}"
-    found = json.loads(cluster.kubectl("--namespace", namespace, "get", "pods", "-l", selector, "--output=json"))
-    return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in found["items"]}
+    listed = json.loads(cluster.kubectl("--namespace", namespace, "get", "pods", "-l", selector, "--output=json"))
+    return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in listed["items"]}
 
 
 def address(cluster: Cluster, name: str, namespace: str = "default") -> str:
-    """Where the Service of an InferenceDeployment answers, from this machine: `IP:port`."""
+    """Address of an InferenceDeployment's Service, reachable from this machine: `IP:port`."""
     ip = cluster.kubectl("--namespace", namespace, "get", "service", name, "--output=jsonpath={.spec.clusterIP}")
     return f"{ip}:80"
 
@@ -144,7 +144,7 @@ def _tag(image: str) -> str:
 
 
 def _load(cluster: LocalCluster, image: str) -> None:
-    """Stream an image into the node unless it has this very build."""
+    """Stream an image into the node unless the node has this build."""
     record = cache_root() / "images" / "loaded" / f"{cluster.name}.json"
     loaded: dict[str, list[str]] = json.loads(record.read_text()) if record.exists() else {}
     reference = images.reference(image)
@@ -158,7 +158,7 @@ def _load(cluster: LocalCluster, image: str) -> None:
 
 
 def _stream(cluster: LocalCluster, image: str) -> None:
-    """From the builder into the node through a pipe, so that no copy lies on the disk in between."""
+    """Stream an image from the builder into the node through a pipe, without a copy on the disk."""
     command = [sys.executable, "-m", "e2e.images", "archive", image]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as writer:
         try:

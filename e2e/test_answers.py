@@ -12,7 +12,7 @@ from e2e.served import PROMPT, Served
 STREAM_TOKENS = 200
 STREAMS = 5
 SEPARATE_SECONDS = 0.0005
-"""Chunks that come less than this apart came together; the engine makes a token in 2 ms or more."""
+"""Chunks closer together than this arrived together; the engine takes 2 ms or more for a token."""
 
 
 def test_a_completion_has_the_same_text_plain_and_streamed(tiny: Served) -> None:
@@ -36,18 +36,18 @@ def test_a_chat_completion_is_answered(tiny: Served) -> None:
     assert len(json.loads(body)["choices"][0]["message"]["content"].split()) == 4
 
 
-def test_the_chunks_of_a_stream_come_one_by_one(tiny: Served) -> None:
-    """A router that waits for more before it sends (Nagle's algorithm) makes bursts, tens of milliseconds apart.
+def test_the_chunks_of_a_stream_arrive_one_by_one(tiny: Served) -> None:
+    """A router that collects data before it sends (Nagle's algorithm) causes bursts tens of milliseconds apart.
 
-    With `option http-no-delay` 79 to 96 % of the chunks came separately here, without it 17 %. A machine that is busy
-    makes bursts too, but not in every stream.
+    With `option http-no-delay` 79 to 96 % of the chunks arrived separately here, without it 17 %. A busy machine
+    causes bursts too, but not in every stream.
     """
     streams = [asyncio.run(_chunk_times(tiny)) for _ in range(STREAMS)]
-    assert max(_separate(times) for times in streams) > 1 / 2, f"chunks came in bursts: {streams}"
+    assert max(_separate(times) for times in streams) > 1 / 2, f"chunks arrived in bursts: {streams}"
 
 
 def _separate(times: list[float]) -> float:
-    """The share of the chunks that came separately; none where the engine put tokens together or all came last."""
+    """Share of the chunks that arrived separately; 0 where the engine joined tokens or most chunks came at the end."""
     if len(times) <= STREAM_TOKENS / 2 or times[-1] - times[0] <= times[-1] / 2:
         return 0.0
     gaps = [later - earlier for earlier, later in pairwise(times)]
@@ -66,7 +66,7 @@ def test_v1_models_lists_the_served_name(tiny: Served) -> None:
     assert [model["id"] for model in json.loads(body)["data"]] == ["tiny"]
 
 
-def test_an_unknown_model_is_the_engines_own_404(tiny: Served) -> None:
+def test_an_unknown_model_gets_the_404_of_the_engine(tiny: Served) -> None:
     status, body = tiny.post("/v1/completions", {"model": "nobody", "prompt": PROMPT})
     assert status == 404
     assert "nobody" in json.loads(body)["error"]["message"]

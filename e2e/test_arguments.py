@@ -1,4 +1,4 @@
-"""What the operator tells vLLM, read by the argument parser of the vLLM that the engine's image carries."""
+"""The operator's arguments for vLLM, read by the argument parser of vLLM in the engine's image."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from inference_operator.settings import Settings
 
 SAMPLES = sorted((stack.ROOT / "manifests" / "samples").glob("*.yaml"))
 GPUS = Settings(gpu_offers=("RTX-4090:1", "A100-80GB:8"))
-"""What the samples ask for; where they name a volume, Qwen3-8B is in it."""
+"""The GPUs that the samples need."""
 SIZES = {
     "maxModelLen": "max_model_len",
     "maxNumSeqs": "max_num_seqs",
@@ -31,20 +31,20 @@ SIZES = {
     "kvCacheDtype": "kv_cache_dtype",
     "cpuOffloadGiB": "cpu_offload_gb",
 }
-"""Fields, and what vLLM calls what it reads of them."""
+"""Fields of the spec, and vLLM's names of the parsed values."""
 ABBREVIATED = ["m", "--tensor_par", "2", "--served-model=a", "--por=1", "-tp=4"]
-"""Spellings that the operator takes for managed flags."""
+"""Abbreviated spellings; the operator recognises managed flags in them."""
 
 
 def in_volume() -> Entry:
-    """What an inspection would find in the volumes that samples name."""
-    known = entry("Qwen/Qwen3-8B")
-    assert known
-    return replace(known, weights=Weights(16_381_470_720, "model.safetensors.index.json"))
+    """What an inspection finds in the volumes that samples name: Qwen3-8B."""
+    qwen = entry("Qwen/Qwen3-8B")
+    assert qwen
+    return replace(qwen, weights=Weights(16_381_470_720, "model.safetensors.index.json"))
 
 
 def arguments(sample: Path) -> list[str]:
-    """The arguments of the engine's container that a sample becomes."""
+    """The arguments of the engine container for a sample."""
     planned = outcome(offline_inputs(yaml.safe_load(sample.read_text()), GPUS, ENGINES, model=in_volume()))
     assert isinstance(planned, Planned)
     engine = next(m for ref, m in planned.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
@@ -53,34 +53,36 @@ def arguments(sample: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What vLLM reads, in the order of the samples, and every option that it knows."""
+def parser_result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The values that vLLM parses, in the order of the samples, and all its options."""
     lists = [*(arguments(sample) for sample in SAMPLES), ABBREVIATED]
     return vllm_options.parsed(lists, tmp_path_factory.mktemp("arguments"))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_vllm_parses_engine_arguments_as_the_operator_means_them(read: dict[str, Any], sample: Path) -> None:
+def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: dict[str, Any], sample: Path) -> None:
     spec = yaml.safe_load(sample.read_text())
-    asked, found = spec["spec"], read["read"][SAMPLES.index(sample)]
-    scheme, _, where = asked["model"]["source"].partition("://")
-    folder = {"hf": where, "oci": "/models", "pvc": f"/models/{where.partition('/')[2]}"}
-    assert found["model_tag"] == folder[scheme]
-    assert found["served_model_name"] == [asked["model"].get("servedName", spec["metadata"]["name"])]
-    assert (found["host"], found["port"]) == ("0.0.0.0", 8000)  # noqa: S104 - inside the pod
-    assert found["tensor_parallel_size"] == asked.get("parallelism", {}).get("tensor", 1)
-    assert found["shutdown_timeout"] > 0
+    requested, parsed = spec["spec"], parser_result["read"][SAMPLES.index(sample)]
+    scheme, _, location = requested["model"]["source"].partition("://")
+    folder = {"hf": location, "oci": "/models", "pvc": f"/models/{location.partition('/')[2]}"}
+    assert parsed["model_tag"] == folder[scheme]
+    assert parsed["served_model_name"] == [requested["model"].get("servedName", spec["metadata"]["name"])]
+    assert (parsed["host"], parsed["port"]) == ("0.0.0.0", 8000)  # noqa: S104 - inside the pod
+    assert parsed["tensor_parallel_size"] == requested.get("parallelism", {}).get("tensor", 1)
+    assert parsed["shutdown_timeout"] > 0
     for name, flag in SIZES.items():
-        if (value := asked.get("engine", {}).get(name)) is not None:
-            assert found[flag] == value
+        if (value := requested.get("engine", {}).get(name)) is not None:
+            assert parsed[flag] == value
 
 
-def test_the_options_that_the_operator_knows_are_vllms(read: dict[str, Any]) -> None:
-    assert vllm_options.TABLE.read_text().splitlines() == read["options"], "stale: `python -m e2e.vllm_options`"
+def test_the_operators_table_of_options_is_that_of_vllm(parser_result: dict[str, Any]) -> None:
+    assert vllm_options.TABLE.read_text().splitlines() == parser_result["options"], (
+        "stale: `python -m e2e.vllm_options`"
+    )
 
 
-def test_vllm_resolves_abbreviated_flags_as_the_operator_does(read: dict[str, Any]) -> None:
-    found = read["read"][-1]
-    assert (found["served_model_name"], found["port"], found["tensor_parallel_size"]) == (["a"], 1, 4)
+def test_vllm_resolves_abbreviated_flags_as_the_operator_does(parser_result: dict[str, Any]) -> None:
+    parsed = parser_result["read"][-1]
+    assert (parsed["served_model_name"], parsed["port"], parsed["tensor_parallel_size"]) == (["a"], 1, 4)
     flags = [managed_flag(argument) for argument in ABBREVIATED]
     assert flags == [None, "--tensor-parallel-size", None, "--served-model-name", "--port", "--tensor-parallel-size"]

@@ -1,4 +1,4 @@
-"""What stops an engine is said as the kubelet knows it, in one sentence. No engine is started here."""
+"""The status says in one sentence what keeps an engine from starting, as the kubelet reports it. No engine starts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
 from e2e.waiting import eventually
 
-SAID_SECONDS = 60
+REPORTED_SECONDS = 60
 SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "nosuch", "key": "token"}}}
 MODEL = f"oci://{images.reference('tiny-llama')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What is asked for and does not exist, and what is said then."""
+    """A resource that names something missing, and the expected reason and words of its condition."""
 
     name: str
     reason: str
@@ -37,8 +37,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def asked(cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """The cluster, in which all of them are asked for at once: each takes a while until it is said."""
+def applied(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """The cluster with all cases applied at once, since each report takes a while."""
     for missing in CASES:
         apply(Served(cluster, missing.name), missing.source, missing.engine)
     yield cluster
@@ -46,27 +46,27 @@ def asked(cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize("missing", CASES, ids=lambda missing: missing.name)
-def test_a_missing_image_volume_or_secret_is_reported_in_one_sentence(asked: LocalCluster, missing: Missing) -> None:
-    served = Served(asked, missing.name)
+def test_a_missing_image_volume_or_secret_is_reported_in_one_sentence(applied: LocalCluster, missing: Missing) -> None:
+    served = Served(applied, missing.name)
 
-    def said() -> dict[str, Any] | None:
-        found = stack.conditions(asked, served.name).get("Reconciling", {})
-        return found if found.get("reason") == missing.reason else None
+    def reported() -> dict[str, Any] | None:
+        condition = stack.conditions(applied, served.name).get("Reconciling", {})
+        return condition if condition.get("reason") == missing.reason else None
 
     condition = eventually(
-        said,
-        seconds=SAID_SECONDS,
-        what=lambda: f"{missing.reason}: {stack.conditions(asked, served.name)}",
+        reported,
+        seconds=REPORTED_SECONDS,
+        what=lambda: f"{missing.reason}: {stack.conditions(applied, served.name)}",
     )
     assert condition is not None
     assert condition["status"] == "True"
     assert missing.words in condition["message"]
     assert "\n" not in condition["message"]
-    assert stack.conditions(asked, served.name)["Ready"]["status"] == "False"
+    assert stack.conditions(applied, served.name)["Ready"]["status"] == "False"
 
 
 def apply(served: Served, source: str, engine: Mapping[str, Any]) -> None:
-    """Ask for a model on CPUs; engines that cannot start cost nothing."""
+    """Apply a resource for CPUs with small requests, so that many engines that cannot start fit on the node."""
     resources = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "1Gi"}}
     resource = {
         "apiVersion": "inference-operator.dev/v1alpha1",

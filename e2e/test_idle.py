@@ -1,4 +1,4 @@
-"""An operator with nothing to do writes nothing, with the settings that it ships with."""
+"""An idle operator with default settings sends no write to the API server."""
 
 import time
 
@@ -18,7 +18,7 @@ def test_an_idle_operator_writes_nothing_for_five_minutes(tiny: Served) -> None:
     audit = AuditLog(tiny.cluster.audit_log, ACCOUNT)
     mark = audit.mark()
     tiny.kubectl("label", f"service/{tiny.name}", "app.kubernetes.io/managed-by=somebody", "--overwrite")
-    eventually(lambda: audit.writes(mark), seconds=30, what="the log shows that a hand's edit is undone")
+    eventually(lambda: audit.writes(mark), seconds=30, what="the operator reverts a manual edit")
     time.sleep(5)
     mark = audit.mark()
     time.sleep(IDLE_SECONDS)

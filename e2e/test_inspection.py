@@ -1,4 +1,4 @@
-"""A model in a volume that no catalogue knows: a Job of the operator's own image reads what its files say."""
+"""A model in a volume that is in no catalogue: an inspection Job with the operator's image reads its files."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from e2e.waiting import eventually
 NAME, FOLDER = "unknown", "llamas/tiny"
 INSPECTED = "--selector=app.kubernetes.io/component=inspection"
 INSPECTED_SECONDS = 180
-"""Until a Job has said something, on two busy cores."""
+"""Limit for a Job's first result on two busy cores."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def claim(cluster: LocalCluster) -> Iterator[str]:
 
 @pytest.fixture
 def served(cluster: LocalCluster) -> Iterator[Served]:
-    """What is asked for by the test, and taken away after it."""
+    """The test's InferenceDeployment, deleted after it."""
     served = Served(cluster, NAME)
     yield served
     served.kubectl("delete", f"infd/{NAME}", "--wait=true")
@@ -48,13 +48,13 @@ def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served(
     with gpus_of_kind(cluster, 1, "NVIDIA-L4"):
         served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
         stack.wait_ready(cluster, NAME)
-        told = stack.conditions(cluster, NAME)
-        assert (told["ModelResolved"]["reason"], told["Sized"]["reason"]) == ("ModelKnown", "Fits")
-        (kept,) = json.loads(served.kubectl("get", "configmaps", INSPECTED, "--output=json"))["items"]
-        found = json.loads(kept["data"]["model.json"])
+        conditions = stack.conditions(cluster, NAME)
+        assert (conditions["ModelResolved"]["reason"], conditions["Sized"]["reason"]) == ("ModelKnown", "Fits")
+        (config_map,) = json.loads(served.kubectl("get", "configmaps", INSPECTED, "--output=json"))["items"]
+        result = json.loads(config_map["data"]["model.json"])
         weights = (model_folder() / "model.safetensors").stat().st_size
-        assert found["weights"] == {"gib": weights / 2**30, "source": "model.safetensors", "exact": True}
-        assert found["source"] == f"pvc://{claim}/{FOLDER}:config.json"
+        assert result["weights"] == {"gib": weights / 2**30, "source": "model.safetensors", "exact": True}
+        assert result["source"] == f"pvc://{claim}/{FOLDER}:config.json"
         assert not served.kubectl("get", "jobs,pods", INSPECTED, "--output=name")
         assert len(served.complete(max_tokens=8).split()) == 8
 

@@ -1,4 +1,4 @@
-"""A model in a folder of a volume that somebody else made; and one in a volume that cannot be mounted."""
+"""A model in a folder of an existing volume, and one in a volume that cannot be mounted."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +20,10 @@ from inference_operator.engines.vllm.phase import phase
 
 NAME, FOLDER = "from-volume", "llamas/tiny"
 MOUNT_SECONDS = 150
-"""The operator waits 60 s for a volume before it asks what keeps it, and asks again every 30 s."""
+"""The operator waits 60 s for a volume before it reads the pod's Events, and reads them again every 30 s."""
 
-TOLD_SECONDS = 60
-"""The operator looks at a starting engine's log every 15 s, and a busy machine takes its time."""
+REPORTED_SECONDS = 60
+"""The operator reads a starting engine's log every 15 s; the rest is a margin for a busy machine."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def claim(cluster: LocalCluster) -> Iterator[str]:
 
 @pytest.fixture
 def broken_claim(cluster: LocalCluster) -> Iterator[str]:
-    """A claim of a local disk that is not there."""
+    """A claim of a local folder that does not exist."""
     with claim_of(cluster, "broken", cluster.volumes / "nosuch") as name:
         yield name
 
@@ -43,26 +43,26 @@ def broken_claim(cluster: LocalCluster) -> Iterator[str]:
 def test_a_model_from_a_volume_answers_and_a_missing_volume_is_reported(
     cluster: LocalCluster, claim: str, broken_claim: str
 ) -> None:
-    """Both are asked for at once, since it takes a minute until a volume is known to be missing."""
+    """Both are applied at once, since it takes a minute until the operator reports a missing volume."""
     served, stuck = Served(cluster, NAME), Served(cluster, "no-volume")
-    _ask(stuck, broken_claim)
-    _ask(served, claim)
+    _apply(stuck, broken_claim)
+    _apply(served, claim)
     try:
-        told: list[str] = []
-        with ThreadPoolExecutor() as beside:
-            ready = beside.submit(stack.wait_ready, cluster, NAME, tell=told.append)
-            _hold_until_told(served, told)
+        messages: list[str] = []
+        with ThreadPoolExecutor() as pool:
+            ready = pool.submit(stack.wait_ready, cluster, NAME, tell=messages.append)
+            _pause_until_reported(served, messages)
             ready.result()
         assert len(served.complete(max_tokens=8).split()) == 8
-        _goes_forward(told, _said_by_engine(served))
-        _is_told_of_its_volume(stuck)
+        _check_steps(messages, _engine_log(served))
+        _await_volume_message(stuck)
     finally:
-        for one in (served, stuck):
-            one.kubectl("delete", f"infd/{one.name}", "--wait=true")
-            one.await_gone()
+        for resource in (served, stuck):
+            resource.kubectl("delete", f"infd/{resource.name}", "--wait=true")
+            resource.await_gone()
 
 
-def _ask(served: Served, claim: str) -> None:
+def _apply(served: Served, claim: str) -> None:
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = served.name
     resource["spec"]["model"]["source"] = f"pvc://{claim}/{FOLDER}"
@@ -70,22 +70,20 @@ def _ask(served: Served, claim: str) -> None:
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
 
 
-def _hold_until_told(served: Served, told: list[str]) -> None:
-    """Its steps are shorter than it takes to look at the log again: it stands still in one until that was told."""
-    eventually(
-        lambda: phase("\n".join(_said_by_engine(served))), seconds=stack.READY_SECONDS, what="the log tells of a step"
-    )
+def _pause_until_reported(served: Served, messages: list[str]) -> None:
+    """Pause the engine in a step until the status reports it: steps are shorter than the time between two log reads."""
+    eventually(lambda: phase("\n".join(_engine_log(served))), seconds=stack.READY_SECONDS, what="the log shows a step")
     (pod,) = served.pods("engine")
     with paused(served.cluster, pod):
         eventually(
-            lambda: any(PHRASES[step] in message for step in Phase for message in told),
-            seconds=TOLD_SECONDS,
-            what=lambda: f"what the log says is told: {told}",
+            lambda: any(PHRASES[step] in message for step in Phase for message in messages),
+            seconds=REPORTED_SECONDS,
+            what=lambda: f"the status reports the step of the log: {messages}",
         )
 
 
-def _said_by_engine(served: Served) -> list[str]:
-    """What its log says so far; nothing before its container runs."""
+def _engine_log(served: Served) -> list[str]:
+    """The lines of the engine's log so far; none before its container runs."""
     try:
         (pod,) = served.pods("engine")
         return served.kubectl("logs", pod, "--container=engine").splitlines()
@@ -93,29 +91,29 @@ def _said_by_engine(served: Served) -> list[str]:
         return []
 
 
-def _goes_forward(told: list[str], log: list[str]) -> None:
-    """What status told of the start is what the log shows line by line, in its order, each once."""
-    print("\n".join(told))  # shown where a test fails, and by `pytest -s`
+def _check_steps(messages: list[str], log: list[str]) -> None:
+    """Assert that the status reported steps of the log, each once and in the log's order."""
+    print("\n".join(messages))  # shown when the test fails, and by `pytest -s`
     words = list(PHRASES.values())
-    steps = [step for message in told for step in PHRASES if message.endswith(f" {PHRASES[step]}.")]
-    assert set(steps) & set(Phase), f"nothing was told of what the log says: {told}"
+    steps = [step for message in messages for step in PHRASES if message.endswith(f" {PHRASES[step]}.")]
+    assert set(steps) & set(Phase), f"no message reports a step of the log: {messages}"
     assert [PHRASES[step] for step in steps] == sorted({PHRASES[step] for step in steps}, key=words.index)
     shown = dict.fromkeys(phase("\n".join(log[:number])) for number in range(len(log) + 1))
-    in_order = [words.index(PHRASES[one]) for one in shown if one]
+    in_order = [words.index(PHRASES[step]) for step in shown if step]
     assert in_order == sorted(in_order)
-    assert {"sets up its engine", "loads the weights", "warms up"} == {PHRASES[one] for one in shown if one}
+    assert {"sets up its engine", "loads the weights", "warms up"} == {PHRASES[step] for step in shown if step}
 
 
-def _is_told_of_its_volume(stuck: Served) -> None:
+def _await_volume_message(stuck: Served) -> None:
     def condition() -> dict[str, Any] | None:
-        found = stack.conditions(stuck.cluster, stuck.name).get("Reconciling", {})
-        return found if found.get("reason") == "VolumeUnavailable" else None
+        reconciling = stack.conditions(stuck.cluster, stuck.name).get("Reconciling", {})
+        return reconciling if reconciling.get("reason") == "VolumeUnavailable" else None
 
-    found = eventually(
+    reported = eventually(
         condition,
         seconds=MOUNT_SECONDS,
         what=lambda: f"VolumeUnavailable: {stack.conditions(stuck.cluster, stuck.name)}",
     )
-    assert found is not None
-    assert "a volume cannot be mounted: " in found["message"]
-    assert "nosuch" in found["message"]
+    assert reported is not None
+    assert "a volume cannot be mounted: " in reported["message"]
+    assert "nosuch" in reported["message"]

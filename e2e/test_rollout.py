@@ -1,6 +1,6 @@
-"""All engines are replaced under load: with a free slot, and on a pool that is full.
+"""A rollout replaces all engines under load: once with a free GPU, and once on a node whose GPUs are all in use.
 
-The engines compute on the CPU, and are given GPUs that exist in the node's status only, so that there are slots.
+The engines compute on the CPU. Their GPUs exist in the node's status only, so that the scheduler counts them.
 """
 
 import json
@@ -19,20 +19,20 @@ from e2e.waiting import eventually
 
 NAME = "rolled"
 REQUESTS, AT_MOST = 2000, 200_000
-"""Of each phase; as long as it lasts, whatever the rate."""
+"""Requests of each phase: at least, and a limit that no phase reaches."""
 BEFORE, AFTER = 200, 300
 """Requests answered before the change and after the last engine has been replaced."""
 ROLL_SECONDS = 900
-"""Engines start and stop one after the other, on two cores that the load keeps busy."""
+"""Limit of a rollout: engines start and stop one after the other, on two cores that the load keeps busy."""
 PATIENT_SECONDS = 310.0
-"""How long a client waits: a router holds a request for 300 s at most."""
+"""The client's timeout: a router holds a request for 300 s at most."""
 
 Roll = Callable[[str], Result]
 
 
 @pytest.fixture(scope="module")
 def served(cluster: LocalCluster) -> Iterator[Served]:
-    """The sample on GPUs, of which the node says that it has two."""
+    """The sample on GPUs; the node's status shows two."""
     offer_gpus(cluster, 2)
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = NAME
@@ -53,7 +53,7 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def load(served: Served) -> Load:
-    """A patient client, which knows the right answers."""
+    """A client with a long timeout, which has learned the right answers."""
     load = Load(served.address, served.name, request_seconds=PATIENT_SECONDS)
     load.learn()
     return load
@@ -61,12 +61,12 @@ def load(served: Served) -> Load:
 
 @pytest.fixture
 def roll(served: Served, load: Load, say: Say) -> Roll:
-    """Change the engines under load, until each of them has been replaced and the new ones answer."""
+    """Changes the engines' environment under load, and waits until all engines are new and ready."""
 
     def _roll(name: str) -> Result:
         old, engines = set(served.pods("engine")), len(served.pods("engine"))
-        gently = GENTLE_PAUSE_SECONDS
-        with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST, pause=gently) as phase:
+        pause = GENTLE_PAUSE_SECONDS
+        with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST, pause=pause) as phase:
             phase.await_answers(BEFORE)
             phase.mark()
             change = {"spec": {"engine": {"env": [*_environment(served), {"name": "ROLLED", "value": name}]}}}
@@ -86,38 +86,38 @@ def roll(served: Served, load: Load, say: Say) -> Roll:
 
 
 def test_a_rollout_with_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
-    result = roll("rollout of 1 engine, a slot is free")
-    assert _how(served) == ("Surge", "FreeSlot")
+    result = roll("rollout of 1 engine, a GPU is free")
+    assert _strategy(served) == ("Surge", "FreeSlot")
     assert result.ok == result.sent >= REQUESTS
 
 
-def test_a_rollout_of_one_engine_on_a_full_pool_loses_no_request(served: Served, roll: Roll) -> None:
+def test_a_rollout_of_one_engine_without_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
     offer_gpus(served.cluster, 1)
-    result = roll("rollout of 1 engine, the pool is full")
-    assert _how(served) == ("Replace", "NoFreeSlot")
-    assert result.ok == result.sent >= REQUESTS, "64 requests are fewer than routers hold, and for less than 300 s"
+    result = roll("rollout of 1 engine, no GPU is free")
+    assert _strategy(served) == ("Replace", "NoFreeSlot")
+    assert result.ok == result.sent >= REQUESTS, "routers hold more than 64 requests, for up to 300 s"
     assert result.gap < PATIENT_SECONDS
 
 
 @pytest.mark.full
-def test_a_rollout_of_two_engines_on_a_full_pool_loses_no_request(served: Served, roll: Roll) -> None:
+def test_a_rollout_of_two_engines_without_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
     offer_gpus(served.cluster, 2)
     served.scale(2)
-    result = roll("rollout of 2 engines, the pool is full")
-    assert _how(served) == ("Replace", "NoFreeSlot")
+    result = roll("rollout of 2 engines, no GPU is free")
+    assert _strategy(served) == ("Replace", "NoFreeSlot")
     assert result.ok == result.sent >= REQUESTS
 
 
 def _environment(served: Served) -> list[dict[str, str]]:
     resource = json.loads(served.kubectl("get", "infd", NAME, "--output=json"))
-    return [one for one in resource["spec"]["engine"]["env"] if one["name"] != "ROLLED"]
+    return [variable for variable in resource["spec"]["engine"]["env"] if variable["name"] != "ROLLED"]
 
 
 def _ready(served: Served) -> int:
     return int(json.loads(served.kubectl("get", "infd", NAME, "--output=json"))["status"]["readyReplicas"])
 
 
-def _how(served: Served) -> tuple[str, str]:
+def _strategy(served: Served) -> tuple[str, str]:
     deployment = json.loads(served.kubectl("get", "deployment", f"{NAME}-engine", "--output=json"))
-    decided = json.loads(deployment["metadata"]["annotations"]["inference-operator.dev/rollout"])
-    return decided["strategy"], decided["why"]
+    decision = json.loads(deployment["metadata"]["annotations"]["inference-operator.dev/rollout"])
+    return decision["strategy"], decision["why"]

@@ -1,4 +1,4 @@
-"""A start that takes its time: an image that is long in coming, and a model that is long in coming from a hub."""
+"""The status during a slow start: a slow pull of an image, and a slow download of a model from a hub."""
 
 import shutil
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from inference_operator.engines.base import Phase
 from inference_operator.views.pod_startup import StartupStage
 
 REPOSITORY = "otters/tiny-llama"
-TOLD_SECONDS = 120
-"""An engine on a busy machine takes most of a minute until it asks for its weights."""
+REPORTED_SECONDS = 120
+"""An engine on a busy machine takes most of a minute until it requests its weights."""
 
 
 @pytest.fixture
@@ -31,54 +31,54 @@ def sources(cluster: LocalCluster) -> Iterator[Sources]:
     """A registry and a hub, which the node reaches by the host's address and without TLS."""
     record = read_record(cluster.name)
     assert record is not None
-    found = Sources(str(Subnets(record.slot).outside), REPOSITORY, model_folder())
-    trusted = layout(cluster.name).registries / found.authority
+    sources = Sources(str(Subnets(record.slot).outside), REPOSITORY, model_folder())
+    trusted = layout(cluster.name).registries / sources.authority
     trusted.mkdir(parents=True)
-    (trusted / "hosts.toml").write_text(f'server = "http://{found.authority}"\n')
-    with found.serving():
-        yield found
+    (trusted / "hosts.toml").write_text(f'server = "http://{sources.authority}"\n')
+    with sources.serving():
+        yield sources
     shutil.rmtree(trusted)
 
 
 def test_a_slow_image_pull_and_a_slow_download_are_reported_until_they_end(
     cluster: LocalCluster, sources: Sources
 ) -> None:
-    """Both at once: a pull and a download cost the machine nothing while they are held back.
+    """Both run at once, since a pull and a download that are held back use no CPU.
 
-    On a node of Kubernetes 1.36, whose pods' status tells of a pull; before that only Events do
+    The node runs Kubernetes 1.36, where the pod's status shows a pull. Earlier releases show it in Events only
     (tests/diagnosis/test_startup_progress.py).
     """
     pulls, loads = Served(cluster, "long-pull"), Served(cluster, "long-download")
     image = f"oci://{sources.authority}/tiny-llama:1"
     hub = {"name": "HF_ENDPOINT", "value": f"http://{sources.authority}"}
-    with asked(pulls, image), asked(loads, f"hf://{REPOSITORY}", hub), ThreadPoolExecutor() as beside:
-        told: dict[str, list[str]] = {one.name: [] for one in (pulls, loads)}
-        ready = [beside.submit(stack.wait_ready, cluster, name, tell=said.append) for name, said in told.items()]
+    with applied(pulls, image), applied(loads, f"hf://{REPOSITORY}", hub), ThreadPoolExecutor() as pool:
+        messages: dict[str, list[str]] = {served.name: [] for served in (pulls, loads)}
+        ready = [pool.submit(stack.wait_ready, cluster, name, tell=seen.append) for name, seen in messages.items()]
         try:
-            until_told(told[pulls.name], PHRASES[StartupStage.IMAGES], ready[0])
+            await_message(messages[pulls.name], PHRASES[StartupStage.IMAGES], ready[0])
             sources.held["registry"].set()
-            until_told(told[loads.name], PHRASES[Phase.DOWNLOADING], ready[1])
+            await_message(messages[loads.name], PHRASES[Phase.DOWNLOADING], ready[1])
         finally:
             sources.let_go()
-        for one in ready:
-            one.result()
+        for future in ready:
+            future.result()
         assert pulls.complete() == loads.complete()
 
 
-def until_told(told: list[str], words: str, ready: Future[None]) -> None:
+def await_message(messages: list[str], words: str, ready: Future[None]) -> None:
     eventually(
-        lambda: ready.done() or any(words in message for message in told),
-        seconds=TOLD_SECONDS,
-        what=lambda: f"`{words}` is told: {told}",
+        lambda: ready.done() or any(words in message for message in messages),
+        seconds=REPORTED_SECONDS,
+        what=lambda: f"a message with `{words}`: {messages}",
     )
     if ready.done():
-        ready.result()  # says why it failed
-        raise AssertionError(f"`{words}` was never told: {told}")
+        ready.result()  # raises the failure, if there was one
+        raise AssertionError(f"no message with `{words}`: {messages}")
 
 
 @contextmanager
-def asked(served: Served, source: str, *environment: dict[str, Any]) -> Iterator[None]:
-    """The sample for CPUs, of another model, for as long as it is needed."""
+def applied(served: Served, source: str, *environment: dict[str, Any]) -> Iterator[None]:
+    """The sample for CPUs with another model; deleted at the end of the block."""
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = served.name
     resource["spec"]["model"]["source"] = source

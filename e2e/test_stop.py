@@ -1,4 +1,4 @@
-"""How an engine is stopped: at once where it loads or is idle, and otherwise after its last answer."""
+"""How an engine stops: at once while it loads, soon when it is idle, and otherwise after its last answer."""
 
 import asyncio
 import time
@@ -16,18 +16,18 @@ from e2e.served import Served
 from e2e.waiting import eventually
 
 TOKENS = 1500
-"""Seconds of work for an engine, and below the model's context."""
+"""Several seconds of work for an engine, and fewer than the model's context."""
 STREAMS = 8
 SLOW_SECONDS = 45
-"""How long the answers are held up once their engine is to stop: longer than the 30 s that Kubernetes gives a pod."""
+"""How long the answers are delayed after their pod's deletion: longer than Kubernetes' default grace period of 30 s."""
 STALENESS_SECONDS = 15
 """`dnsStaleness`, after which an idle engine stops."""
 END_SECONDS = 30
-"""For an idle engine's end after that, on two busy cores: the signal, vLLM's own teardown, the kubelet's."""
+"""For the end of an idle engine after that, on two busy cores: the signal, vLLM's teardown and the kubelet's."""
 ANSWER_SECONDS = 400
 
 
-def test_a_deleted_engine_finishes_answers_that_take_long(tiny: Served, say: Say) -> None:
+def test_a_deleted_engine_finishes_long_answers(tiny: Served, say: Say) -> None:
     questions = [
         Question(f"http://{tiny.address}/v1/completions", tiny.name, prompt, streamed=True, tokens=TOKENS)
         for prompt in PROMPTS[:STREAMS]
@@ -36,7 +36,7 @@ def test_a_deleted_engine_finishes_answers_that_take_long(tiny: Served, say: Say
     (pod,) = tiny.pods("engine")
     with ThreadPoolExecutor(1) as pool:
         answers = pool.submit(lambda: asyncio.run(_answers(questions)))
-        eventually(lambda: tiny.running(pod) == STREAMS, seconds=20, what="all answers are being written")
+        eventually(lambda: tiny.running(pod) == STREAMS, seconds=20, what="all requests are running")
         with paused(tiny.cluster, pod):
             tiny.kubectl("delete", "pod", pod, "--wait=false")
             began = time.monotonic()
@@ -50,7 +50,7 @@ def test_a_deleted_engine_finishes_answers_that_take_long(tiny: Served, say: Say
 
 def test_a_deleted_idle_engine_ends_after_dns_staleness(tiny: Served, say: Say) -> None:
     stack.wait_engines(tiny.cluster, tiny.name, 1)
-    asyncio.run(_hang_up(tiny))
+    asyncio.run(_disconnect_early(tiny))
     (pod,) = tiny.pods("engine")
     began = time.monotonic()
     tiny.kubectl("delete", "pod", pod, "--wait=true")
@@ -59,8 +59,8 @@ def test_a_deleted_idle_engine_ends_after_dns_staleness(tiny: Served, say: Say) 
     assert STALENESS_SECONDS <= seconds < STALENESS_SECONDS + END_SECONDS
 
 
-def test_a_deleted_engine_that_still_loads_ends_at_once(tiny: Served, say: Say) -> None:
-    """It would forget the signal and go on until it is killed, with a GPU that its successor waits for."""
+def test_a_deleted_engine_that_loads_its_model_ends_at_once(tiny: Served, say: Say) -> None:
+    """vLLM forgets a signal that comes while it loads. It would run until SIGKILL, on its successor's GPU."""
     stack.wait_engines(tiny.cluster, tiny.name, 1)
     old = set(tiny.pods("engine"))
     tiny.kubectl("scale", f"infd/{tiny.name}", "--replicas=2")
@@ -70,11 +70,11 @@ def test_a_deleted_engine_that_still_loads_ends_at_once(tiny: Served, say: Say) 
     tiny.kubectl("scale", f"infd/{tiny.name}", "--replicas=1")
     began = time.monotonic()
     eventually(lambda: pod not in tiny.pods("engine"), seconds=END_SECONDS, what="the loading engine is gone")
-    say(f"a loading engine was gone {time.monotonic() - began:.1f} s after it was to stop")
+    say(f"a loading engine was gone {time.monotonic() - began:.1f} s after the scale-down")
 
 
-async def _hang_up(served: Served) -> None:
-    """Ask for a long answer and go away: a request that nobody waits for must not keep the engine."""
+async def _disconnect_early(served: Served) -> None:
+    """Send a request for a long answer and disconnect: an abandoned request must not keep the engine running."""
     body = Question("", served.name, PROMPTS[0], streamed=True, tokens=TOKENS).body
     url = f"http://{served.address}/v1/completions"
     async with aiohttp.ClientSession() as session, session.post(url, json=body, raise_for_status=True) as response:

@@ -1,4 +1,4 @@
-"""Deleting leaves nothing, and uninstalling leaves the CRD, so that nobody's resources go with the operator."""
+"""Deleting a resource leaves no objects. `helm uninstall` keeps the CRD, and with it all resources of users."""
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
@@ -9,12 +9,12 @@ from e2e.waiting import eventually
 CRD = "customresourcedefinition.apiextensions.k8s.io/inferencedeployments.inference-operator.dev"
 API = "apiservice.apiregistration.k8s.io/v1alpha1.inference-operator.dev"
 KEPT = {CRD, API, f"namespace/{stack.SYSTEM}"}
-"""The API server makes its service of the CRD; Helm makes the namespace if told to, and never deletes one."""
-PASSING = ("events", "endpointslices", "leases", "pods", "replicasets")
-"""What Kubernetes makes for others and removes by itself, some of it hours later."""
+"""The API server creates an APIService for the CRD; Helm creates the namespace on request, and never deletes one."""
+TRANSIENT = ("events", "endpointslices", "leases", "pods", "replicasets")
+"""Kinds that Kubernetes creates by itself and removes by itself, some of them hours later."""
 TAKEOVER_SECONDS = 90
-"""Helm takes an operator's rights away while it still ends, so that it cannot hand over: its Lease of 30 s has to run
-out, counted from when the next one first sees it."""
+"""Helm removes the RBAC objects while the operator still stops, so that it cannot release its Lease. The Lease of 30 s
+has to expire, counted from when the next operator first sees it."""
 
 
 def test_deleting_a_resource_leaves_no_children(tiny: Served) -> None:
@@ -24,7 +24,7 @@ def test_deleting_a_resource_leaves_no_children(tiny: Served) -> None:
 
 def test_helm_uninstall_keeps_the_crd_and_a_new_install_works(cluster: LocalCluster) -> None:
     resources = cluster.kubectl("get", "infd", "--all-namespaces", "--output=name")
-    assert resources == "", "other tests clean up behind them"
+    assert resources == "", "the tests before this one have deleted their resources"
     cluster.helm("uninstall", stack.RELEASE, f"--namespace={stack.SYSTEM}", "--wait", "--timeout=60s")
     assert _ours(cluster) == KEPT
     stack.install_operator(cluster)
@@ -33,15 +33,15 @@ def test_helm_uninstall_keeps_the_crd_and_a_new_install_works(cluster: LocalClus
     eventually(
         lambda: served.kubectl("get", "deployments", "--output=name").split(),
         seconds=TAKEOVER_SECONDS,
-        what="children are made",
+        what="the operator creates the children",
     )
     served.kubectl("delete", f"infd/{served.name}", "--wait=true")
     served.await_gone()
 
 
 def _ours(cluster: LocalCluster) -> set[str]:
-    """Every object of the cluster that bears the operator's name."""
+    """Every object of the cluster with the operator's name in its own."""
     kinds = cluster.kubectl("api-resources", "--verbs=list", "--output=name").split()
-    chosen = ",".join(kind for kind in kinds if kind.partition(".")[0] not in PASSING)
+    chosen = ",".join(kind for kind in kinds if kind.partition(".")[0] not in TRANSIENT)
     found = cluster.kubectl("get", chosen, "--all-namespaces", "--output=name", "--ignore-not-found").split()
     return {name for name in found if stack.RELEASE in name}

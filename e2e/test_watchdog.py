@@ -1,7 +1,6 @@
-"""A real vLLM whose computing process is stopped: its health endpoint says all is well, yet it is replaced.
+"""The operator replaces a real vLLM whose engine core process is stopped. Its health endpoint still answers 200.
 
-The operator runs with the least time that an engine may stand still here, so that a test need not wait for the five
-minutes that it ships with.
+The operator runs here with its smallest `stallSeconds`, so that a test does not wait for the default of five minutes.
 """
 
 import json
@@ -25,23 +24,23 @@ from e2e.waiting import eventually
 
 STALL_SECONDS, SCRAPE_SECONDS = 30, 2
 CALM_ROUNDS = 8
-"""What gets on is looked at every eighth time, so a standstill may be seen as late as that."""
+"""The operator reads the metrics of an engine that makes progress every eighth time: it may see a stall that late."""
 REPLACED_SECONDS = STALL_SECONDS + 2 * CALM_ROUNDS * SCRAPE_SECONDS + 15
-"""From the stop of the core to the deletion of its pod; a busy machine's share with it."""
+"""From the stop of the engine core to the deletion of its pod, with a margin for a busy machine."""
 PHASE_SECONDS = 400
 END_SECONDS = 20
-"""For the end of a pod that gets one second of grace."""
+"""For the end of a pod whose grace period is one second."""
 LIVENESS_SECONDS = 240
-"""Six probes, one in 30 s, the last given up after 10 s; a grace of 10 s, in which a stopped process does not end, and
-the two seconds that the kubelet adds; then a new container."""
+"""Six probes, one every 30 s, and 10 s until the last one times out; a grace period of 10 s, which a stopped process
+outlasts, and two seconds that the kubelet adds; then the start of a new container."""
 SATURATED_SECONDS, SATURATING, LONG_WORDS = 1800, 32, 900
 BEFORE, MEANWHILE, AFTER = 200, 200, 200
-"""Requests answered before the core is stopped, while nobody has noticed, and after its pod is deleted."""
+"""Requests answered before the engine core is stopped, before the operator notices it, and after the pod's end."""
 
 
 @pytest.fixture(scope="module")
-def impatient(tiny: Served) -> Iterator[Served]:
-    """What is served, watched by an operator that waits for less."""
+def short_stall(tiny: Served) -> Iterator[Served]:
+    """The tiny model, under an operator with a short `stallSeconds`."""
     stack.install_operator(
         tiny.cluster, numbers={"settings.stallSeconds": STALL_SECONDS, "settings.scrapeSeconds": SCRAPE_SECONDS}
     )
@@ -50,80 +49,82 @@ def impatient(tiny: Served) -> Iterator[Served]:
 
 
 @pytest.fixture
-def one(impatient: Served) -> Served:
-    """One engine that serves."""
-    impatient.scale(1)
-    return impatient
+def one_engine(short_stall: Served) -> Served:
+    """The same with one ready engine."""
+    short_stall.scale(1)
+    return short_stall
 
 
-def test_an_engine_that_hung_while_idle_is_replaced_once_it_is_used(one: Served) -> None:
-    (pod,) = one.pods("engine")
-    os.kill(engine_core(one.cluster, pod), signal.SIGSTOP)
+def test_an_engine_that_hung_while_idle_is_replaced_after_its_first_request(one_engine: Served) -> None:
+    (pod,) = one_engine.pods("engine")
+    os.kill(engine_core(one_engine.cluster, pod), signal.SIGSTOP)
     time.sleep(STALL_SECONDS)
-    assert pod in one.pods("engine"), "nobody has used it"
-    client = threading.Thread(target=_use, args=(one,))
+    assert pod in one_engine.pods("engine"), "no request has been sent to it"
+    client = threading.Thread(target=_send_request, args=(one_engine,))
     client.start()
-    seen = _until_replaced(one, pod)
+    seen = _until_replaced(one_engine, pod)
     client.join()
     assert seen == {200}
-    condition = eventually(
-        lambda: _stalled(one), seconds=10, what=lambda: f"EngineStalled: {stack.conditions(one.cluster, one.name)}"
+    message = eventually(
+        lambda: _stalled(one_engine),
+        seconds=10,
+        what=lambda: f"EngineStalled: {stack.conditions(one_engine.cluster, one_engine.name)}",
     )
-    assert pod in condition
-    stack.wait_engines(one.cluster, one.name, 1)
-    assert one.complete()
+    assert pod in message
+    stack.wait_engines(one_engine.cluster, one_engine.name, 1)
+    assert one_engine.complete()
 
 
-def test_an_engine_that_hangs_under_load_is_replaced_while_others_answer(one: Served) -> None:
-    one.scale(2)
-    load = Load(one.address, one.name)
+def test_an_engine_that_hangs_under_load_is_replaced_while_others_answer(one_engine: Served) -> None:
+    one_engine.scale(2)
+    load = Load(one_engine.address, one_engine.name)
     load.learn()
-    pod = min(one.pods("engine"))
-    with load.phase("core of an engine stopped", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+    pod = min(one_engine.pods("engine"))
+    with load.phase("engine core stopped", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)
-        one.await_all_in_use()
+        one_engine.await_all_in_use()
         stopped = time.monotonic()
-        os.kill(engine_core(one.cluster, pod), signal.SIGSTOP)
+        os.kill(engine_core(one_engine.cluster, pod), signal.SIGSTOP)
         phase.await_answers(MEANWHILE)
-        assert _until_replaced(one, pod) == {200}
+        assert _until_replaced(one_engine, pod) == {200}
         replaced = time.monotonic()
-        eventually(lambda: pod not in one.pods("engine"), seconds=END_SECONDS, what=f"{pod} has ended")
+        eventually(lambda: pod not in one_engine.pods("engine"), seconds=END_SECONDS, what=f"{pod} has ended")
         phase.mark()
         phase.await_answers(AFTER)
     print(f"\n  {phase.result}\n  replaced {replaced - stopped:.0f} s after the stop")
     assert phase.result.lost_later == ()
     assert {answer for answer in phase.result.lost if answer.ended < stopped} == set()
-    assert phase.result.lost, "what the engine had is lost, and no longer waited for"
+    assert phase.result.lost, "the requests in progress on the stopped engine are lost"
 
 
 @pytest.mark.full
-def test_an_engine_whose_api_process_hangs_is_restarted_by_the_kubelet(one: Served) -> None:
-    (pod,) = one.pods("engine")
-    leader = container_processes(one.cluster, pod)[0]
+def test_an_engine_whose_api_process_hangs_is_restarted_by_the_kubelet(one_engine: Served) -> None:
+    (pod,) = one_engine.pods("engine")
+    leader = container_processes(one_engine.cluster, pod)[0]
     stopped = time.monotonic()
     os.kill(int(leader.name), signal.SIGSTOP)
-    eventually(lambda: _restarts(one, pod) == 1, seconds=LIVENESS_SECONDS, what="the kubelet starts it again")
-    print(f"\n  started again {time.monotonic() - stopped:.0f} s after the stop")
-    stack.wait_engines(one.cluster, one.name, 1)
-    assert one.complete()
-    assert set(one.pods("engine")) == {pod}, "without metrics there is no verdict"
+    eventually(lambda: _restarts(one_engine, pod) == 1, seconds=LIVENESS_SECONDS, what="the kubelet restarts it")
+    print(f"\n  restarted {time.monotonic() - stopped:.0f} s after the stop")
+    stack.wait_engines(one_engine.cluster, one_engine.name, 1)
+    assert one_engine.complete()
+    assert set(one_engine.pods("engine")) == {pod}, "the operator does not replace an engine without metrics"
 
 
 @pytest.mark.full
-def test_half_an_hour_of_saturation_raises_no_alarm(one: Served) -> None:
-    """With the shortest time that an engine may stand still here, a tenth of what the operator ships with."""
-    pods, stalls = set(one.pods("engine")), _stalls(one)
+def test_half_an_hour_of_saturation_is_not_taken_for_a_stall(one_engine: Served) -> None:
+    """With the smallest `stallSeconds`, a tenth of the default."""
+    pods, stalls = set(one_engine.pods("engine")), _stalls(one_engine)
     deadline = time.monotonic() + SATURATED_SECONDS
     with ThreadPoolExecutor(SATURATING) as clients:
-        answered = sum(clients.map(lambda number: _saturate(one, number, deadline), range(SATURATING)))
+        answered = sum(clients.map(lambda number: _saturate(one_engine, number, deadline), range(SATURATING)))
     print(f"\n  {answered} prompts of {LONG_WORDS} words in {SATURATED_SECONDS / 60:.0f} minutes")
     assert answered > SATURATING
-    assert set(one.pods("engine")) == pods
-    assert _stalls(one) == stalls
+    assert set(one_engine.pods("engine")) == pods
+    assert _stalls(one_engine) == stalls
 
 
 def _saturate(served: Served, number: int, deadline: float) -> int:
-    """Send long prompts that no cache knows, one after the other; returns how many were answered."""
+    """Send long prompts, each of them new to the prefix cache, one after the other; returns how many were answered."""
     answered = 0
     words = random.Random(number)  # noqa: S311 - the same ones each time
     while time.monotonic() < deadline:
@@ -135,8 +136,8 @@ def _saturate(served: Served, number: int, deadline: float) -> int:
 
 
 def _stalls(served: Served) -> float:
-    """Standstills that the operator has counted, in all of its pods that stay."""
-    addresses = served.cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods", _of_staying(".status.podIP"))
+    """Stalls that the operator has counted, over its pods that are not terminating."""
+    addresses = served.cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods", _of_not_terminating(".status.podIP"))
     lines = [line for address in addresses.split() for line in _metrics(address)]
     return sum(float(line.split()[-1]) for line in lines if line.startswith("infd_engine_stalls_total{"))
 
@@ -152,8 +153,8 @@ def _restarts(served: Served, pod: str) -> int:
     return int(served.kubectl("get", "pod", pod, field))
 
 
-def _use(served: Served) -> None:
-    """Send a request that the engine cannot answer while it hangs; how it ends is not what is tested."""
+def _send_request(served: Served) -> None:
+    """Send a request that the engine cannot answer while it hangs; its outcome is not tested."""
     body = json.dumps({"model": served.name, "prompt": "otters", "max_tokens": 4}).encode()
     request = urllib.request.Request(
         f"http://{served.address}/v1/completions", body, {"Content-Type": "application/json"}
@@ -163,10 +164,10 @@ def _use(served: Served) -> None:
 
 
 def _until_replaced(served: Served, pod: str) -> set[int]:
-    """Wait until a pod is deleted; returns the statuses that its health endpoint showed meanwhile."""
+    """Wait until a pod is deleted; returns the HTTP statuses of its health endpoint until then."""
     address, seen = served.pods("engine")[pod], set()
     deadline = time.monotonic() + REPLACED_SECONDS
-    while pod in _staying(served):
+    while pod in _not_terminating(served):
         assert time.monotonic() < deadline, f"{pod} is still there"
         with urllib.request.urlopen(f"http://{address}:8000/health", timeout=10) as answer:
             seen.add(answer.status)
@@ -174,14 +175,14 @@ def _until_replaced(served: Served, pod: str) -> set[int]:
     return seen
 
 
-def _staying(served: Served) -> str:
+def _not_terminating(served: Served) -> str:
     return served.kubectl(
-        "get", "pods", f"--selector=inference-operator.dev/name={served.name}", _of_staying(".metadata.name")
+        "get", "pods", f"--selector=inference-operator.dev/name={served.name}", _of_not_terminating(".metadata.name")
     )
 
 
-def _of_staying(field: str) -> str:
-    """Of pods that are not being deleted, what kubectl is to print."""
+def _of_not_terminating(field: str) -> str:
+    """The kubectl option that prints a field of each pod that is not terminating."""
     each = f"{{{{if not .metadata.deletionTimestamp}}}}{{{{{field}}}}} {{{{end}}}}"
     return f"--output=go-template={{{{range .items}}}}{each}{{{{end}}}}"
 

@@ -1,4 +1,4 @@
-"""What vLLM's own parser makes of arguments: `python -m e2e.vllm_options` writes the table of its options anew."""
+"""Argument lists parsed by vLLM's own parser. `python -m e2e.vllm_options` rewrites the table of its options."""
 
 import json
 import tempfile
@@ -15,7 +15,7 @@ TABLE = Path(options.__file__).with_name(f"options-{options.VERSION}.txt")
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
-    """What vLLM reads from each list of arguments, and every option that it knows; `folder` is for the exchange."""
+    """Values that vLLM parses from each list, and all its options; `folder` holds the files of the exchange."""
     (folder / "lists.json").write_text(json.dumps(lists))
     images.build(["engine-cpu"])
     command = ("/opt/vllm/bin/python", "/script/parse.py", "/data/lists.json", "/data/result.json")

@@ -1,4 +1,4 @@
-"""Waiting for what a cluster will do by itself."""
+"""Waiting for a condition of a cluster."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ POLL_SECONDS = 0.1
 
 
 def eventually(look: Callable[[], T], *, seconds: float, what: Callable[[], str] | str) -> T:
-    """The first truthy answer; fails with a description after a time."""
+    """Call `look` until it returns a truthy value; returns it. After the time, raises AssertionError with `what`."""
     deadline = time.monotonic() + seconds
     while True:
         if answer := look():

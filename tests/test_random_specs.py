@@ -42,6 +42,6 @@ def test_most_of_what_is_spoiled_is_refused_and_nothing_raises(seed: int) -> Non
     assert refused > SPOILED // 4 * 0.8
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_random_specs_of_the_same_seed_are_equal() -> None:
     one, other = Specs(seed=3), Specs(seed=3)
     assert [one.any() for _ in range(20)] == [other.any() for _ in range(20)]

@@ -40,5 +40,5 @@ def test_every_reason_has_one_row(reason: Reason) -> None:
     assert rows[0].count(" | ") == 2
 
 
-def test_it_stands_where_the_other_pages_look_for_it() -> None:
+def test_the_reasons_page_is_at_the_path_that_other_pages_link_to() -> None:
     assert Path(__file__).parents[1] / "docs" / "reference" / "reasons.md" == PAGE

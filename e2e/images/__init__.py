@@ -1,7 +1,7 @@
 """The project's images without a registry: built when their inputs change, streamed into a cluster's node.
 
-`build` makes what is missing or out of date; `stream` writes one image as an uncompressed archive that
-`ctr images import` and `docker load` read, so that no copy stays on disk:
+`build` builds missing and outdated images. `stream` writes an image as an uncompressed archive for `ctr images import`
+and `docker load`, without a copy on the disk:
 
     from e2e import images
     images.build(["operator", "router"])
@@ -31,7 +31,7 @@ IMAGES: dict[str, Image] = {
 
 
 def build(names: Iterable[str]) -> None:
-    """Make these images where their inputs changed since they were last made."""
+    """Build these images if they are missing or their inputs have changed."""
     chosen = [_image(name) for name in names]
     builder = found_builder()
     for image in chosen:
@@ -39,17 +39,17 @@ def build(names: Iterable[str]) -> None:
 
 
 def stream(name: str, into: BinaryIO) -> None:
-    """Write an image that was built to a pipe or file, uncompressed."""
+    """Write a built image to a pipe or file, uncompressed."""
     _image(name).write(found_builder(), into)
 
 
 def identity(name: str) -> str:
-    """What tells an image that was built from earlier and later builds of the same name."""
+    """A string that differs between builds of the same name."""
     return _image(name).identity(found_builder())
 
 
 def reference(name: str) -> str:
-    """The full name, with tag, under which an image appears in a node that imported it."""
+    """The full name with tag of an image in a node that imported it."""
     return _image(name).reference
 
 

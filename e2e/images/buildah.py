@@ -1,4 +1,4 @@
-"""Images built and kept by buildah: no daemon, in a store of the project's own."""
+"""Builds and stores images with buildah: no daemon, and a store of its own."""
 
 import fcntl
 import json
@@ -18,9 +18,9 @@ from e2e.images.process import log_path, output, run_logged, succeeds
 from e2e.images.progress import timed
 
 _CERTIFICATES = "/run/build-certificates.crt"
-"""Where a build sees the host's certificate authorities; mounted, so the image never holds them."""
+"""Mount point of the host's certificate authorities in a build; the image does not contain them."""
 _STEP = re.compile(r"(\[\d/\d] )?STEP \d+/\d+: (FROM|RUN|COPY) ")
-"""The steps that take time."""
+"""The build steps that take time."""
 _SHOWN_COLUMNS = 100
 
 
@@ -34,16 +34,16 @@ class Buildah:
         self._home.mkdir(parents=True, exist_ok=True)
 
     def ensure_base(self, reference: str) -> str:
-        """Have the base image, pulled or else made from Debian's packages; its identity."""
+        """Pull the base image, or make it from Debian packages; returns its ID."""
         with self._alone():
             if not self._exists(reference) and not succeeds(self._buildah("pull", reference)):
                 log_path("base").unlink(missing_ok=True)
-                with timed("base", f"no registry has {reference} for us, so it is made from Debian's packages"):
+                with timed("base", f"no registry answers for {reference}, so it is made from Debian packages"):
                     self._make_base(reference)
             return output(self._buildah("images", "--quiet", "--no-trunc", reference)).strip()
 
     def key(self, reference: str) -> str | None:
-        """The key that an image was built with, if it exists."""
+        """The key in an image's label, or None without the image."""
         if not self._exists(reference):
             return None
         image = json.loads(output(self._buildah("inspect", "--type", "image", reference)))
@@ -82,7 +82,7 @@ class Buildah:
     def write(self, reference: str, into: BinaryIO) -> None:
         """Write an image as an uncompressed archive."""
         command = self._buildah("push", "--quiet", reference, "docker-archive:/dev/stdout")
-        # A layer passes through a temporary file on its way: beside the store, which was chosen for its space.
+        # buildah writes a layer to a temporary file first. The folder of the store has the space for it.
         environment = os.environ | {"TMPDIR": str(self._home)}
         with subprocess.Popen(command, stdout=into, stderr=subprocess.PIPE, env=environment) as process:
             _, errors = process.communicate()
@@ -105,7 +105,7 @@ class Buildah:
             output(self._buildah("rm", container))
 
     def _remove_containers(self) -> None:
-        """Remove what a failed build leaves mounted, and builds that were killed before: the store's lock is ours."""
+        """Remove the containers of failed and killed builds. The lock is held, so no other build runs."""
         output(self._buildah("rm", "--all"))
 
     def _exists(self, reference: str) -> bool:
@@ -122,7 +122,7 @@ class Buildah:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One build at a time: a second one waits and then finds the work done."""
+        """Hold the store's lock: a second build waits, and then finds its image built."""
         with (self._home / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

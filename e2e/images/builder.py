@@ -1,23 +1,23 @@
-"""What builds and keeps images on this machine."""
+"""The interface of an image builder, and the base image."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 BASE = "docker.io/library/debian:trixie-slim"
-"""What every Dockerfile here starts from: Debian 13, the first release with HAProxy 3.0."""
+"""The base of every Dockerfile: Debian 13, the first release with HAProxy 3.0."""
 KEY_LABEL = "inference-operator.dev/inputs"
 """The image's label that holds the digest of its inputs."""
 
 
 class Builder(Protocol):
-    """Builds images and keeps them. `name` is what progress lines and log files are called."""
+    """Builds and stores images. `name` appears in progress lines and names the log file."""
 
     def ensure_base(self, reference: str) -> str:
-        """Have the base image, pulled or else made from Debian's packages; its identity."""
+        """Pull the base image, or make it from Debian packages; returns its ID."""
 
     def key(self, reference: str) -> str | None:
-        """The key that an image was built with, if it exists."""
+        """The key in an image's label, or None without the image."""
 
     def build(self, name: str, reference: str, dockerfile: Path, *, context: Path, key: str) -> None:
         """Build an image, with the key as a label."""

@@ -1,4 +1,4 @@
-"""Images made from a Dockerfile in `images/`, and how it is known that one is out of date."""
+"""Images made from a Dockerfile in `images/`; a digest of their inputs shows which are outdated."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from e2e.images.progress import say
 ROOT = Path(__file__).parents[2]
 """The repository: the context that every Dockerfile is built in."""
 KEY_DIGITS = 16
-"""Length of a key: 64 bits of the digest, far more than the few images of one machine need."""
+"""Length of a key: 64 bits of the digest, enough for the few images of a machine."""
 _NOT_INPUTS = {"__pycache__"}
 
 
@@ -30,7 +30,7 @@ class Dockerfile:
         return f"{REPOSITORY}/{self.name}:dev"
 
     def ensure(self, builder: Builder) -> None:
-        """Build it unless it is there and made from the same inputs."""
+        """Build the image unless it exists with the same inputs."""
         key = self.key(builder.ensure_base(BASE))
         if builder.key(self.reference) == key:
             say(self.name, "up to date")
@@ -39,7 +39,7 @@ class Dockerfile:
         builder.build(self.name, self.reference, dockerfile, context=ROOT, key=key)
 
     def identity(self, builder: Builder) -> str:
-        """The key that it was built with."""
+        """The key of the build; empty if it is not built."""
         return builder.key(self.reference) or ""
 
     def write(self, builder: Builder, into: BinaryIO) -> None:
@@ -47,7 +47,7 @@ class Dockerfile:
         builder.write(self.reference, into)
 
     def key(self, base: str) -> str:
-        """A digest of everything that decides the result: the base image and every input's path and content."""
+        """A digest of all inputs: the base image, and path, mode and content of every file."""
         digest = hashlib.sha256(base.encode())
         for path in self._files():
             digest.update(f"\0{path.relative_to(ROOT)}\0{path.stat().st_mode & 0o111}\0".encode())

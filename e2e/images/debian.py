@@ -1,4 +1,4 @@
-"""The base image where no registry answers: Debian's own packages, without what only apt needs."""
+"""The base image made from Debian packages, for machines that reach no registry."""
 
 import os
 import shutil
@@ -10,16 +10,16 @@ from e2e.images.process import run_logged
 MIRROR = "http://deb.debian.org/debian"
 """Debian's content delivery network; packages are signed, so no TLS is needed."""
 _LEFT_OVER = ("var/cache/apt", "var/lib/apt/lists", "var/log", "etc/resolv.conf", "etc/hostname")
-"""Downloads, logs, and what debootstrap copied from this host."""
+"""Downloads, logs, and files that debootstrap copied from this host."""
 
 
 def install(suite: str, root: Path) -> None:
-    """Install the smallest Debian of a release below `root`."""
+    """Install the minimal Debian of a release into the folder `root`."""
     if os.geteuid() != 0:
         raise ImageError("no registry answers, and making a base image from Debian packages needs root: use sudo")
     if not shutil.which("debootstrap"):
         raise ImageError("no registry answers and there is no debootstrap: `apt-get install debootstrap`")
-    # In a mount namespace of its own: what it mounts ends with it, also when it is killed.
+    # In its own mount namespace, so that its mounts end with it, also if it is killed.
     run_logged("base", ["unshare", "--mount", "debootstrap", "--variant=minbase", suite, str(root), MIRROR])
     for name in _LEFT_OVER:
         path = root / name

@@ -1,4 +1,4 @@
-"""Which builder works here: Docker where its daemon answers, else buildah, installed where that is possible."""
+"""Choice of the image builder: Docker if its daemon answers, otherwise buildah, installed if possible."""
 
 import shutil
 import subprocess
@@ -10,10 +10,10 @@ from e2e.images.docker import Docker
 from e2e.images.errors import ImageError
 
 _DAEMON_ANSWER_SECONDS = 10
-"""`docker info` answers at once, or waits for a daemon that is not there."""
+"""Timeout of `docker info`, which waits if the daemon does not run."""
 
 _PACKAGES = ("buildah", "debootstrap", "runc")
-"""buildah, what it starts containers with, and what makes a base image where no registry answers."""
+"""buildah, its container runtime, and debootstrap for a base image without a registry."""
 
 
 def found_builder() -> Builder:

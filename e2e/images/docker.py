@@ -1,4 +1,4 @@
-"""Images built and kept by a Docker daemon."""
+"""Builds and stores images with a Docker daemon."""
 
 import subprocess
 import tempfile
@@ -15,18 +15,18 @@ from e2e.images.progress import timed
 
 
 class Docker:
-    """The `docker` command; images are where the daemon keeps all its images."""
+    """The `docker` command; images are in the daemon's own store."""
 
     def ensure_base(self, reference: str) -> str:
-        """Have the base image, pulled or else made from Debian's packages; its identity."""
+        """Pull the base image, or make it from Debian packages; returns its ID."""
         if not self._exists(reference) and not succeeds(["docker", "pull", "--quiet", reference]):
             log_path("base").unlink(missing_ok=True)
-            with timed("base", f"no registry has {reference} for us, so it is made from Debian's packages"):
+            with timed("base", f"no registry answers for {reference}, so it is made from Debian packages"):
                 self._import_base(reference)
         return output(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).strip()
 
     def key(self, reference: str) -> str | None:
-        """The key that an image was built with, if it exists."""
+        """The key in an image's label, or None without the image."""
         if not self._exists(reference):
             return None
         template = f'{{{{index .Config.Labels "{KEY_LABEL}"}}}}'

@@ -9,7 +9,7 @@ from e2e.cache import cache_root
 from e2e.images.errors import ImageError
 
 SHOWN_LINES = 15
-"""How much of a log a failure shows: the failing command's last words and no more."""
+"""Lines of the log in an error message: the last output of the failed command."""
 
 
 def log_path(name: str) -> Path:
@@ -20,7 +20,7 @@ def log_path(name: str) -> Path:
 
 
 def run_logged(name: str, command: Sequence[str], on_line: Callable[[str], None] = lambda _: None) -> None:
-    """Run a command to its end, each line of its output into the log of `name` and to `on_line`."""
+    """Run a command; each line of its output goes to the log of `name` and to `on_line`."""
     log = log_path(name)
     last = deque[str](maxlen=SHOWN_LINES)
     with (
@@ -30,7 +30,7 @@ def run_logged(name: str, command: Sequence[str], on_line: Callable[[str], None]
         ) as process,
     ):
         try:
-            assert process.stdout is not None  # noqa: S101  # asked for above
+            assert process.stdout is not None  # noqa: S101  # a pipe was requested above
             for line in process.stdout:
                 file.write(line)
                 last.append(line)
@@ -44,7 +44,7 @@ def run_logged(name: str, command: Sequence[str], on_line: Callable[[str], None]
 
 
 def output(command: Sequence[str]) -> str:
-    """Standard output of a short command that must succeed."""
+    """The standard output of a command; ImageError if it fails."""
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise ImageError(f"`{' '.join(command)}` failed: {answer.stderr.strip()}")
@@ -52,5 +52,5 @@ def output(command: Sequence[str]) -> str:
 
 
 def succeeds(command: Sequence[str]) -> bool:
-    """Whether a short command ends with status 0; its output is of no interest."""
+    """Whether a command exits with status 0."""
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

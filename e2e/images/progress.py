@@ -1,4 +1,4 @@
-"""What the tool tells its user while it works."""
+"""Progress lines on standard error."""
 
 import sys
 import time
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 
 def say(subject: str, message: str) -> None:
-    """Print one line at once, to standard error: standard output belongs to archives."""
+    """Print one line to standard error; standard output is for archives."""
     print(f"{subject}: {message}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def timed(subject: str, what: str) -> Iterator[Callable[[str], None]]:
-    """Announce a piece of work and, on success, its seconds; what is called inside adds lines with the time so far."""
+    """Print the start of a task, and its duration on success; the yielded function prints a line with the time."""
     start = time.monotonic()
 
     def line(message: str) -> None:

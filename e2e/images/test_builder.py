@@ -1,4 +1,4 @@
-"""The builder of this machine for real, on an image small enough to be made in seconds."""
+"""The image builder of this machine, with an image that takes seconds."""
 
 import io
 import json
@@ -18,7 +18,7 @@ REFERENCE = "localhost/inference-operator/test-of-the-builder:dev"
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A store of its own, so that nothing of the project's images is touched."""
+    """A separate store, so that the project's images stay unchanged."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))

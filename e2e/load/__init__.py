@@ -1,7 +1,7 @@
-"""Load that counts: many completions in flight, and an account of every one that was lost.
+"""A load generator that keeps many completions in flight and counts every lost one.
 
-A request is *lost* if its connection fails, if its status is neither 2xx nor the documented 429, if its answer breaks
-off (a stream: without `data: [DONE]`), or if its text differs from what the same prompt got when it was asked alone.
+A request is *lost* if its connection fails, if its status is neither 2xx nor the documented 429, if its answer is
+incomplete (a stream: without `data: [DONE]`), or if its text differs from the answer to the same prompt without load.
 
     load = Load("10.96.1.2:80", "tiny")
     load.learn()
@@ -10,8 +10,8 @@ off (a stream: without `data: [DONE]`), or if its text differs from what the sam
         phase.mark()
     print(phase.result)
 
-Half of the requests stream; half are sent over connections that are kept, the others over new ones. It goes only to
-addresses of this machine and of its clusters.
+Half of the requests stream. Half use kept connections, the others new ones. Load goes only to addresses of this machine
+and of its clusters.
 """
 
 from e2e.load.answer import Answer, Loss

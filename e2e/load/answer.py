@@ -1,4 +1,4 @@
-"""What became of one request."""
+"""The outcome of one request."""
 
 import json
 from dataclasses import dataclass
@@ -8,54 +8,54 @@ BAD_GATEWAY = 502
 
 
 class Loss(StrEnum):
-    """How a request was lost."""
+    """Why a request counts as lost."""
 
     REFUSED = "refused"
-    """No connection came about."""
+    """The connection was not established."""
     RESET = "reset"
     """The connection ended before the answer began."""
     STATUS = "status"
     """A status that is neither 2xx nor 429."""
     BROKEN = "broken"
-    """The answer began and broke off, or a stream ended without its end marker."""
+    """The answer began but is incomplete; for a stream, `data: [DONE]` is missing."""
     DIFFERENT = "different text"
     LATE = "late"
-    """No whole answer within the time that a request has."""
+    """No complete answer within the client's timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request and what came of it; times in seconds of the monotonic clock."""
+    """One request and its outcome; times in seconds of the monotonic clock."""
 
     started: float
     ended: float
     streamed: bool
     kept: bool
-    """Whether its client keeps connections for the next request, as far as the server lets it."""
+    """Whether its client keeps connections for the next request, if the server allows it."""
     loss: Loss | None = None
     status: int | None = None
-    """Status of the answer, if it came that far."""
+    """HTTP status, or None without an answer."""
     detail: str = ""
-    """What was received or raised, where the request was lost."""
+    """The received data or the exception of a lost request."""
 
     @property
     def rejected(self) -> bool:
-        """Whether it was turned away as documented, with 429."""
+        """Whether the answer was the documented 429."""
         return self.loss is None and self.status is not None and self.status // 100 != 2  # noqa: PLR2004 - 2xx
 
     @property
     def ok(self) -> bool:
-        """Whether it was answered in full and right."""
+        """Whether the answer was complete and correct."""
         return self.loss is None and not self.rejected
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         return self.ended - self.started
 
     @property
     def clean_error(self) -> bool:
-        """Whether it was lost with an error in the form of the OpenAI API that says its own status."""
+        """Whether the client got an error in the OpenAI API's format whose code equals the HTTP status."""
         if self.loss is not Loss.STATUS:
             return False
         try:

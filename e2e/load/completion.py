@@ -1,4 +1,4 @@
-"""One completion over HTTP, plain or streamed, and what can become of it."""
+"""Sends one completion over HTTP, plain or streamed, and classifies its outcome."""
 
 import asyncio
 import errno
@@ -11,17 +11,17 @@ import aiohttp
 from e2e.load.answer import Answer, Loss
 
 TOKENS = 16
-"""Tokens of an answer: long enough that faults hit streams in the middle, short enough for many requests."""
+"""Tokens of an answer: enough that a fault hits streams in the middle, few enough for many requests."""
 DATA = b"data:"
 DONE = b"[DONE]"
 OK_CLASS, TOO_MANY_REQUESTS = 2, 429
 _DETAIL_CHARACTERS = 300
-"""Enough for an error in the form of the OpenAI API, which is read again."""
+"""Enough for an error in the OpenAI API's format, which `Answer.clean_error` parses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked."""
+    """A request for a completion."""
 
     url: str
     model: str
@@ -31,7 +31,7 @@ class Question:
 
     @property
     def body(self) -> dict[str, str | int | bool]:
-        """The request's JSON."""
+        """The request's body."""
         return {
             "model": self.model,
             "prompt": self.prompt,
@@ -42,11 +42,11 @@ class Question:
 
 
 class _BrokenError(Exception):
-    """The answer was no whole one."""
+    """The answer is incomplete or no completion."""
 
 
 async def ask(session: aiohttp.ClientSession, question: Question, expected: str, *, kept: bool) -> Answer:
-    """Ask once, and account for whatever happens."""
+    """Send a request; returns its outcome, also for errors."""
     started = time.monotonic()
     loss, status, detail = await _try(session, question, expected)
     return Answer(started, time.monotonic(), question.streamed, kept, loss, status, detail[:_DETAIL_CHARACTERS])
@@ -67,7 +67,7 @@ async def _try(
     except TimeoutError as error:
         return Loss.LATE, status, repr(error)
     except aiohttp.ClientConnectorError as error:
-        # Who is slow to look at a new connection can find it ended by then: it had come about.
+        # A slow client can find a new connection already closed. It was established, so it was not refused.
         return Loss.RESET if error.errno == errno.ECONNRESET else Loss.REFUSED, status, repr(error)
     except (aiohttp.ClientError, OSError, _BrokenError) as error:
         return Loss.RESET if status is None else Loss.BROKEN, status, repr(error)
@@ -77,13 +77,13 @@ async def _try(
 
 
 async def answer_text(session: aiohttp.ClientSession, question: Question) -> str:
-    """The text of one answer; raises whatever went wrong."""
+    """The text of one answer; errors are raised."""
     async with session.post(question.url, json=question.body, raise_for_status=True) as response:
         return await (_streamed(response) if question.streamed else _plain(response))
 
 
 async def chunk_times(session: aiohttp.ClientSession, question: Question) -> list[float]:
-    """When each chunk of a streamed answer came, in seconds after the request was sent; the end marker not counted."""
+    """Arrival of each chunk of a stream in seconds after the request, without the end marker."""
     started = asyncio.get_running_loop().time()
     times: list[float] = []
     async with session.post(question.url, json=question.body, raise_for_status=True) as response:
@@ -105,7 +105,7 @@ async def _streamed(response: aiohttp.ClientResponse) -> str:
             continue
         data = line.removeprefix(DATA).strip()
         if data == DONE:
-            # To the very end: only then is the connection free for the next request.
+            # Only a body that is read to its end frees the connection for the next request.
             await response.read()
             return "".join(parts)
         parts.append(_text(data))

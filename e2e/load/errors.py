@@ -1,5 +1,5 @@
-"""What the load client says when it cannot do what was asked."""
+"""The error of the load generator."""
 
 
 class LoadError(Exception):
-    """One line: what, why, cure."""
+    """A phase of load that did not do what its test needs; the message is one line."""

@@ -1,4 +1,4 @@
-"""Keeps requests in flight from a thread of its own while a test does something to the cluster."""
+"""Keeps requests in flight from a separate thread while a test changes the cluster."""
 
 import asyncio
 import threading
@@ -19,13 +19,13 @@ from e2e.load.target import base_url
 WORKERS = 64
 """Requests in flight."""
 AT_MOST = 20_000
-"""Requests of a phase, whatever happens."""
+"""Default limit of the requests of a phase."""
 REQUEST_SECONDS = 120.0
-"""What takes longer is lost: far above any wait that the router or a busy engine causes here."""
+"""Timeout of a request: far longer than the router or a busy engine needs here."""
 GENTLE_PAUSE_SECONDS = 0.5
-"""A pause of each worker that leaves an engine which starts beside the load most of a core."""
+"""A pause of each worker that leaves most of a core to an engine that starts under the load."""
 PAUSE_SECONDS = 0.1
-"""What a worker waits after a loss or a rejection, so that quick refusals do not become a flood."""
+"""A worker's pause after a loss or a rejection, so that fast refusals do not cause a flood of requests."""
 _POLL_SECONDS = 0.02
 
 _WORDS = (
@@ -37,7 +37,7 @@ PROMPTS = tuple(f"Tell me about {word}" for word in _WORDS.split())
 
 @dataclass(slots=True)
 class Phase:
-    """A phase that runs: its test waits for counts, and marks when it did what it does."""
+    """A running phase: the test waits for numbers of answers, and marks the time of its fault."""
 
     name: str
     in_flight: int
@@ -46,30 +46,30 @@ class Phase:
     answers: list[Answer] = field(default_factory=list)
     fault: float | None = None
     stopped: bool = False
-    """Set by the test's thread: no more requests."""
+    """Set by the test's thread to end the phase."""
     pause: float = 0.0
     """Seconds between a worker's answer and its next request."""
 
     def mark(self) -> None:
-        """The fault is done: later losses are told apart by it."""
+        """Record the time of the fault; results separate later losses from earlier ones."""
         self.fault = time.monotonic()
 
     def await_answers(self, number: int) -> None:
-        """Wait until so many more requests have been answered."""
+        """Wait for this number of further answers."""
         wanted = len(self.answers) + number
         while len(self.answers) < wanted:
             if self.over:
-                raise LoadError(f"phase {self.name!r} ran into its bounds with {len(self.answers)} answers")
+                raise LoadError(f"phase {self.name!r} reached its limit with {len(self.answers)} answers")
             time.sleep(_POLL_SECONDS)
 
     @property
     def over(self) -> bool:
-        """Whether a bound was reached."""
+        """Whether the phase has reached its limit of time or requests."""
         return time.monotonic() > self.deadline or len(self.answers) >= self.at_most
 
     @property
     def result(self) -> Result:
-        """What it has come to so far."""
+        """The result so far."""
         return Result(self.name, self.in_flight, tuple(self.answers), self.fault)
 
 
@@ -93,7 +93,7 @@ class Load:
         self._expected: Mapping[str, str] = {}
 
     def learn(self) -> None:
-        """Ask each prompt alone: that answer is the right one from now on."""
+        """Send each prompt once without load; its answer is the correct one for all later requests."""
         self._expected = asyncio.run(self._answers())
         if len(set(self._expected.values())) < len(PROMPTS):
             raise LoadError("prompts share answers, so a mixed-up answer would not show: use the test model")
@@ -102,12 +102,12 @@ class Load:
     def phase(
         self, name: str, *, at_least: int, seconds: float, at_most: int = AT_MOST, pause: float = 0.0
     ) -> Iterator[Phase]:
-        """Load while the block runs, and then until `at_least` requests were answered.
+        """Send load during the block, and then until `at_least` requests were answered.
 
-        A phase that runs into one of its bounds before is an error, since it then did not cover the block.
+        A phase that reaches its limit of time or requests before raises LoadError: it did not cover the block.
         """
         if not self._expected:
-            raise LoadError("nothing is known to compare answers with: call `learn` first")
+            raise LoadError("there are no correct answers to compare with: call `learn` first")
         phase = Phase(name, self._workers, time.monotonic() + seconds, at_most, pause=pause)
         thread = threading.Thread(target=lambda: asyncio.run(self._run(phase)), name=f"load: {name}")
         thread.start()
@@ -141,7 +141,7 @@ class Load:
         for turn in count(number):
             if phase.stopped or phase.over:
                 return
-            # Pairs of workers take turns in streaming, so that each kind of connection carries both.
+            # Pairs of workers alternate in streaming, so that each kind of connection carries both.
             streamed = bool((turn - number + number // 2) % 2)
             question = Question(self._url, self._model, PROMPTS[turn % len(PROMPTS)], streamed)
             answer = await ask(session, question, self._expected[question.prompt], kept=kept)

@@ -1,4 +1,4 @@
-"""What a phase of load came to."""
+"""The result of a phase of load."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All answers of a phase; `fault` is when the test did what it does, if it marked that."""
+    """All answers of a phase; `fault` is the marked time of the test's fault, or None."""
 
     name: str
     in_flight: int
@@ -20,51 +20,51 @@ class Result:
 
     @property
     def sent(self) -> int:
-        """Requests sent."""
+        """Number of requests sent."""
         return len(self.answers)
 
     @property
     def ok(self) -> int:
-        """Requests that were answered in full and right."""
+        """Number of complete and correct answers."""
         return sum(answer.ok for answer in self.answers)
 
     @property
     def rejected(self) -> int:
-        """Requests that got the documented 429."""
+        """Number of answers with the documented 429."""
         return sum(answer.rejected for answer in self.answers)
 
     @property
     def lost(self) -> tuple[Answer, ...]:
-        """Requests that were lost."""
+        """The lost requests."""
         return tuple(answer for answer in self.answers if answer.loss is not None)
 
     @property
     def lost_later(self) -> tuple[Answer, ...]:
-        """Lost requests that were sent only after the fault."""
+        """The lost requests that were sent after the fault."""
         if self.fault is None:
             raise ValueError(f"phase {self.name!r} marked no fault")
         return tuple(answer for answer in self.lost if answer.started > self.fault)
 
     @property
     def slowest(self) -> float:
-        """Seconds that the slowest good answer took."""
+        """Duration of the slowest correct answer in seconds."""
         return max((answer.seconds for answer in self.answers if answer.ok), default=0.0)
 
     @property
     def gap(self) -> float:
-        """The longest time in seconds in which no good answer was finished."""
+        """The longest time in seconds without a correct answer."""
         ends = sorted(answer.ended for answer in self.answers if answer.ok)
         return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last answer."""
+        """Seconds from the first request to the last answer."""
         if not self.answers:
             return 0.0
         return max(a.ended for a in self.answers) - min(a.started for a in self.answers)
 
     def losses(self) -> list[str]:
-        """Lost requests, first to last: when they were sent and lost, relative to the fault, and how."""
+        """One line for each lost request, in order: times of request and loss relative to the fault, and the reason."""
         origin = self.fault if self.fault is not None else min((a.started for a in self.answers), default=0.0)
         return [
             f"{answer.started - origin:+.2f} s to {answer.ended - origin:+.2f} s: {answer.loss}"

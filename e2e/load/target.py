@@ -1,4 +1,4 @@
-"""Where load may go: to this machine and to its clusters, and nowhere else."""
+"""The allowed targets of load: this machine and its clusters."""
 
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 

@@ -1,4 +1,4 @@
-"""Tiny models, one for each way to remember tokens: configs in the form that published checkpoints carry."""
+"""Configs of tiny models, one for each kind of attention or state, in the format of published checkpoints."""
 
 from collections.abc import Mapping
 
@@ -148,4 +148,4 @@ KINDS: Mapping[str, Config] = {
         "attn_rotary_emb": 32,
     },
 }
-"""By what tells them apart. All are random, in bfloat16, and but for one of a few million weights."""
+"""By the property that differs. All have random bfloat16 weights; all but one have a few million."""

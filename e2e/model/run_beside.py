@@ -1,7 +1,7 @@
-"""Load tiny models with adapters or a draft model, and tell what vLLM keeps for them.
+"""Load tiny models with adapters or a draft model, and measure the memory that vLLM allocates for them.
 
 Runs inside the engine image: run_beside.py FOLDER. FOLDER holds a tokenizer and `jobs.json`, and gets `results.json`.
-Each job has a process of its own, which is this file with the job's number.
+Each job runs in a separate process: this file with the job's number.
 """
 
 # vLLM is in the engine's image, not in the environment that checks this file:
@@ -25,17 +25,17 @@ STACKED = (
     "w2_lora_a_stacked",
     "w2_lora_b_stacked",
 )
-"""The tensors beside a layer (vLLM 0.32.0, `lora/layers`)."""
+"""Names of a layer's tensors for adapters (vLLM 0.32.0, `lora/layers`)."""
 IN_THIS_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
 def main() -> None:
-    """Do every job, or the one of this number."""
+    """Run every job, or the one with the given number."""
     folder = Path(sys.argv[1])
     jobs = json.loads((folder / "jobs.json").read_text())
     if len(sys.argv) > 2:  # noqa: PLR2004 - a number beside the folder
-        asked = int(sys.argv[2])
-        (folder / f"{asked}.json").write_text(json.dumps(told(jobs[asked], folder)))
+        number = int(sys.argv[2])
+        (folder / f"{number}.json").write_text(json.dumps(measured(jobs[number], folder)))
         return
     for number in range(len(jobs)):
         command = [sys.executable, __file__, str(folder), str(number)]
@@ -44,8 +44,8 @@ def main() -> None:
     (folder / "results.json").write_text(json.dumps(results))
 
 
-def told(job: dict[str, Any], folder: Path) -> dict[str, int]:
-    """Bytes of the tensors that wait for adapters, and blocks of the KV cache."""
+def measured(job: dict[str, Any], folder: Path) -> dict[str, int]:
+    """Bytes of the tensors for adapters, and blocks of the KV cache."""
     from vllm import LLM  # noqa: PLC0415 - reads its environment when it is imported
 
     options = job["options"]
@@ -62,7 +62,7 @@ def told(job: dict[str, Any], folder: Path) -> dict[str, int]:
 
 
 def storages(whole: Any) -> Iterator[tuple[int, int]]:  # noqa: ANN401 - torch is not where this file is checked
-    """Where each of the tensors lies, and how many bytes there are."""
+    """Address and bytes of the storage of each tensor for adapters."""
     for module in whole.modules():
         for name in STACKED:
             value = getattr(module, name, ())
@@ -72,7 +72,7 @@ def storages(whole: Any) -> Iterator[tuple[int, int]]:  # noqa: ANN401 - torch i
 
 
 def model(config: dict[str, Any], name: str, folder: Path) -> Path:
-    """A folder with a config and a tokenizer: weights are not needed."""
+    """Make a model's folder with a config and a tokenizer, without weights."""
     place = Path("/tmp", name)  # noqa: S108 - in a container of its own
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

@@ -1,4 +1,4 @@
-"""Make tiny models, serve each with vLLM, and tell what vLLM tells of its KV cache, and what memory it took.
+"""Make tiny models, serve each with vLLM, and record the metrics of its KV cache and its memory.
 
 Runs inside the engine image: run_kinds.py FOLDER. FOLDER holds `jobs.json` and gets `results.json`.
 """
@@ -32,10 +32,10 @@ START_SECONDS = 600
 REQUEST_SECONDS = 300
 SAMPLE_SECONDS = 0.2
 REQUESTS = 4
-"""Of full length, at a time."""
+"""Concurrent requests of full length."""
 ANSWER_TOKENS = 8
 _KEPT_KIB = ("Pss_Anon:", "Pss_Shmem:")
-"""What cannot be dropped: not the pages of files."""
+"""Memory that the kernel cannot drop, so without the pages of files."""
 _ERROR = re.compile(
     r"^(?!.*WARNING).*\b\w+(?:Error|Exception): (?!.*(?:initialization failed|root cause))(.+)", re.MULTILINE
 )
@@ -43,22 +43,22 @@ _ERROR = re.compile(
 
 @dataclass
 class Outcome:
-    """What came of a job."""
+    """The result of a job."""
 
     name: str
     metrics: str = ""
     answered: bool = False
     error: str = ""
-    """vLLM's own words, where it did not start or did not answer."""
+    """vLLM's message if it did not start or did not answer."""
     memory_bytes: int = 0
-    """Most memory that all its processes held at a time, beside the pages of files."""
+    """Largest memory of all its processes together, without the pages of files."""
     file_bytes: int = 0
-    """Of the weights."""
+    """Size of the weights' files."""
     seconds: float = 0.0
 
 
 def main() -> None:
-    """Do all jobs."""
+    """Run all jobs."""
     folder = Path(sys.argv[1])
     jobs = json.loads((folder / "jobs.json").read_text())
     outcomes = []
@@ -97,7 +97,7 @@ def outcome(job: dict[str, Any], folder: Path) -> Outcome:
 
 
 def make(config: dict[str, Any], folder: Path) -> None:
-    """Random weights for a config, and the config as it is, which transformers would write anew."""
+    """Write random weights for a config, and the config unchanged; transformers would rewrite it."""
     shutil.rmtree(folder, ignore_errors=True)
     torch.manual_seed(SEED)
     fields = {name: value for name, value in config.items() if name not in ("architectures", "model_type")}
@@ -118,7 +118,7 @@ def started(process: "subprocess.Popen[bytes]", url: str) -> bool:
 
 
 def ask(job: dict[str, Any]) -> None:
-    """Let it work on requests of full length; what it answers is of no interest."""
+    """Send requests of full length; the answers are ignored."""
     prompts = [[3 + (number + token) % 1000 for token in range(job["tokens"])] for number in range(REQUESTS)]
 
     def complete(prompt: list[int]) -> None:
@@ -135,7 +135,7 @@ def ask(job: dict[str, Any]) -> None:
 
 @contextmanager
 def watched(group: int, result: Outcome) -> Iterator[None]:
-    """Follow the memory of a group of processes."""
+    """Record the largest memory of a process group during the block."""
     over = Event()
 
     def look() -> None:
@@ -152,7 +152,7 @@ def watched(group: int, result: Outcome) -> Iterator[None]:
 
 
 def memory_of(group: int) -> int:
-    """Bytes that the processes of a group hold; what they share counts once."""
+    """Bytes of memory of a process group; shared memory counts once."""
     total = 0
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

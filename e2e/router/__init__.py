@@ -1,5 +1,5 @@
-"""The router's configuration, as the operator renders it, in the HAProxy of the router's image.
+"""Tests of the operator's router configuration with HAProxy of the router's image, without a cluster.
 
-Engines are stand-ins that are as slow and die as suddenly as a test needs, names come from a DNS server of the test's
-own, and everything listens on loopback: what takes a cluster minutes takes seconds here.
+The engines are stand-ins that are slow or die as a test needs. A DNS server of the test resolves their name. Everything
+listens on loopback, so that a test takes seconds instead of minutes.
 """

@@ -1,4 +1,4 @@
-"""A router on loopback for each test, in a root directory for all."""
+"""Fixtures: the router's image as a root directory, and a router on loopback for each test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,19 +15,19 @@ Root = tuple[Path, list[str]]
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
-    """The router's image as a directory, and its command."""
+    """The router's image as a directory, and the image's command."""
     folder = tmp_path_factory.mktemp("router") / "root"
     return folder, unpacked(folder)
 
 
 @pytest.fixture
 async def loopback(root: Root) -> AsyncIterator[Loopback]:
-    """A name server and nothing else yet."""
+    """A name server; the test starts the router and engines."""
     loop = asyncio.get_running_loop()
     _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        hands = Loopback(*root, names=names, session=session)
+        loopback = Loopback(*root, names=names, session=session)
         try:
-            yield hands
+            yield loopback
         finally:
-            await hands.close()
+            await loopback.close()

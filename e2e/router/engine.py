@@ -1,8 +1,8 @@
 """A stand-in for an engine: `python engine.py ADDRESS PORT`.
 
-A completion's body says how it behaves: a JSON answer, or a stream of `chunks` that are `gap` seconds apart and carry
-the time at which they were sent. With `held` the answer, or what comes after a stream's first chunk, waits until
-somebody posts to `/release`.
+A completion's body sets the answer: one JSON object, or a stream of `chunks` that are `gap` seconds apart and carry the
+time at which they were sent. With `held`, the answer waits for a POST to `/release`; a stream waits after its first
+chunk.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ RELEASED = web.AppKey("released", asyncio.Event)
 
 
 async def health(_request: web.Request) -> web.Response:
-    """What vLLM answers while its engine lives."""
+    """The answer of a healthy vLLM."""
     return web.Response()
 
 
 async def stats(request: web.Request) -> web.Response:
-    """How many completions were started, and how many ended because their client had left."""
+    """Numbers of completions that were started, and that ended because the client disconnected."""
     return web.json_response(request.app[COUNTS])
 
 
 async def release(request: web.Request) -> web.Response:
-    """Let every completion that is held, and all later ones, go on."""
+    """Release all held completions, and all later ones."""
     request.app[RELEASED].set()
     return web.Response()
 
 
 async def completion(request: web.Request) -> web.StreamResponse:
-    """Answer as the body says."""
+    """Answer as the body requests."""
     counts, wanted = request.app[COUNTS], await request.json()
     counts["started"] += 1
     try:

@@ -1,4 +1,4 @@
-"""One router and its engines on loopback."""
+"""A router and stand-in engines on loopback, and the client that tests use."""
 
 import asyncio
 import json
@@ -27,14 +27,14 @@ from inference_operator.settings import Settings
 
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
-"""An address of loopback on which no other DNS server listens: HAProxy asks on port 53 only."""
+"""A loopback address without another DNS server: HAProxy queries port 53 only."""
 START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
 
 
 def unpacked(folder: Path) -> list[str]:
-    """Unpack the router's image as a root directory, and return the command that it starts."""
+    """Unpack the router's image as a root directory; returns the image's command."""
     images.build(["router"])
     folder.mkdir()
     with tempfile.TemporaryFile() as file:
@@ -53,7 +53,7 @@ def unpacked(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client got; `status` 0 stands for no answer, and `whole` for one that came to its end."""
+    """The answer to a client; `status` 0 means no answer, `whole` a complete one."""
 
     status: int
     whole: bool = True
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def error_code(self) -> int:
-        """The code in an error of the OpenAI API's form."""
+        """The code of an error in the OpenAI API's format."""
         code: int = json.loads(self.body)["error"]["code"]
         return code
 
@@ -79,7 +79,7 @@ class Engine:
 
 @dataclass(slots=True)
 class Loopback:
-    """The test's hands on the router, its engines and their names."""
+    """Starts, stops and queries the router, its engines and their DNS name."""
 
     root: Path
     command: list[str]
@@ -92,20 +92,20 @@ class Loopback:
     metrics_port: int = 0
     engine_port: int = 0
     engine_max_concurrency: int = MAX_CONCURRENCY
-    """Requests that are sent to one engine at a time by a router pod."""
+    """The most requests that a router pod sends to one engine at a time."""
 
     @property
     def log(self) -> Path:
-        """What HAProxy printed."""
+        """Log file of HAProxy."""
         return self.root.with_name("haproxy.log")
 
     @property
     def twin_log(self) -> Path:
-        """What the second HAProxy printed."""
+        """Log file of the second HAProxy."""
         return self.root.with_name("twin.log")
 
     async def start_router(self) -> None:
-        """Render the configuration, with the constants as they are now, and start HAProxy."""
+        """Render the configuration with the current constants, and start HAProxy."""
         self.port, self.metrics_port, self.engine_port = _free_ports(3)
         request = haproxy.RouterRequest(
             engines_host=ENGINES_HOST,
@@ -152,12 +152,12 @@ class Loopback:
             await asyncio.sleep(POLL_SECONDS)
 
     def chrooted(self, *command: str, metrics_port: int = haproxy.METRICS_PORTS[0]) -> list[str]:
-        """A command as the router's container would run it."""
+        """A command line that runs a command as the router's container does."""
         environment = ["env", f"{haproxy.METRICS_PORT_VARIABLE}={metrics_port}"]
         return [*environment, "chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
 
     async def start_engine(self) -> Engine:
-        """Start an engine and let its name be known, as Kubernetes does when a pod is ready."""
+        """Start an engine and add its address to DNS, as Kubernetes does for a ready pod."""
         address = f"127.0.54.{len(self.engines) + 1}"
         command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(self.engine_port)]
         engine = Engine(address, self.engine_port, await create_subprocess_exec(*command))
@@ -229,7 +229,7 @@ class Loopback:
         return Answer(status, whole=False)
 
     def soft_stop(self) -> None:
-        """Send what the container's runtime sends when the pod ends (STOPSIGNAL of the image)."""
+        """Send the signal that the container runtime sends at the pod's end (STOPSIGNAL of the image)."""
         assert self.router is not None  # noqa: S101 - a test's helper
         self.router.send_signal(signal.SIGUSR1)
 

@@ -1,4 +1,4 @@
-"""A DNS server for one name, whose addresses a test changes at will."""
+"""A DNS server for one name, with addresses that a test sets."""
 
 import asyncio
 import socket
@@ -7,15 +7,15 @@ from typing import cast
 
 TYPE_A = 1
 TTL_SECONDS = 5
-"""CoreDNS's own for Services."""
+"""CoreDNS' default for Services."""
 _HEADER_BYTES = 12
 _AUTHORITATIVE_ANSWER = 0x8580
 _NAME_ERROR = 3
-"""What CoreDNS answers for a headless Service without ready endpoints (1.12, plugin/kubernetes)."""
+"""NXDOMAIN, CoreDNS' answer for a headless Service without ready endpoints (1.12, plugin/kubernetes)."""
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers every question with the same addresses; silent when told so."""
+    """Answers every question with `addresses`; sends no answer while `silent` is set."""
 
     def __init__(self) -> None:
         self.addresses: list[str] = []
@@ -24,8 +24,8 @@ class Names(asyncio.DatagramProtocol):
         self._closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
-        # Not an instance of it in Python 3.11, although it is what the documentation promises.
+        """Keep the transport for answers."""
+        # In Python 3.11 it is no instance of DatagramTransport, although the documentation says so.
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, int]) -> None:
@@ -34,7 +34,7 @@ class Names(asyncio.DatagramProtocol):
             self._transport.sendto(answer(data, self.addresses), addr)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Now the address is free."""
+        """Signal `close` that the address is free."""
         self._closed.set()
 
     async def close(self) -> None:

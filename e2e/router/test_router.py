@@ -1,4 +1,4 @@
-"""What users get from a router while engines are busy, absent, starting, dying, and while it stops itself."""
+"""Answers of a router while engines are busy, absent, starting or killed, and while the router stops."""
 
 import asyncio
 import json
@@ -16,14 +16,14 @@ from inference_operator.router import haproxy
 QUEUE = 20
 AT_AN_ENGINE = 4
 SOON = 60.0
-"""Seconds within which a loaded machine does what an idle one does in two; the router's own times are longer."""
+"""Limit in seconds for steps that take two on an idle machine; the router's own timeouts are longer."""
 
 Asked = list[asyncio.Task[Answer]]
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch, loopback: Loopback) -> None:
-    """Limits that a test reaches with few requests."""
+    """Set limits that a test reaches with few requests."""
     monkeypatch.setattr(haproxy, "QUEUE_SIZE", QUEUE)
     loopback.engine_max_concurrency = AT_AN_ENGINE * len(haproxy.METRICS_PORTS)
 
@@ -63,11 +63,11 @@ async def test_requests_beyond_engines_and_queue_get_429_at_once(loopback: Loopb
     assert statuses(await asyncio.gather(*taken)) == {200: AT_AN_ENGINE + QUEUE}
 
 
-async def test_without_engines_the_router_holds_at_most_a_queue_of_requests(loopback: Loopback) -> None:
+async def test_without_engines_the_router_holds_at_most_queue_size_requests(loopback: Loopback) -> None:
     await loopback.start_router()
     held = [asyncio.ensure_future(loopback.ask()) for _ in range(QUEUE)]
     await loopback.until_held(QUEUE)
-    for _ in range(60):  # arrivals at every moment of the one-second rhythm in which held requests are tried
+    for _ in range(60):  # HAProxy retries held requests once a second: requests arrive at all moments of that second
         assert (await loopback.ask()).status == 429
         await asyncio.sleep(0.05)
     assert not any(answer.done() for answer in held)
@@ -93,13 +93,13 @@ async def test_a_request_that_waited_too_long_in_the_queue_gets_503(
     assert statuses(await asyncio.gather(*at_the_engine)) == {200: AT_AN_ENGINE}
 
 
-async def test_a_dying_engine_loses_only_its_own_requests_and_clients_get_an_error(loopback: Loopback) -> None:
+async def test_a_killed_engine_loses_only_its_own_requests_and_clients_get_an_error(loopback: Loopback) -> None:
     await loopback.start_router()
-    # Not their connections' first requests: those are the ones that HAProxy would leave without an answer.
+    # Later requests of a kept connection: by default HAProxy closes it without an answer if one of them fails.
     async with aiohttp.ClientSession() as kept:
 
         async def asked(engine: Engine) -> tuple[Asked, Asked]:
-            """Fill an engine that is the only one with room: which one has what does not hang on the balancing."""
+            """Fill the only engine with free capacity: so it does not depend on balancing which engine gets them."""
             before = (await loopback.counts(engine))["started"]
             waiting = [asyncio.ensure_future(loopback.ask(kept, held=1)) for _ in range(AT_AN_ENGINE // 2)]
             streams = [asyncio.ensure_future(loopback.ask(held=1, chunks=9, gap=0)) for _ in range(AT_AN_ENGINE // 2)]
@@ -114,7 +114,7 @@ async def test_a_dying_engine_loses_only_its_own_requests_and_clients_get_an_err
         await loopback.until_served(2)
         answered, whole = await asked(second)
         first.process.kill()
-        await first.process.wait()  # until then its port may still take connections, and lose them
+        await first.process.wait()  # until then its port may still accept connections, and lose them
         answers = await asyncio.gather(*lost)
         assert statuses(answers) == {502: 2}
         assert {answer.error_code for answer in answers} == {502}
@@ -124,7 +124,7 @@ async def test_a_dying_engine_loses_only_its_own_requests_and_clients_get_an_err
         assert statuses([await loopback.ask(kept) for _ in range(50)]) == {200: 50}
 
 
-async def test_a_client_that_disconnects_frees_its_place_at_the_engine(loopback: Loopback) -> None:
+async def test_a_client_that_disconnects_frees_capacity_at_the_engine(loopback: Loopback) -> None:
     await loopback.start_router()
     left_before = [asyncio.ensure_future(loopback.ask()) for _ in range(5)]
     await loopback.until_held(5)
@@ -138,7 +138,7 @@ async def test_a_client_that_disconnects_frees_its_place_at_the_engine(loopback:
     waiting.cancel()
     stream.cancel()
     await loopback.until_counted(engine, left=2)
-    await asyncio.sleep(1.5)  # whatever was held would have been tried again by now
+    await asyncio.sleep(1.5)  # longer than the second after which HAProxy retries held requests
     assert await loopback.counts(engine) == {"started": 2, "left": 2}
 
 
@@ -159,7 +159,7 @@ async def test_an_engine_removed_from_dns_finishes_its_streams_and_gets_no_new_r
     assert await loopback.counts(second) == {"started": 10, "left": 0}
 
 
-async def test_a_silent_name_server_loses_nothing(loopback: Loopback) -> None:
+async def test_a_silent_name_server_loses_no_request(loopback: Loopback) -> None:
     await loopback.start_router()
     await loopback.start_engine()
     await loopback.until_served(1)
@@ -175,12 +175,12 @@ async def test_a_stopping_router_finishes_its_requests_and_ends(loopback: Loopba
     await loopback.until_served(1)
     async with aiohttp.ClientSession() as kept:
         await loopback.ask(kept)
-        # Fewer than fit, so that those who ask whether it still accepts need not wait for these.
+        # Fewer than the engine's limit, so that the probes of `until_refused` do not queue behind them.
         in_flight = [asyncio.ensure_future(loopback.ask(held=1))]
         in_flight += [asyncio.ensure_future(loopback.ask(held=1, chunks=9, gap=0.05))]
         await loopback.until_counted(engine, started=3)
         loopback.soft_stop()
-        await loopback.until_refused()  # others get the new connections
+        await loopback.until_refused()  # in a cluster, other routers get the new connections
         await loopback.release(engine)
         assert statuses(await asyncio.gather(*in_flight)) == {200: 2}
         assert loopback.router is not None

@@ -37,12 +37,12 @@ def test_the_committed_policy_is_the_generated_one() -> None:
 
 
 @pytest.mark.parametrize("manifest", policy(), ids=lambda one: str(one["kind"]))
-def test_it_is_valid(manifest: Manifest) -> None:
+def test_the_admission_policy_is_valid(manifest: Manifest) -> None:
     validate(manifest)
 
 
 @pytest.mark.parametrize("path", [*NEEDS_PODS, *ENVIRONMENTS])
-def test_what_it_guards_exists(path: str) -> None:
+def test_a_field_that_the_admission_policy_guards_exists_in_the_spec(path: str) -> None:
     assert node_of(path)
 
 
@@ -56,7 +56,7 @@ def test_no_volume_can_be_a_secret() -> None:
     assert not paths_of(SPEC, "secret")
 
 
-def test_it_is_about_the_resource_and_not_about_its_status_or_scale() -> None:
+def test_the_admission_policy_matches_the_resource_without_its_status_and_scale() -> None:
     (rule,) = POLICY["matchConstraints"]["resourceRules"]
     assert rule["resources"] == ["inferencedeployments"]
     assert rule["operations"] == ["CREATE", "UPDATE"]

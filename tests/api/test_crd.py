@@ -34,7 +34,7 @@ def test_client_side_apply_can_store_it_in_an_annotation() -> None:
     assert len(json.dumps(crd())) <= COMMITTED.stat().st_size < MAX_BYTES
 
 
-def test_it_is_valid() -> None:
+def test_the_crd_is_valid() -> None:
     validate(crd())
 
 
@@ -53,7 +53,7 @@ SPEC = {path: node for path, node in NODES.items() if path.startswith(".spec")}
 
 
 @pytest.mark.parametrize("path", NODES)
-def test_it_is_structural(path: str) -> None:
+def test_the_crd_schema_is_structural(path: str) -> None:
     node = NODES[path]
     if node.get("x-kubernetes-int-or-string"):
         assert "type" not in node

@@ -12,18 +12,18 @@ from tests.testing.builders import inference_deployment
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1h0m1s", 3601), ("1m1m", 120), ("0s", 0)]
 )
-def test_what_can_be_read(text: str, seconds: int) -> None:
+def test_a_valid_duration_is_parsed(text: str, seconds: int) -> None:
     assert duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "5 m", "-5m", "1.5h", "5d", "5M", "٣m", "123456s", "1m" * 9, "5m\n"])
-def test_what_cannot(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="for example `90s`"):
         duration(text)
 
 
 @pytest.mark.parametrize("value", ["1h1s", "0s", "soon", "", 300, None, True, ["5m"], 1e300])
-def test_a_drain_timeout_that_is_none_is_refused_with_its_bounds(value: object) -> None:
+def test_an_invalid_drain_timeout_is_refused_with_its_bounds(value: object) -> None:
     spec = resource(inference_deployment(drainTimeout=value)).spec
     assert isinstance(spec, Refusal)
     assert spec.message == (
@@ -31,7 +31,7 @@ def test_a_drain_timeout_that_is_none_is_refused_with_its_bounds(value: object) 
     )
 
 
-def test_what_is_not_asked_is_the_default() -> None:
+def test_durations_that_the_spec_omits_have_their_defaults() -> None:
     spec = resource(inference_deployment()).spec
     assert isinstance(spec, Spec)
     assert spec.drain_timeout == timedelta(minutes=5)
@@ -39,7 +39,7 @@ def test_what_is_not_asked_is_the_default() -> None:
     assert spec.rollout.progress_deadline is None
 
 
-def test_bounds_are_allowed() -> None:
+def test_durations_at_their_bounds_are_accepted() -> None:
     spec = resource(inference_deployment(drainTimeout="1h", startupTimeout="60s")).spec
     assert isinstance(spec, Spec)
     assert (spec.drain_timeout, spec.startup_timeout) == (timedelta(hours=1), timedelta(minutes=1))

@@ -64,7 +64,7 @@ def test_a_mistake_is_told_with_its_cure(spec: dict[str, object], message: str) 
 
 
 @pytest.mark.parametrize("spec", ["text", 7, []])
-def test_a_spec_that_is_no_object_is_told(spec: object) -> None:
+def test_a_spec_that_is_no_object_is_reported(spec: object) -> None:
     refusal = resource({**inference_deployment(), "spec": spec}).spec
     assert isinstance(refusal, Refusal)
     assert refusal.message == "spec: must be an object. Write its fields below it, one per line and indented."

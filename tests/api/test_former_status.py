@@ -104,12 +104,12 @@ def test_a_former_status_is_written_with_the_names_of_today() -> None:
 def test_the_plan_of_a_former_status_is_the_pinned_plan() -> None:
     found = plan_from_status(Status.model_validate(FORMER), engine="VLLM")
     assert found is not None
-    assert (found.asked, found.image) == ("0d96558eb5f0a75f", "docker.io/vllm/vllm-openai:v0.32.0")
+    assert (found.spec_hash, found.image) == ("0d96558eb5f0a75f", "docker.io/vllm/vllm-openai:v0.32.0")
     assert found.plan.uncounted == ("the draft model `org/head`",)
     assert found.plan.per_gpu is not None
     assert (found.plan.per_gpu.offered_gib, found.plan.per_gpu.longest_requests) == (20.3, 1.8)
     assert (
-        PlanStatus.model_validate({**to_json(found.plan), "spec_hash": found.asked})
+        PlanStatus.model_validate({**to_json(found.plan), "spec_hash": found.spec_hash})
         == Status.model_validate(FORMER).plan
     )
 
@@ -125,6 +125,7 @@ def test_a_former_status_that_the_new_schema_has_pruned_is_still_read() -> None:
     assert status.observed_generation == 3
     assert status.plan is not None
     assert status.plan.spec_hash == ""
+    assert plan_from_status(status, engine="VLLM") is None
 
 
 def test_the_resource_of_a_former_status_keeps_its_conditions() -> None:

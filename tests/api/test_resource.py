@@ -80,7 +80,7 @@ def test_a_field_that_is_wrong_is_named_in_one_line(spec: dict[str, object], mes
 
 
 @pytest.mark.parametrize("case", SHARED)
-def test_what_the_api_server_refuses_is_refused_in_a_file_too(case: str) -> None:
+def test_a_spec_that_the_api_server_refuses_is_refused_in_a_file_too(case: str) -> None:
     spec, field, words = SHARED[case]
     refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
     assert isinstance(refusal, Refusal)
@@ -113,7 +113,7 @@ def test_numbers_are_quantities_too() -> None:
     assert spec.engine.resources.requests == {"cpu": "2", "memory": "4Gi"}
 
 
-def test_what_was_told_is_read_back() -> None:
+def test_a_stored_status_is_read_without_its_unknown_fields() -> None:
     raw = inference_deployment()
     raw["status"] = {"observedGeneration": 4, "url": "u", "replicas": 2, "unknown": "to this version"}
     asked = resource(raw)

@@ -1,6 +1,8 @@
 """A second engine and a second role on a real API server, by an operator that is started with both."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,17 +13,17 @@ from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.apiserver.conftest import SETTINGS
-from tests.testing.operator_process import READY_SECONDS, OperatorProcess
-from tests.testing.workspace import QWEN, Workspace
+from tests.testing.operator_process import READY_SECONDS, ROOT, OperatorProcess
+from tests.testing.workspace import QWEN, Workspace, manifest
+
+SECOND_ENGINE = "tests.testing.second_engine"
 
 
 @pytest.fixture
 def two_roles(account: Path, operator: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
     """The operator with the second engine in a second role, in the place of the shipped one."""
     operator.stop()
-    process = OperatorProcess(
-        account, tmp_path / "log", SETTINGS, (sys.executable, "-m", "tests.testing.second_engine")
-    )
+    process = OperatorProcess(account, tmp_path / "log", SETTINGS, (sys.executable, "-m", SECOND_ENGINE))
     process.start()
     yield process
     process.stop()
@@ -49,3 +51,19 @@ def test_two_roles_of_two_engines_become_two_deployments_that_serve(
     assert engines == {"engine": "VLLM", "helper": "ECHO"}
     assert workspace.settled("qwen")["message"] == "2 of 2 engines are ready."
     kubernetes.kubectl("delete", "namespace", "two-roles", "--wait=false")
+
+
+def test_infd_plan_sizes_for_a_second_engine_on_the_nodes_of_the_cluster(kubernetes: LocalCluster) -> None:
+    command = [sys.executable, "-m", SECOND_ENGINE, "infd", "plan", "--cluster", "--filename=-", "--output=json"]
+    result = subprocess.run(
+        command,
+        input=manifest("qwen", QWEN),
+        env={**os.environ, "KUBECONFIG": str(kubernetes.kubeconfig)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert (plan["planned"], plan["plan"]["gpu"]) == (True, "H100-80GB")

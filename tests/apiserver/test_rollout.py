@@ -191,7 +191,7 @@ def test_a_rollout_that_waits_for_a_new_node_stops_no_serving_engine(workspace: 
     products = {"hardware": {"gpu": {"products": ["H200"]}}}
     workspace.patch("one", {"scheduling": {"nodeSelector": {"pool": "nosuch"}}, **products})
     told = workspace.settled("one", "Reconciling", "True", "Unschedulable")
-    assert "have other labels than are asked for" in told["message"]
+    assert "have labels that do not match the node selector or affinity" in told["message"]
     assert how(workspace, "one")["why"] == "NoUse"
     time.sleep(1)
     assert workspace.condition("one", "Ready")["status"] == "True"

@@ -214,5 +214,5 @@ def test_with_fixed_capacity_only_existing_nodes_count(
     assert "none of the GPUs that there are (H100-80GB) may be used." in told["message"]
     workspace.create("many", in_pool("h100", parallelism={"tensor": 4}, replicas=9))
     told = workspace.settled("many")
-    assert "Nodes have room for 2 of 9, and none can be added" in told["message"]
+    assert "Nodes have GPUs for 2 of 9 engines" in told["message"]
     assert workspace.get("deployment", "many-engine")["spec"]["replicas"] == 2

@@ -58,7 +58,9 @@ def test_a_published_start_is_replayed(capsys: pytest.CaptureFixture[str], confi
     assert found["kv_cache_tokens"] == pytest.approx(19920, rel=0.01)
 
 
-def test_with_graphs_inside_it_does_not_fit(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+def test_a_model_whose_cuda_graphs_exceed_the_memory_does_not_fit(
+    capsys: pytest.CaptureFixture[str], config: Path
+) -> None:
     line = REPLAY.replace("0.95", "0.92").replace("0.19.0", "0.32.0")
     found = answer(capsys, f"--config {config} {line}")
     assert found["fits"] is False
@@ -66,7 +68,7 @@ def test_with_graphs_inside_it_does_not_fit(capsys: pytest.CaptureFixture[str], 
     assert "short by" in found["reason"]
 
 
-def test_without_graphs_there_is_none_to_count(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+def test_enforce_eager_counts_no_cuda_graph_memory(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     found = answer(capsys, f"--config {config} {REPLAY} --enforce-eager")
     assert found["cuda_graph_gib"] == 0
 
@@ -76,7 +78,7 @@ def test_a_size_that_the_model_does_not_allow(capsys: pytest.CaptureFixture[str]
     assert (found["fits"], found["reason"]) == (False, "64 attention heads are not divisible by 3.")
 
 
-def test_what_a_card_is_called_after_is_less_for_cuda(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nominal_gpu_size_counts_as_the_memory_that_cuda_reports(capsys: pytest.CaptureFixture[str]) -> None:
     boxed, real = (
         answer(capsys, f"Qwen/Qwen3-8B --gpu-memory-gib {gib} --max-model-len 8192") for gib in ("24", "23.52")
     )

@@ -48,7 +48,7 @@ def test_a_model_that_nobody_knows_has_to_be_inspected_first(infd: Infd, command
         ),
     ],
 )
-def test_what_says_nothing_of_a_model_is_told(infd: Infd, tmp_path: Path, text: str | None, words: str) -> None:
+def test_a_model_file_without_model_facts_is_reported(infd: Infd, tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "model.json"
     if text:
         file.write_text(text)
@@ -66,7 +66,7 @@ def test_other_objects_of_a_file_are_left_out(infd: Infd) -> None:
     assert infd("render", "-f", "-", stdin=mixed) == infd("render", "-f", "-", stdin=GOOD)
 
 
-def test_what_is_good_is_rendered_although_another_is_not(infd: Infd) -> None:
+def test_valid_resources_are_rendered_beside_an_invalid_one(infd: Infd) -> None:
     bad = f"{HEADER}metadata: {{name: bad}}\nspec: {{model: {{source: 's3://b'}}}}\n"
     status, output, complaints = infd("render", "-f", "-", stdin=f"{bad}---\n{GOOD}")
     assert status == 1
@@ -85,7 +85,7 @@ def test_what_is_good_is_rendered_although_another_is_not(infd: Infd) -> None:
         (f"{HEADER}metadata: {{name: vllm}}\nspec: {{model: {{source: 'hf://a/b'}}}}\n", "vllm: metadata.name: "),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(infd: Infd, text: str, complaint: str) -> None:
+def test_an_invalid_resource_is_reported_in_one_line(infd: Infd, text: str, complaint: str) -> None:
     status, output, complaints = infd("render", "-f", "-", stdin=text)
     assert (status, output) == (1, "")
     assert complaints.startswith(complaint)
@@ -116,7 +116,7 @@ NONE = "standard input: contains no InferenceDeployment of inference-operator.de
         ("a: \x00", "standard input: is not valid YAML."),
     ],
 )
-def test_what_holds_no_resource_says_what_it_holds(infd: Infd, text: str, complaint: str) -> None:
+def test_a_file_without_a_resource_is_reported_with_its_content(infd: Infd, text: str, complaint: str) -> None:
     for command in ("render", "plan"):
         status, output, complaints = infd(command, "-f", "-", stdin=text)
         assert (status, output) == (2, "")
@@ -194,7 +194,7 @@ def test_the_version_is_printed(infd: Infd) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["render"], ["unknown"]])
-def test_what_cannot_be_meant_says_where_help_is(infd: Infd, arguments: list[str]) -> None:
+def test_invalid_arguments_are_refused_with_a_hint_to_help(infd: Infd, arguments: list[str]) -> None:
     status, _, complaints = infd(*arguments)
     assert status == 2
     assert complaints.startswith("infd")

@@ -45,7 +45,7 @@ def test_programs_get_the_plan_as_status_has_it(infd: Infd, form: str) -> None:
     assert plan["perGpu"]["kvCacheTokens"] == result.plan.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]
 
 
-def test_what_does_not_fit_says_so_and_fails(infd: Infd) -> None:
+def test_plan_of_a_model_that_does_not_fit_fails_with_the_reason(infd: Infd) -> None:
     status, output, complaints = infd("plan", "-f", str(SAMPLES / "llama-70b-tp8.yaml"), "--gpu", "T4:8", "-o", "table")
     assert status == 1
     assert output.splitlines()[1].split() == ["llama-70b", "no"]
@@ -80,7 +80,7 @@ def test_mistakes_are_said_in_a_line(infd: Infd, arguments: tuple[str, ...], com
 
 
 @pytest.mark.parametrize("command", ["plan", "render"])
-def test_where_no_gpu_is_known_the_option_that_names_one_is_told(infd: Infd, command: str) -> None:
+def test_plan_without_known_gpus_names_the_option_for_gpus(infd: Infd, command: str) -> None:
     status, _, complaints = infd(command, "-f", str(QUICKSTART))
     assert status == 1
     assert complaints.startswith("qwen: spec.hardware.gpu: No GPU is known")
@@ -95,7 +95,7 @@ def test_resources_of_one_name_are_told_apart_by_their_namespace(infd: Infd) -> 
     assert (json.loads(output)["namespace"], json.loads(output)["name"]) == ("team-a", "qwen")
 
 
-def test_what_is_paused_is_not_planned_and_says_so(infd: Infd) -> None:
+def test_plan_of_a_paused_resource_fails_and_names_the_field(infd: Infd) -> None:
     paused = f"{QUICKSTART.read_text()}\n  paused: true\n"
     status, output, complaints = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=paused)
     assert (status, complaints) == (
@@ -141,7 +141,7 @@ NO_CLUSTER = "--cluster: There is no cluster to work in: no ServiceAccount, and 
         (KUBECONFIG, "--cluster: the connection to the API server broke."),
     ],
 )
-def test_a_cluster_that_cannot_be_asked_is_said(
+def test_plan_with_an_unreachable_cluster_reports_the_error_in_one_line(
     infd: Infd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, complaint: str
 ) -> None:
     if text is not None:

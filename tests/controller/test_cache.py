@@ -1,9 +1,11 @@
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import Listing
+from inference_operator.engines import registry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
 from inference_operator.objects.names import NAME_LABEL
 from inference_operator.status.write_results import Applied, Deleted, Waiting
-from tests.testing.builders import CONFIG, KEY, NOW, SETTINGS, inference_deployment, planned, pod
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from tests.testing.builders import CONFIG, ENGINES, KEY, NOW, ROUTERS, SETTINGS, inference_deployment, planned, pod
 from tests.testing.listings import pages
 
 RAW = inference_deployment()
@@ -159,3 +161,11 @@ def test_managed_fields_are_not_cached() -> None:
     inputs = cache.inputs(KEY, now=NOW)
     assert inputs is not None
     assert "managedFields" not in inputs.children[CONFIG]["metadata"]
+
+
+def test_the_engine_of_a_workload_with_a_broken_plan_annotation_is_the_default_one() -> None:
+    cache, made = Cache(SETTINGS), planned(inference_deployment()).desired
+    broken = {**made[ENGINES]["metadata"], "annotations": {PLAN_ANNOTATION: "{"}, "resourceVersion": "1"}
+    cache.put({**made[ENGINES], "metadata": broken})
+    cache.put({**made[ROUTERS], "metadata": {**made[ROUTERS]["metadata"], "resourceVersion": "1"}})
+    assert (cache.engine(KEY, "engine"), cache.engine(KEY, "router")) == (registry.ENGINES[registry.VLLM], None)

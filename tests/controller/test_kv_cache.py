@@ -2,7 +2,7 @@
 
 from inference_operator.manifest import Ref
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_template_hash
-from inference_operator.views.samples import EngineSample, Watched
+from inference_operator.views.samples import EngineActivity, EngineSample
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import ENGINES, pod, ready_pod
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
@@ -11,7 +11,7 @@ from tests.testing.memory_cluster import SYSTEM_METADATA, Request
 def hear(world: World, ref: Ref, tokens: int) -> None:
     """Store a sample of an engine's metrics."""
     sample = EngineSample("qwen", running=0, waiting=0, progress=(0.0,), kv_cache_tokens=tokens)
-    world.cache.samples.see_engine(world.live(ref)["metadata"]["uid"], Watched(sample, 0, at=0.0))
+    world.cache.samples.see_engine(world.live(ref)["metadata"]["uid"], EngineActivity(sample, 0, at=0.0))
 
 
 async def test_the_reported_kv_cache_size_costs_one_status_write_per_pod_template(world: World) -> None:

@@ -1,4 +1,4 @@
-"""No room for an engine: how many devices are short, and which nodes come close."""
+"""Too few free GPUs for an engine: how many are missing, and which nodes have the most."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResult, NodeGpus, Unavailable
 from inference_operator.views.node import node_view
-from tests.status.situations import message, seen, told, view
+from tests.status.situations import message, observed, reported, view
 from tests.testing.builders import deployment_status, inference_deployment, unschedulable
 from tests.testing.nodes import GPU, H100_LABELS, node
 
@@ -20,14 +20,14 @@ TENSOR = inference_deployment(parallelism={"tensor": 4})
 LOOK = FreeGpusLookup(GPU)
 SCHEDULER = "0/9 nodes are available: 2 node(s) were unschedulable, 7 Insufficient nvidia.com/gpu."
 SAID = (
-    "Pod qwen-engine-a does not run: none of 9 nodes takes it: 2 have been closed to new pods, 7 have too little free"
+    "Pod qwen-engine-a does not run: it fits none of 9 nodes: 2 have been cordoned, 7 have too little free"
     " `nvidia.com/gpu`."
 )
 NEEDS = "It needs 4 `nvidia.com/gpu` on one node"
 
 
 def waiting(found: LookupResult | None = None, *, words: str = SCHEDULER, raw: Manifest = TENSOR) -> Inputs:
-    situation = seen(
+    situation = observed(
         raw,
         live=raw,
         engines=deployment_status(1, ready=0),
@@ -42,11 +42,11 @@ def gpus(*nodes: tuple[Manifest, int, int]) -> ClusterGpus:
 
 
 def said(situation: Inputs) -> str:
-    return message(told(situation), ConditionType.RECONCILING)
+    return message(reported(situation), ConditionType.RECONCILING)
 
 
-def test_the_nodes_are_looked_at_where_devices_are_short() -> None:
-    again = told(waiting()).requeue
+def test_free_gpus_are_looked_up_for_a_pod_that_lacks_gpus() -> None:
+    again = reported(waiting()).requeue
     assert again is not None
     assert LOOK in again.lookups
     assert said(waiting()) == f"{SAID} {CURE}."
@@ -82,14 +82,14 @@ def test_the_nodes_are_looked_at_where_devices_are_short() -> None:
         ),
     ],
 )
-def test_those_that_come_close_are_named(found: ClusterGpus, words: str) -> None:
+def test_the_message_names_the_nodes_with_the_most_free_gpus(found: ClusterGpus, words: str) -> None:
     assert said(waiting(found)) == f"{SAID} {words} {CURE}."
 
 
 @pytest.mark.parametrize(
     "found", [gpus((node("a", labels=H100_LABELS), 8, 4)), Unavailable("the operator has no right to it")]
 )
-def test_what_is_not_known_is_not_told(found: LookupResult) -> None:
+def test_without_a_shortfall_in_the_lookup_the_message_names_no_nodes(found: LookupResult) -> None:
     assert said(waiting(found)) == f"{SAID} {CURE}."
 
 
@@ -101,17 +101,17 @@ def test_what_is_not_known_is_not_told(found: LookupResult) -> None:
         "no nodes available to schedule pods",
     ],
 )
-def test_other_wants_cost_no_look(words: str) -> None:
-    again = told(waiting(words=words)).requeue
+def test_free_gpus_are_not_looked_up_for_other_missing_resources(words: str) -> None:
+    again = reported(waiting(words=words)).requeue
     assert again is None or LOOK not in again.lookups
 
 
-def test_an_operator_that_sees_no_nodes_does_not_ask_for_them() -> None:
-    again = told(replace(waiting(), settings=Settings(namespaces=["default"]))).requeue
+def test_free_gpus_are_not_looked_up_without_the_right_to_read_nodes() -> None:
+    again = reported(replace(waiting(), settings=Settings(namespaces=["default"]))).requeue
     assert again is None or LOOK not in again.lookups
 
 
-def test_a_router_asks_for_no_device() -> None:
+def test_free_gpus_are_not_looked_up_for_a_router() -> None:
     pods = [view(unschedulable(SCHEDULER), component=ROUTER)]
-    again = told(seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=pods)).requeue
+    again = reported(observed(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=pods)).requeue
     assert again is None or LOOK not in again.lookups

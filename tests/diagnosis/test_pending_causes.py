@@ -1,4 +1,4 @@
-"""What Events tell of a pod that is not made."""
+"""Causes in Events about a pod that cannot be created."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LEVEL = 'violates PodSecurity "restricted:latest": unrestricted capabilities'
 HOOK = 'admission webhook "deny.example" denied the request: no'
 
 
-def told(*events: tuple[str, str]) -> ObjectEvents:
+def object_events(*events: tuple[str, str]) -> ObjectEvents:
     return ObjectEvents(tuple(EventSummary(reason, message) for reason, message in events))
 
 
@@ -29,17 +29,19 @@ def told(*events: tuple[str, str]) -> ObjectEvents:
         (f"Error creating: {HOOK}", Reason.POD_REJECTED, HOOK),
     ],
 )
-def test_a_pod_that_is_refused(message: str, reason: Reason, cause: str) -> None:
-    """In the same words at each attempt, although each gives the pod another name."""
-    assert problem_from_events(told(("FailedCreate", message))) == PodProblem(reason, f"Kubernetes refuses it: {cause}")
+def test_the_problem_of_a_rejected_pod_is_the_same_at_each_attempt(message: str, reason: Reason, cause: str) -> None:
+    """The cause omits the name of the pod, which differs at each attempt."""
+    assert problem_from_events(object_events(("FailedCreate", message))) == PodProblem(
+        reason, f"Kubernetes refuses it: {cause}"
+    )
 
 
-def test_a_pod_that_was_refused_before_it_was_made() -> None:
+def test_a_rejection_before_the_pod_was_created_is_no_problem() -> None:
     events = [("SuccessfulCreate", "Created pod: a"), ("FailedCreate", f"Error creating: {QUOTA}")]
-    assert problem_from_events(told(*events)) is None
-    assert problem_from_events(told(*reversed(events))) is not None
+    assert problem_from_events(object_events(*events)) is None
+    assert problem_from_events(object_events(*reversed(events))) is not None
 
 
 @pytest.mark.parametrize("events", [(), (("DeadlineExceeded", "Job was active longer than specified deadline"),)])
-def test_where_nothing_is_told_nothing_is_guessed(events: tuple[tuple[str, str], ...]) -> None:
-    assert problem_from_events(told(*events)) is None
+def test_events_without_a_known_cause_are_no_problem(events: tuple[tuple[str, str], ...]) -> None:
+    assert problem_from_events(object_events(*events)) is None

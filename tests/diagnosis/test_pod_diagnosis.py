@@ -1,4 +1,4 @@
-"""Why a pod does not run: what its container said, or why that is not known."""
+"""Why a pod does not run: the output of its container, or why it cannot be read."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from inference_operator.objects.names import ROUTER
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import LogLookup, LogText, LookupResult, Unavailable
 from inference_operator.views.pod import PodView
-from tests.status.situations import CRASHING, loading, message, seen, told, view
+from tests.status.situations import CRASHING, loading, message, observed, reported, view
 from tests.testing.builders import deployment_status, waiting
 
 SILENT = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1}})
@@ -18,33 +18,33 @@ ENDED = "Pod qwen-engine-a does not run: container `engine` ended with exit code
 
 def log_of(pod: PodView) -> LogLookup:
     assert pod.problem
-    assert pod.problem.ended
-    return pod.problem.ended.log
+    assert pod.problem.terminated
+    return pod.problem.terminated.log
 
 
 def said(pod: PodView, found: LookupResult | None = None) -> str:
     situation = loading(pods=[pod])
     if found:
         situation = replace(situation, lookups={log_of(pod): found})
-    return message(told(situation), ConditionType.RECONCILING)
+    return message(reported(situation), ConditionType.RECONCILING)
 
 
 KNOWN = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": "CUDA out of memory"}})
 CAUSE = "a GPU ran out of memory."
 
 
-def test_a_container_that_says_why_needs_no_look() -> None:
+def test_a_known_error_in_the_termination_message_needs_no_log_lookup() -> None:
     pod = view(KNOWN)
     assert said(pod).startswith(f"Pod qwen-engine-a does not run: {CAUSE}")
-    again = told(loading(pods=[pod])).requeue
+    again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == ()
 
 
-def test_the_log_of_one_that_says_something_else_is_looked_at_for_more() -> None:
+def test_an_unknown_termination_message_makes_the_log_looked_up_for_a_known_error() -> None:
     pod = view(CRASHING)
     assert said(pod) == f"{ENDED}: ValueError: no"
-    again = told(loading(pods=[pod])).requeue
+    again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
     assert said(pod, LogText("CUDA out of memory\nValueError: no")).startswith(
@@ -53,9 +53,9 @@ def test_the_log_of_one_that_says_something_else_is_looked_at_for_more() -> None
     assert said(pod, LogText("nothing known")) == said(pod, Unavailable("it is gone")) == f"{ENDED}: ValueError: no"
 
 
-def test_a_router_speaks_no_vllm() -> None:
+def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
     pod = view(KNOWN, component=ROUTER)
-    result = told(seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[pod]))
+    result = reported(observed(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[pod]))
     assert message(result, ConditionType.RECONCILING) == f"{ENDED}: CUDA out of memory"
     assert result.requeue is not None
     assert result.requeue.lookups == ()
@@ -70,17 +70,17 @@ def test_a_router_speaks_no_vllm() -> None:
         (Unavailable("there is none"), "; its log cannot be read: there is none"),
     ],
 )
-def test_the_log_of_one_that_does_not_is_wanted_and_told(found: LookupResult | None, words: str) -> None:
+def test_without_a_termination_message_the_end_of_the_log_is_the_cause(found: LookupResult | None, words: str) -> None:
     pod = view(SILENT)
     assert said(pod, found) == f"{ENDED}{words}"
-    again = told(loading(pods=[pod])).requeue
+    again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
 
 
-def test_where_logs_are_not_to_be_read_that_is_said() -> None:
+def test_with_read_logs_off_the_message_says_that_the_log_is_not_read() -> None:
     pod = view(SILENT)
-    result = told(replace(loading(pods=[pod]), settings=Settings(read_logs=False)))
+    result = reported(replace(loading(pods=[pod]), settings=Settings(read_logs=False)))
     words = "; its log is not read, because the operator's setting `readLogs` is off"
     assert message(result, ConditionType.RECONCILING) == f"{ENDED}{words}"
     assert result.requeue is not None

@@ -5,32 +5,33 @@ from inference_operator.diagnosis.scheduler_message import CURE, scheduler_sente
 PREEMPTION = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
 TAINTED = "1 node(s) had untolerated taint {dedicated: team-a, x}"
 UNMATCHED = "1 node(s) didn't match Pod's node affinity/selector"
-TOLD_TAINT = "1 has a taint that is not tolerated (dedicated: team-a, x)"
+UNMATCHED_SENTENCE = "1 has labels that do not match the node selector or affinity"
+TAINT_SENTENCE = "1 has a taint that is not tolerated (dedicated: team-a, x)"
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "sentence"),
     [
         (
             "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
-            f"none of 3 nodes takes it: 3 have too little free `nvidia.com/gpu`. {CURE}.",
+            f"it fits none of 3 nodes: 3 have too little free `nvidia.com/gpu`. {CURE}.",
         ),
         (
             f"0/2 nodes are available: {TAINTED}, {UNMATCHED}.{PREEMPTION}",
-            f"none of 2 nodes takes it: {TOLD_TAINT}, 1 has other labels than are asked for. {CURE}.",
+            f"it fits none of 2 nodes: {TAINT_SENTENCE}, {UNMATCHED_SENTENCE}. {CURE}.",
         ),
         (
             f"0/2 nodes are available: 2 something new.{PREEMPTION}",
-            f"none of 2 nodes takes it: 2 something new. {CURE}.",
+            f"it fits none of 2 nodes: 2 something new. {CURE}.",
         ),
         (
             f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu. no new claims to deallocate,{PREEMPTION}",
-            f"none of 4 nodes takes it: 4 have too little free `nvidia.com/gpu`. {CURE}.",
+            f"it fits none of 4 nodes: 4 have too little free `nvidia.com/gpu`. {CURE}.",
         ),
-        ("no nodes available to schedule pods", f"there is no node at all. {CURE}."),
+        ("no nodes available to schedule pods", f"the cluster has no nodes. {CURE}."),
         ("waiting for a gate", "waiting for a gate"),
         ("", ""),
     ],
 )
-def test_the_schedulers_words_become_a_sentence(message: str, told: str) -> None:
-    assert scheduler_sentence(message) == told
+def test_a_known_scheduler_message_becomes_a_sentence_and_an_unknown_one_stays(message: str, sentence: str) -> None:
+    assert scheduler_sentence(message) == sentence

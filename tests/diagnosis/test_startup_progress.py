@@ -1,4 +1,4 @@
-"""Where a start is: which words are told, in which order, how often, and what that costs."""
+"""Startup progress in the status: its phrases, their order, and the lookups and writes that they cause."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from inference_operator.views.lookups import (
 from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupStage
 from tests.engines.test_vllm_phase import QUOTED
-from tests.status.situations import CURRENT, loading, message, seen, starting, three, told, view
+from tests.status.situations import CURRENT, loading, main_conditions, message, observed, reported, starting, view
 from tests.testing.builders import NOW, deployment_status
 
 NODE: Manifest = {}
@@ -54,7 +54,7 @@ def with_log(situation: Inputs, pod: PodView, found: LookupResult | None) -> Inp
 
 
 def ready_message(situation: Inputs) -> str:
-    return message(told(situation), ConditionType.READY)
+    return message(reported(situation), ConditionType.READY)
 
 
 STEPS_SEEN: list[tuple[Inputs, StartupStage | Phase]] = [
@@ -69,22 +69,22 @@ STEPS_SEEN: list[tuple[Inputs, StartupStage | Phase]] = [
 ]
 
 
-def test_there_are_words_for_every_step() -> None:
+def test_every_startup_step_has_a_phrase_and_a_recorded_log() -> None:
     assert list(PHRASES) == [*StartupStage, *Phase]
     assert LOGS.keys() == set(Phase)
 
 
 @pytest.mark.parametrize(("situation", "step"), STEPS_SEEN)
-def test_a_step_is_told(situation: Inputs, step: StartupStage | Phase) -> None:
-    result = told(situation)
-    assert three(result) == ("False Starting", "True Starting", "False NotStalled")
+def test_ready_and_reconciling_name_the_startup_step_of_the_pod(situation: Inputs, step: StartupStage | Phase) -> None:
+    result = reported(situation)
+    assert main_conditions(result) == ("False Starting", "True Starting", "False NotStalled")
     words = f"{WAITING} Pod qwen-engine-a {PHRASES[step]}."
     assert [c.message for c in result.status.conditions[:2]] == [words, words]
 
 
-def test_the_log_is_looked_at_only_where_the_engine_runs_and_has_not_answered() -> None:
+def test_the_log_of_a_start_is_looked_up_only_before_the_startup_probe_succeeds() -> None:
     def looks(situation: Inputs) -> Sequence[object]:
-        again = told(situation).requeue
+        again = reported(situation).requeue
         return again.lookups if again else ()
 
     (look,) = looks(start(RUNNING))
@@ -95,9 +95,9 @@ def test_the_log_is_looked_at_only_where_the_engine_runs_and_has_not_answered() 
     assert looks(replace(start(RUNNING), settings=Settings(read_logs=False))) == ()
 
 
-def test_a_start_that_is_over_soon_is_not_told() -> None:
+def test_a_startup_step_is_reported_only_after_a_delay() -> None:
     young = loading(pods=[view(RUNNING)])
-    result = told(young)
+    result = reported(young)
     assert message(result, ConditionType.READY) == WAITING
     assert result.requeue is not None
     assert result.requeue.lookups == ()
@@ -105,59 +105,59 @@ def test_a_start_that_is_over_soon_is_not_told() -> None:
     assert "Pod qwen-engine-a" in ready_message(replace(young, now=NOW + REPORT_AFTER))
 
 
-def test_what_was_told_stays_where_the_log_no_longer_shows_it() -> None:
-    before = told(start(RUNNING, found=LogText(LOGS[Phase.LOADING]))).status
-    later = told(start(RUNNING, found=LogText("... 1,000 lines of something else"), before=before))
+def test_a_reported_startup_step_stays_when_the_log_no_longer_shows_it() -> None:
+    before = reported(start(RUNNING, found=LogText(LOGS[Phase.LOADING]))).status
+    later = reported(start(RUNNING, found=LogText("... 1,000 lines of something else"), before=before))
     assert later.status == before
-    answered = told(start(ANSWERED, before=before))
+    answered = reported(start(ANSWERED, before=before))
     assert answered.status == before
 
 
 def pulling(*reasons: str) -> Inputs:
-    """On a node before Kubernetes 1.36, whose kubelet says nothing of images in the pod's status; the latest first."""
+    """A pod with these Events, the latest first; before Kubernetes 1.36 only Events show image pulls."""
     situation = start(SANDBOX)
     (pod,) = situation.pods
     events = ObjectEvents(tuple(EventSummary(reason, "Pulling image") for reason in reasons))
     return replace(situation, lookups={EventsLookup("default", pod.name, pod.uid): events})
 
 
-def test_events_tell_that_an_image_is_pulled_where_the_pods_status_does_not() -> None:
+def test_a_pulling_event_shows_the_step_of_images() -> None:
     assert ready_message(pulling("Pulling", "Scheduled")).endswith(f" {PHRASES[StartupStage.IMAGES]}.")
 
 
-def test_a_volume_that_was_late_is_over_once_an_image_is_pulled() -> None:
+def test_a_failed_mount_before_a_pulling_event_is_no_longer_a_problem() -> None:
     late = pulling("Pulling", "FailedMount", "Scheduled")
     assert ready_message(replace(late, now=NOW + timedelta(minutes=5))).endswith(f" {PHRASES[StartupStage.IMAGES]}.")
 
 
-def test_a_volume_that_fails_after_an_image_was_pulled_is_told() -> None:
+def test_a_failed_mount_after_a_pulling_event_is_a_problem() -> None:
     again = pulling("FailedMount", "Pulling", "Scheduled")
     assert "a volume cannot be mounted" in ready_message(replace(again, now=NOW + timedelta(minutes=5)))
 
 
 @pytest.mark.parametrize("reasons", [(), ("Scheduled",), ("Pulled", "Pulling"), ("FailedMount",)])
-def test_events_of_anything_else_do_not(reasons: Sequence[str]) -> None:
+def test_events_other_than_pulling_leave_the_step_at_the_sandbox(reasons: Sequence[str]) -> None:
     assert ready_message(pulling(*reasons)).endswith(f" {PHRASES[StartupStage.SANDBOX]}.")
 
 
-def test_an_engine_that_has_served_and_does_not_answer_is_not_starting() -> None:
+def test_an_engine_that_passed_its_startup_probe_reports_no_startup_step() -> None:
     assert ready_message(start(ANSWERED)) == WAITING
 
 
-def test_another_pod_begins_at_its_own_beginning() -> None:
-    before = told(start(RUNNING, found=LogText(LOGS[Phase.LOADING]))).status
+def test_the_startup_step_of_another_pod_is_not_carried_over() -> None:
+    before = reported(start(RUNNING, found=LogText(LOGS[Phase.LOADING]))).status
     assert ready_message(start(SANDBOX, before=before, name="b")).endswith(
         f"Pod qwen-engine-b {PHRASES[StartupStage.SANDBOX]}."
     )
 
 
-def test_of_several_the_furthest_is_told_and_only_its_log_is_looked_at() -> None:
+def test_of_several_starting_pods_the_furthest_is_reported_and_only_its_log_looked_up() -> None:
     pods = [
         view(status, name=f"qwen-engine-{name}", age=1)
         for name, status in (("a", SANDBOX), ("b", RUNNING), ("c", RUNNING))
     ]
     situation = loading(pods=pods, engines=deployment_status(3, ready=0))
-    result = told(situation)
+    result = reported(situation)
     spoken = "Pod qwen-engine-c starts its engine."
     assert spoken in message(result, ConditionType.READY)
     assert result.requeue is not None
@@ -165,24 +165,24 @@ def test_of_several_the_furthest_is_told_and_only_its_log_is_looked_at() -> None
     assert isinstance(look, LogLookup)
     assert look.pod == "qwen-engine-c"
     again = loading(pods=list(reversed(pods)), engines=deployment_status(3, ready=0), before=result.status)
-    assert told(again).status == result.status
+    assert reported(again).status == result.status
 
 
-def test_a_rollout_tells_where_the_new_engine_is() -> None:
+def test_during_a_rollout_reconciling_names_the_startup_step_of_the_new_engine() -> None:
     pods = [
         view(RUNNING, name="qwen-engine-new", age=1, template=CURRENT),
         view(IMAGES, name="qwen-engine-old", age=9, template="earlier"),
     ]
-    situation = seen(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2), pods=pods)
-    result = told(situation)
-    assert three(result) == ("True Serving", "True RollingOut", "False NotStalled")
+    situation = observed(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2), pods=pods)
+    result = reported(situation)
+    assert main_conditions(result) == ("True Serving", "True RollingOut", "False NotStalled")
     assert message(result, ConditionType.RECONCILING).endswith("Pod qwen-engine-new starts its engine.")
 
 
-def test_where_an_engine_serves_one_more_costs_no_look() -> None:
+def test_a_further_starting_engine_beside_a_serving_one_causes_no_lookup() -> None:
     pods = [view(RUNNING, age=1)]
-    situation = seen(engines=deployment_status(2, ready=1), routers=deployment_status(2), pods=pods)
-    result = told(situation)
+    situation = observed(engines=deployment_status(2, ready=1), routers=deployment_status(2), pods=pods)
+    result = reported(situation)
     assert result.requeue is None
     assert "qwen-engine-a" not in " ".join(c.message for c in result.status.conditions)
 
@@ -197,23 +197,23 @@ TEXTS = ["", "INFO nothing known", *LOGS.values()]
         max_size=40,
     )
 )
-def test_whatever_the_order_of_what_is_seen_the_words_go_forward(
+def test_reported_startup_steps_only_advance_whatever_the_order_of_observations(
     sights: list[tuple[Manifest, list[str], int]],
 ) -> None:
-    """One write a step at most, none back, and no condition's time moves with its words."""
+    """At most one write per step, no step back, and no transition time changes with a message."""
     status: Status | None = None
     written: list[Status] = []
     now = NOW
     for shown, lines, seconds in sights:
         now += timedelta(seconds=seconds)
         situation = replace(start(shown, found=LogText("\n".join(lines)), before=status), now=now)
-        status = told(situation).status
+        status = reported(situation).status
         if not written or status != written[-1]:
             written.append(status)
-    told_of = [
+    reported_steps = [
         next((n for n, step in enumerate(PHRASES) if f" {PHRASES[step]}." in m), -1) for m in map(_ready_of, written)
     ]
-    assert told_of == sorted(set(told_of))
+    assert reported_steps == sorted(set(reported_steps))
     assert len(written) <= len(PHRASES) + 1
     assert len({tuple(c.last_transition_time for c in one.conditions) for one in written}) <= 1
 
@@ -224,9 +224,9 @@ def _ready_of(status: Status) -> str:
     return condition.message
 
 
-def test_the_time_of_a_condition_does_not_move_with_its_words() -> None:
-    first = told(start(SANDBOX)).status
+def test_the_transition_time_of_a_condition_stays_when_only_its_message_changes() -> None:
+    first = reported(start(SANDBOX)).status
     later = replace(start(RUNNING, found=LogText(LOGS[Phase.LOADING]), before=first), now=NOW + timedelta(minutes=7))
-    second = told(later).status
+    second = reported(later).status
     assert [c.message for c in first.conditions[:2]] != [c.message for c in second.conditions[:2]]
     assert [c.last_transition_time for c in first.conditions] == [c.last_transition_time for c in second.conditions]

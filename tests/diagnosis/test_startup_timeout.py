@@ -1,4 +1,4 @@
-"""An engine that its kubelet ended because it had not answered in time."""
+"""An engine that the kubelet restarted because its startup probe failed for too long."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from inference_operator.views.lookups import (
     Unavailable,
 )
 from inference_operator.views.pod import PodView
-from tests.status.situations import HALF_AN_HOUR, loading, message, seen, three, told, view
+from tests.status.situations import HALF_AN_HOUR, loading, main_conditions, message, observed, reported, view
 from tests.testing.builders import deployment_status, waiting
 
 EVENTS = EventsLookup("default", "qwen-engine-a", "pod-qwen-engine-a")
@@ -38,35 +38,35 @@ def ended(code: int, **more: object) -> Manifest:
 
 def shown(pod: PodView, found: LookupResult | None, log: LookupResult | None = None) -> Inputs:
     assert pod.problem
-    assert pod.problem.ended
-    seen_: dict[Lookup, LookupResult | None] = {EVENTS: found, pod.problem.ended.log: log}
+    assert pod.problem.terminated
+    seen_: dict[Lookup, LookupResult | None] = {EVENTS: found, pod.problem.terminated.log: log}
     return replace(loading(pods=[pod]), lookups={look: one for look, one in seen_.items() if one})
 
 
 def looks(situation: Inputs) -> Sequence[Lookup]:
-    again = told(situation).requeue
+    again = reported(situation).requeue
     return again.lookups if again else ()
 
 
 @pytest.mark.parametrize("code", [0, 1, 130, 137, 143])
-def test_who_may_have_been_ended_has_its_events_looked_at(code: int) -> None:
+def test_a_failed_startup_probe_event_makes_a_long_start_a_startup_timeout(code: int) -> None:
     pod = view(ended(code))
     assert EVENTS in looks(loading(pods=[pod]))
-    result = told(shown(pod, KILLED))
-    assert three(result) == ("False StartupTimeout", "True StartupTimeout", "False NotStalled")
+    result = reported(shown(pod, KILLED))
+    assert main_conditions(result) == ("False StartupTimeout", "True StartupTimeout", "False NotStalled")
     assert message(result, ConditionType.RECONCILING) == f"{SAID}. {CURE}"
 
 
-def test_how_far_it_had_come_is_told_too() -> None:
-    words = message(told(shown(view(ended(137)), KILLED, LOADING)), ConditionType.RECONCILING)
+def test_the_startup_timeout_message_names_the_last_phase_in_the_log() -> None:
+    words = message(reported(shown(view(ended(137)), KILLED, LOADING)), ConditionType.RECONCILING)
     assert words == f"{SAID}; the last phase in its log: it loads the weights. {CURE}"
 
 
-def test_it_is_told_while_it_starts_anew() -> None:
+def test_the_startup_timeout_is_reported_while_the_container_starts_again() -> None:
     status = ended(137)
     container = status["containerStatuses"][0]
     container.update(state={"running": {}}, started=False, restartCount=1)
-    assert three(told(shown(view(status), KILLED)))[1] == "True StartupTimeout"
+    assert main_conditions(reported(shown(view(status), KILLED)))[1] == "True StartupTimeout"
 
 
 @pytest.mark.parametrize(
@@ -79,24 +79,26 @@ def test_it_is_told_while_it_starts_anew() -> None:
         ObjectEvents((EventSummary("Killing", "Container log-shipper failed startup probe, will be restarted"),)),
     ],
 )
-def test_another_end_is_none_of_time(found: LookupResult | None) -> None:
-    assert three(told(shown(view(ended(137)), found)))[1] == "True CrashLoop"
+def test_without_a_failed_startup_probe_event_a_terminated_engine_is_a_crash_loop(found: LookupResult | None) -> None:
+    assert main_conditions(reported(shown(view(ended(137)), found)))[1] == "True CrashLoop"
 
 
-def test_an_engine_that_ended_by_itself_costs_no_look_at_events() -> None:
+def test_events_are_not_looked_up_for_a_short_run_or_an_out_of_memory_kill() -> None:
     assert EVENTS not in looks(loading(pods=[view(ended(1, finishedAt="2026-01-02T02:50:00Z"))]))
     assert EVENTS not in looks(loading(pods=[view(ended(1, finishedAt=None))]))
     assert EVENTS not in looks(loading(pods=[view(ended(137, reason="OOMKilled"))]))
 
 
-def test_a_container_beside_it_has_no_startup_timeout_of_the_engines() -> None:
+def test_events_are_not_looked_up_for_sidecars_and_routers() -> None:
     end = {"terminated": {"exitCode": 137, **HALF_AN_HOUR}}
     pods = [view(waiting("CrashLoopBackOff", "", container="log-shipper", last=end))]
     assert EVENTS not in looks(loading(pods=pods))
     router = view(ended(137), component=ROUTER)
-    assert EVENTS not in looks(seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[router]))
+    assert EVENTS not in looks(
+        observed(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[router])
+    )
 
 
-def test_events_are_looked_at_where_logs_are_not() -> None:
+def test_events_are_looked_up_even_with_read_logs_off() -> None:
     situation = replace(loading(pods=[view(ended(137))]), settings=Settings(read_logs=False))
     assert looks(situation) == (EVENTS,)

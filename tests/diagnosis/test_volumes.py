@@ -1,4 +1,4 @@
-"""A pod that waits for its volumes: when its Events are read, and what is told of them."""
+"""A pod that waits for its volumes: when its Events are looked up, and which cause they give."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +9,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.diagnosis.pending_causes import VOLUME_PATIENCE
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import EventsLookup, EventSummary, LookupResult, ObjectEvents, Unavailable
-from tests.status.situations import loading, message, starting, three, told, view
+from tests.status.situations import loading, main_conditions, message, reported, starting, view
 from tests.testing.builders import NOW
 
 POD = view(starting(), age=1)
@@ -30,15 +30,15 @@ def after(seconds: float, found: LookupResult | None = None) -> Inputs:
 LONG = VOLUME_PATIENCE.total_seconds()
 
 
-def test_a_usual_start_costs_no_request() -> None:
-    again = told(after(15)).requeue
+def test_events_of_a_pod_that_waits_for_volumes_are_not_looked_up_at_first() -> None:
+    again = reported(after(15)).requeue
     assert again is not None
     assert (again.lookups, again.seconds) == ((), LONG - 15)
 
 
-def test_after_a_while_the_events_are_wanted() -> None:
-    result = told(after(LONG))
-    assert three(result) == ("False Starting", "True Starting", "False NotStalled")
+def test_events_of_a_pod_that_waits_for_volumes_are_looked_up_after_the_patience() -> None:
+    result = reported(after(LONG))
+    assert main_conditions(result) == ("False Starting", "True Starting", "False NotStalled")
     assert result.requeue is not None
     assert result.requeue.lookups == (LOOK,)
 
@@ -57,9 +57,9 @@ def test_after_a_while_the_events_are_wanted() -> None:
         ),
     ],
 )
-def test_what_is_told_of_a_volume_is_lifted(events: list[EventSummary], words: str) -> None:
-    result = told(after(LONG, ObjectEvents(tuple(events))))
-    assert three(result) == ("False VolumeUnavailable", "True VolumeUnavailable", "False NotStalled")
+def test_an_event_about_a_failed_mount_becomes_the_cause_in_the_status(events: list[EventSummary], words: str) -> None:
+    result = reported(after(LONG, ObjectEvents(tuple(events))))
+    assert main_conditions(result) == ("False VolumeUnavailable", "True VolumeUnavailable", "False NotStalled")
     assert message(result, ConditionType.RECONCILING) == f"Pod qwen-engine-a does not run: {words}"
     assert result.requeue is not None
     assert LOOK in result.requeue.lookups
@@ -77,9 +77,9 @@ def test_what_is_told_of_a_volume_is_lifted(events: list[EventSummary], words: s
         ("Volume is already used by 2 pod(s) in different namespaces", " by 2 pod(s) in different namespaces"),
     ],
 )
-def test_a_claim_that_is_in_use_on_another_node_is_told_plainly(said: str, users: str) -> None:
+def test_a_volume_that_is_in_use_on_another_node_is_named_with_its_users(said: str, users: str) -> None:
     found = ObjectEvents((GENERAL, EventSummary("FailedAttachVolume", MULTI_ATTACH + said)))
-    words = message(told(after(LONG, found)), ConditionType.RECONCILING)
+    words = message(reported(after(LONG, found)), ConditionType.RECONCILING)
     assert words.startswith(ELSEWHERE.format(users))
     assert words.endswith("or use a claim of the access mode ReadOnlyMany or ReadWriteMany.")
 
@@ -92,17 +92,21 @@ def test_a_claim_that_is_in_use_on_another_node_is_told_plainly(said: str, users
         Unavailable("the operator has no right to it"),
     ],
 )
-def test_where_nothing_is_told_of_a_volume_nothing_is_guessed(found: LookupResult) -> None:
-    assert three(told(after(LONG, found))) == ("False Starting", "True Starting", "False NotStalled")
+def test_without_an_event_about_volumes_the_pod_is_starting(found: LookupResult) -> None:
+    assert main_conditions(reported(after(LONG, found))) == ("False Starting", "True Starting", "False NotStalled")
 
 
-def test_it_stalls_like_every_problem_that_somebody_must_cure() -> None:
+def test_an_unavailable_volume_exceeds_the_progress_deadline() -> None:
     found = ObjectEvents((SET_UP,))
     situation = after(LONG, found)
     later = replace(
         situation,
-        resource=replace(situation.resource, status=told(situation).status),
+        resource=replace(situation.resource, status=reported(situation).status),
         now=NOW + timedelta(minutes=40),
     )
-    assert three(told(later)) == ("False VolumeUnavailable", "False Settled", "True ProgressDeadlineExceeded")
-    assert "mount failed" in message(told(later), ConditionType.STALLED)
+    assert main_conditions(reported(later)) == (
+        "False VolumeUnavailable",
+        "False Settled",
+        "True ProgressDeadlineExceeded",
+    )
+    assert "mount failed" in message(reported(later), ConditionType.STALLED)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.base import Served, Timeouts
+from inference_operator.engines.base import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
@@ -53,7 +53,7 @@ class _Answer(BaseHTTPRequestHandler):
 def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[bytes]:
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     sizes = unchecked_plan(SizingRequest(1))
-    _, *rest = Vllm(port=port).process(EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), timeouts).pre_stop
+    _, *rest = Vllm(port=port).process(EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), timeouts).pre_stop
     return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)
 
 

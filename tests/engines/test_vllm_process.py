@@ -1,6 +1,6 @@
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.base import EngineProcess, Served, Timeouts
+from inference_operator.engines.base import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
@@ -20,7 +20,7 @@ TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 
 def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
     sizes = unchecked_plan(SizingRequest(tensor))
-    return Vllm().process(asked or EngineSpec(), sizes, Served("Qwen/Qwen3-8B", "qwen"), TIMEOUTS)
+    return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS)
 
 
 def test_the_model_is_the_first_argument_and_those_of_the_spec_are_the_last() -> None:

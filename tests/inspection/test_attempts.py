@@ -1,4 +1,4 @@
-"""How far the inspection of a model has come."""
+"""Progress of a model's inspection, from its attempts."""
 
 from datetime import timedelta
 
@@ -41,36 +41,36 @@ def test_without_attempts_the_first_inspection_job_is_wanted() -> None:
     assert attempts_progress([], NOW, wanted=True) == AttemptsProgress((1,))
 
 
-def test_an_attempt_goes_on_and_what_keeps_it_from_running_is_known() -> None:
+def test_progress_has_the_cause_why_the_current_attempts_pod_does_not_run() -> None:
     assert attempts_progress([running(1, NO_IMAGE)], NOW, wanted=True) == AttemptsProgress((1,), waiting=PULL)
 
 
 @pytest.mark.parametrize("finished", [None, NOW])
-def test_what_was_found_counts_at_once_and_the_job_stays_until_it_is_kept(finished: object) -> None:
+def test_a_result_counts_before_the_job_finishes_and_its_job_stays_until_it_is_stored(finished: object) -> None:
     said = Attempt("job", "asked", 2, result_text(FOUND), finished=NOW if finished else None)
     assert attempts_progress([failed(), said], NOW, wanted=True) == AttemptsProgress((2,), FOUND)
 
 
-def test_a_failure_is_waited_after_and_then_tried_again() -> None:
+def test_a_failed_attempt_is_followed_by_the_next_after_the_backoff() -> None:
     due = NOW + FIRST_WAIT
     assert attempts_progress([failed()], NOW, wanted=True) == AttemptsProgress((1,), failure=GATED, again=due)
     assert attempts_progress([failed()], due - timedelta(seconds=1), wanted=True).jobs == (1,)
     assert attempts_progress([failed()], due, wanted=True) == AttemptsProgress((1, 2), failure=GATED)
 
 
-def test_what_failed_stays_known_while_it_is_tried_again() -> None:
+def test_the_failure_of_an_attempt_stays_known_while_the_next_one_runs() -> None:
     assert attempts_progress([failed(), running(2)], NOW, wanted=True) == AttemptsProgress((1, 2), failure=GATED)
     assert attempts_progress([failed(1), failed(2)], NOW, wanted=True).jobs == (2,)
 
 
-def test_why_the_next_attempt_does_not_run_says_more_than_that_time_was_up() -> None:
+def test_after_a_timeout_the_failure_names_why_the_next_attempts_pod_does_not_run() -> None:
     timed_out = Attempt("j", "a", 1, finished=NOW, failure=OVERDUE)
     failure = attempts_progress([timed_out, running(2, NO_IMAGE)], NOW, wanted=True).failure
     assert failure
-    assert failure.why.problem == f"could not be read: the next pod for it does not run: {PULL}"
+    assert failure.why.problem == f"could not be read: the pod of the next attempt does not run: {PULL}"
 
 
-def test_why_the_last_pod_was_not_made_says_more_than_that_time_was_up() -> None:
+def test_after_a_timeout_the_failure_names_why_the_pod_was_not_created() -> None:
     refused = PodProblem(Reason.QUOTA_EXCEEDED, "Kubernetes refuses it: exceeded quota: small")
     timed_out = Attempt("j", "a", 1, finished=NOW, failure=OVERDUE, problem=refused)
     failure = attempts_progress([timed_out], NOW, wanted=True).failure
@@ -89,15 +89,15 @@ def test_why_the_last_pod_was_not_made_says_more_than_that_time_was_up() -> None
         (PodProblem(Reason.VOLUME_UNAVAILABLE, "in use", cure="End that."), "in use. End that."),
         (
             PodProblem(Reason.UNSCHEDULABLE, "no nodes available to schedule pods"),
-            "there is no node at all. Add a node that has what is missing, make room on one, or ask for less.",
+            "the cluster has no nodes. Add a suitable node, free resources on an existing one, or request less.",
         ),
     ],
 )
-def test_what_keeps_an_attempt_from_running_is_told_with_its_cure(problem: PodProblem, words: str) -> None:
+def test_the_problem_of_a_waiting_attempt_comes_with_its_cure(problem: PodProblem, words: str) -> None:
     assert attempts_progress([running(1, problem)], NOW, wanted=True).waiting == words
 
 
-def test_where_nobody_waits_for_it_a_failure_is_the_end() -> None:
+def test_an_inspection_that_is_not_wanted_starts_no_further_attempt() -> None:
     assert attempts_progress([failed()], NOW + LONGEST_WAIT, wanted=False) == AttemptsProgress(failure=GATED)
     assert (
         attempts_progress([], NOW, wanted=False)
@@ -111,10 +111,10 @@ def test_where_nobody_waits_for_it_a_failure_is_the_end() -> None:
     [
         (Attempt("j", "a", 1, finished=NOW, failure="Job was active longer than specified deadline"), "active longer"),
         (Attempt("j", "a", 1, "Traceback: boom\n", finished=NOW), "Traceback: boom"),
-        (Attempt("j", "a", 1, finished=NOW), "it said nothing"),
+        (Attempt("j", "a", 1, finished=NOW), "its pod wrote no message"),
     ],
 )
-def test_a_job_that_says_nothing_useful_has_failed_too(over: Attempt, words: str) -> None:
+def test_a_finished_job_without_a_valid_result_is_a_failure_that_names_the_job(over: Attempt, words: str) -> None:
     failure = attempts_progress([over], NOW, wanted=True).failure
     assert failure
     assert words in failure.message

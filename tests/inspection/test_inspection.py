@@ -1,4 +1,4 @@
-"""The Job that inspects a model, and the ConfigMap that keeps what it found."""
+"""The Job that inspects a model, and the ConfigMap with its result."""
 
 import copy
 import re
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
 from inference_operator.engines.registry import ENGINES, VLLM
-from inference_operator.inspection.config_map import MODEL_FILE, kept_model, model_config_map, model_config_ref
+from inference_operator.inspection.config_map import MODEL_FILE, model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
-from inference_operator.inspection.job_attempt import attempt
+from inference_operator.inspection.job_attempt import job_attempt
 from inference_operator.manifest import CONFIG_MAP, JOB, Key, Manifest, Owner, Ref
 from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights
@@ -58,7 +58,7 @@ def container(manifest: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("more", [{}, {"podTemplate": POD_TEMPLATE, "scheduling": SCHEDULING, "engine": {"env": ENV}}])
-def test_a_job_is_valid_restricted_and_bounded(source: str, more: dict[str, Any]) -> None:
+def test_an_inspection_job_is_valid_restricted_and_bounded(source: str, more: dict[str, Any]) -> None:
     made = job(source, **more)
     assert Ref.of(made).kind == JOB
     validate(copy.deepcopy(made), "1.36")
@@ -72,7 +72,7 @@ def test_a_job_is_valid_restricted_and_bounded(source: str, more: dict[str, Any]
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_it_reads_the_model_as_the_engine_does(source: str) -> None:
+def test_an_inspection_job_mounts_the_model_as_the_engine_does(source: str) -> None:
     made = job(source)
     assert container(made)["command"] == ["infd", "inspect", source]
     assert ("--folder=/models" in container(made)["args"]) is not source.startswith("hf://")
@@ -82,7 +82,7 @@ def test_it_reads_the_model_as_the_engine_does(source: str) -> None:
     assert mounts.get("model", {"readOnly": True})["readOnly"] is True
 
 
-def test_it_reaches_the_hub_as_the_engine_does() -> None:
+def test_an_inspection_job_has_the_engines_environment_for_the_hub() -> None:
     env = {one["name"]: one for one in container(job(engine={"env": ENV}))["env"]}
     assert env["HF_TOKEN"] == ENV[1]
     assert env["HF_HOME"]["value"].startswith(env["HOME"]["value"])
@@ -90,11 +90,11 @@ def test_it_reaches_the_hub_as_the_engine_does() -> None:
     assert not [name for name in env if name.startswith("VLLM")]
 
 
-def test_it_reads_the_revision_that_the_engine_is_given() -> None:
+def test_an_inspection_job_reads_the_engines_revision() -> None:
     assert "--revision=v2" in container(job(engine={"args": ["--revision", "v2"]}))["args"]
 
 
-def test_it_goes_to_the_engines_nodes_only_where_a_volume_may_be() -> None:
+def test_an_inspection_job_has_the_node_selector_only_for_a_model_in_a_volume() -> None:
     asked = {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "dedicated", "operator": "Exists"}]}
     hub, claim = (pod(job(source, scheduling=asked)) for source in SOURCES[:2])
     assert "nodeSelector" not in hub
@@ -102,45 +102,45 @@ def test_it_goes_to_the_engines_nodes_only_where_a_volume_may_be() -> None:
     assert len(hub["tolerations"]) == len(claim["tolerations"]) == 2
 
 
-def test_what_changes_it_is_another_job_and_every_attempt_too() -> None:
+def test_each_attempt_and_each_changed_content_is_an_inspection_job_of_its_own() -> None:
     made = [job(), job(number=2), job(engine={"env": ENV}), job("hf://org/other"), job(owner=Owner(Key("a", "b"), UID))]
     assert len({one["metadata"]["name"] for one in made}) == len(made)
     assert job()["metadata"]["name"] == job(replicas=3)["metadata"]["name"]
-    read = [attempt(one, ()) for one in made]
+    read = [job_attempt(one, ()) for one in made]
     assert [one.number for one in read] == [1, 2, 1, 1, 1]
-    assert read[0].asked == read[1].asked != read[2].asked
+    assert read[0].job_hash == read[1].job_hash != read[2].job_hash
 
 
 @given(st.from_regex(f"[a-z]([-a-z0-9]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])?", fullmatch=True), st.integers(1, 9999))
-def test_names_leave_room_for_the_pods(name: str, number: int) -> None:
+def test_inspection_job_names_are_valid_with_the_suffix_of_the_pod(name: str, number: int) -> None:
     found = inspection_job_name(name, "0123456789abcdef", number)
     assert len(f"{found}-abcde") <= 63
     assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", found)
 
 
-def test_what_was_found_is_kept() -> None:
+def test_the_model_config_map_stores_the_inspection_result() -> None:
     found = Entry("org/model", "hf://org/model@1:config.json", {"num_hidden_layers": 2}, Weights(7, "one"), "1")
     ref = model_config_ref("hf://org/model", None, owner=OWNER)
     made = model_config_map(ref, found, owner=OWNER)
     validate(copy.deepcopy(made), "1.36")
     assert Ref.of(made) == ref
     assert ref.kind == CONFIG_MAP
-    assert kept_model(made) == found
+    assert stored_model(made) == found
 
 
-def test_another_source_or_revision_is_kept_elsewhere() -> None:
+def test_each_source_and_revision_has_a_model_config_map_of_its_own() -> None:
     asked = [("hf://a/b", None), ("hf://a/b", "v1"), ("hf://a/c", None)]
     assert len({model_config_ref(source, revision, owner=OWNER) for source, revision in asked}) == len(asked)
 
 
 @pytest.mark.parametrize("data", [None, {}, {MODEL_FILE: "edited"}, {MODEL_FILE: '{"error": {}}'}, [], {MODEL_FILE: 7}])
-def test_what_a_hand_has_broken_is_as_if_it_were_not_there(data: object) -> None:
-    assert kept_model({"data": data}) is None
-    assert kept_model(None) is None
+def test_a_missing_or_invalid_model_config_map_has_no_result(data: object) -> None:
+    assert stored_model({"data": data}) is None
+    assert stored_model(None) is None
 
 
-def test_the_largest_model_fits() -> None:
+def test_the_model_config_map_holds_the_largest_model_config() -> None:
     known = entry("deepseek-ai/DeepSeek-V3")
     assert known
     ref = model_config_ref("hf://a/b", None, owner=OWNER)
-    assert kept_model(model_config_map(ref, Entry("a/b", "x", known.config, Weights(7, "one")), owner=OWNER))
+    assert stored_model(model_config_map(ref, Entry("a/b", "x", known.config, Weights(7, "one")), owner=OWNER))

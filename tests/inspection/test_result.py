@@ -1,4 +1,4 @@
-"""What is kept of a model says what its whole config says, and fits into a termination message."""
+"""A stored inspection gives the same facts as the whole config, and fits into a termination message."""
 
 import json
 from math import ceil
@@ -27,7 +27,7 @@ NOISE: dict[str, Any] = {
     "task_specific_params": None,
     "eos_token_id": [151645, 151643],
 }
-"""What configs hold beside what is read."""
+"""Config fields that sizing does not read."""
 MODULES = [f"model.layers.{layer}.mlp.gate" for layer in range(100)]
 QUANTIZED = {
     "quant_method": "compressed-tensors",
@@ -48,7 +48,7 @@ def kept(config: object, weights: Weights = WEIGHTS) -> tuple[Entry, str]:
 
 
 def layered(config: dict[str, Any]) -> dict[str, Any]:
-    """As the hub has it: a list of layers where the catalogue keeps counts."""
+    """A config as on the hub: with a list of layers, where the catalogue has counts."""
     lists = {
         name: [
             key if name != "compress_ratios" else int(key)
@@ -72,7 +72,7 @@ def test_a_stored_inspection_keeps_the_facts_and_fits_its_limit(name: str) -> No
         assert not set(NOISE) & set(found.config)
 
 
-def test_lists_of_modules_are_not_kept() -> None:
+def test_a_stored_inspection_omits_lists_of_modules() -> None:
     known = entry("Qwen/Qwen3-8B")
     assert known
     config = {**known.config, "quantization_config": QUANTIZED}
@@ -82,7 +82,7 @@ def test_lists_of_modules_are_not_kept() -> None:
 
 
 @given(CONFIGS)
-def test_any_config_that_is_understood_keeps_its_facts(config: dict[str, Any]) -> None:
+def test_a_stored_inspection_keeps_the_facts_of_any_valid_config(config: dict[str, Any]) -> None:
     facts = model_facts(config, WEIGHTS)
     if isinstance(facts, ModelFacts):
         assert model_facts(slim(config, WEIGHTS), WEIGHTS) == facts
@@ -121,6 +121,6 @@ def test_a_config_above_the_size_limit_becomes_a_failure() -> None:
     known = entry("Qwen/Qwen3-8B")
     assert known
     found = Entry("org/model", "hf://org/model", {**known.config, "model_type": "x" * LIMIT}, WEIGHTS)
-    told = parsed_result(result_text(found))
-    assert isinstance(told, Failure)
-    assert told.message.startswith(f"config.json: what sizing reads of it is longer than {LIMIT} bytes.")
+    failure = parsed_result(result_text(found))
+    assert isinstance(failure, Failure)
+    assert failure.message.startswith(f"config.json: the fields that sizing needs are longer than {LIMIT} bytes.")

@@ -99,7 +99,7 @@ def test_modelopt_says_in_a_file_of_its_own_how_it_quantised(model: Model, own: 
     assert facts.quantization.kernel is (Kernel.FP8 if own else Kernel.NVFP4)
 
 
-def test_what_cannot_be_inspected_says_why(model: Model, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_inspected_is_reported_with_the_cause(model: Model, tmp_path: Path) -> None:
     assert refused(tmp_path / "nosuch") == (Cause.NOT_FOUND, "pvc://models/a: there is no such directory.")
     assert refused(model()) == (Cause.UNUSABLE, "weights: no safetensors or GGUF file is there.")
     (tmp_path / "config.json").unlink()
@@ -129,7 +129,7 @@ def test_gguf_without_a_config_and_a_file_for_a_folder_say_what_to_give(model: M
 
 
 @pytest.mark.parametrize("name", MAX_BYTES)
-def test_what_is_too_large_is_not_read(model: Model, name: str) -> None:
+def test_a_file_that_is_too_large_is_not_read(model: Model, name: str) -> None:
     folder = model(**{"model.safetensors": 7, name: MAX_BYTES[name] + 1})
     assert refused(folder) == (Cause.UNUSABLE, f"{name}: is larger than {MAX_BYTES[name] // 2**20} MiB.")
 
@@ -159,7 +159,9 @@ def test_the_command_reads_a_volume_where_it_is_mounted(
     assert "gib: 1.0" in capsys.readouterr().out
 
 
-def test_what_inspect_says_fit_takes(model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_infd_fit_accepts_the_output_of_inspect(
+    model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     folder, answer = model(**{"config.json": CONFIG, "model.safetensors": 2**30}), tmp_path / "answer.json"
     assert infd(str(folder), "--to", str(answer)) == 0
     capsys.readouterr()

@@ -118,14 +118,14 @@ def test_no_hub_is_unreachable(inspect: Infd) -> None:
     assert error(inspect(HF_ENDPOINT="http://127.0.0.1:9"))[:2] == ("Unreachable", "the hub cannot be reached.")
 
 
-def test_what_is_no_hub_is_said_to_be_none(hub: Hub, inspect: Infd) -> None:
+def test_a_server_that_is_no_hub_is_reported_as_unreachable(hub: Hub, inspect: Infd) -> None:
     hub.odd["model"] = lambda request: request.give(b"<html>Log in to this network</html>")
     assert error(inspect())[:2] == ("Unreachable", "the response is not from a hub.")
     hub.odd["model"] = lambda request: request.give(b'["a list"]')
     assert error(inspect())[:2] == ("Unreachable", "the response is not from a hub.")
 
 
-def test_a_hub_that_drips_meets_the_time_limit(hub: Hub, inspect: Infd) -> None:
+def test_a_hub_that_sends_slowly_ends_at_the_time_limit(hub: Hub, inspect: Infd) -> None:
     hub.odd["model"] = silent
     assert error(inspect("--time-limit", "2"))[:2] == ("TimedOut", "could not be read within 2 s.")
 
@@ -179,7 +179,7 @@ def test_a_redirect_to_where_large_files_are_is_followed(hub: Hub, inspect: Infd
     assert inspect()[1]["config"] == CONFIG
 
 
-def test_a_file_that_ends_early_is_told(hub: Hub, inspect: Infd) -> None:
+def test_a_truncated_file_is_reported(hub: Hub, inspect: Infd) -> None:
     content = hub.files["config.json"]
     hub.odd["config.json"] = lambda request: request.give(content[:-10], length=len(content))
     cause, problem, _ = error(inspect("--time-limit", "20"))
@@ -196,7 +196,9 @@ def test_a_file_that_ends_early_is_told(hub: Hub, inspect: Infd) -> None:
         (b"{}", "config.json.num_hidden_layers", "is missing."),
     ],
 )
-def test_a_config_that_is_none_is_told(hub: Hub, inspect: Infd, content: bytes, field: str, problem: str) -> None:
+def test_an_invalid_config_is_reported_with_its_field(
+    hub: Hub, inspect: Infd, content: bytes, field: str, problem: str
+) -> None:
     hub.files["config.json"] = content
     status, document = inspect()
     assert status == 1
@@ -204,7 +206,7 @@ def test_a_config_that_is_none_is_told(hub: Hub, inspect: Infd, content: bytes, 
     assert document["error"]["problem"] == problem
 
 
-def test_a_repository_without_config_or_weights_is_told(hub: Hub, inspect: Infd) -> None:
+def test_a_repository_without_config_or_weights_is_reported(hub: Hub, inspect: Infd) -> None:
     hub.sizes = {}
     assert error(inspect())[:2] == ("Unusable", "no safetensors or GGUF file is there.")
     del hub.files["config.json"]

@@ -10,7 +10,7 @@ from e2e.load import Load, LoadError, Loss
 from tests.load.conftest import Serve, abort, echo
 
 
-def test_without_a_fault_every_answer_of_a_phase_is_equal(serve: Serve) -> None:
+def test_a_load_phase_without_a_fault_gets_equal_responses(serve: Serve) -> None:
     at_once, most, thinking = 0, 0, 0.0
 
     async def counted(request: web.Request) -> web.StreamResponse:

@@ -11,20 +11,20 @@ ON_GPU = unchecked_plan(SizingRequest(2))
 ON_CPU = cpu_plan(SizingRequest(), CpuNeeds(None, 2**32, memory_gib=4), None, downloads=False)
 
 
-def test_defaults_on_gpus() -> None:
+def test_default_resources_of_a_gpu_engine() -> None:
     assert requirements(ResourcesSpec(), ON_GPU) == {
         "requests": {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "2Gi", "nvidia.com/gpu": "2"},
         "limits": {"nvidia.com/gpu": "2"},
     }
 
 
-def test_defaults_on_a_cpu_have_no_limits_at_all() -> None:
+def test_default_resources_of_a_cpu_engine_have_no_limits() -> None:
     assert requirements(ResourcesSpec(), ON_CPU) == {
         "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi"}
     }
 
 
-def test_what_is_asked_replaces_key_by_key() -> None:
+def test_requested_resources_replace_defaults_by_name() -> None:
     asked = ResourcesSpec(requests={"memory": "4096Mi", "example.com/nic": "1"}, limits={"example.com/nic": "1"})
     assert requirements(asked, ON_CPU) == {
         "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi", "example.com/nic": "1"},
@@ -32,23 +32,24 @@ def test_what_is_asked_replaces_key_by_key() -> None:
     }
 
 
-def test_a_limit_alone_is_the_request_too() -> None:
+def test_a_limit_without_a_request_becomes_the_request() -> None:
     result = requirements(ResourcesSpec(limits={"memory": "2Gi"}), ON_CPU)
     assert result["requests"]["memory"] == result["limits"]["memory"] == "2Gi"
 
 
 @pytest.mark.parametrize("part", ["requests", "limits"])
-def test_gpus_are_counted_by_the_tensor_parallel_size(part: str) -> None:
+def test_gpus_in_resources_are_refused_because_parallelism_decides_their_number(part: str) -> None:
     refusal = refusal_of_resources(ResourcesSpec.model_validate({part: {"nvidia.com/gpu": 1}}))
     assert refusal is not None
     assert refusal.reason is Reason.MANAGED_ARGUMENT
     assert refusal.message == (
         f"spec.engine.resources.{part}[nvidia.com/gpu]: the number of GPUs is the tensor parallel size times"
-        " the pipeline's. Use `spec.parallelism`, and `spec.hardware.gpu.resourceName` for another resource."
+        " the pipeline parallel size. Use `spec.parallelism`, and `spec.hardware.gpu.resourceName` for another"
+        " resource."
     )
 
 
-def test_a_request_above_its_limit_is_refused() -> None:
+def test_a_resource_request_above_its_limit_is_refused() -> None:
     refusal = refusal_of_resources(ResourcesSpec(requests={"memory": "2Gi"}, limits={"memory": "2G"}))
     assert refusal is not None
     assert refusal.reason is Reason.INVALID_SPEC
@@ -56,5 +57,5 @@ def test_a_request_above_its_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("request_", "limit"), [("1", "1000m"), ("1Gi", "1024Mi"), ("500m", "1")])
-def test_a_request_up_to_its_limit_is_not(request_: str, limit: str) -> None:
+def test_a_resource_request_equal_to_or_below_its_limit_is_accepted(request_: str, limit: str) -> None:
     assert refusal_of_resources(ResourcesSpec(requests={"cpu": request_}, limits={"cpu": limit})) is None

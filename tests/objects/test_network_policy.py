@@ -26,26 +26,26 @@ def policies(*metrics_from: str) -> dict[Ref, Manifest]:
 
 
 def admitted(policy: Manifest) -> dict[int, list[Manifest]]:
-    """Who may reach a port; nobody is named where everybody may."""
+    """The peers that may connect, by port; an empty list means everybody."""
     rules = policy["spec"]["ingress"]
     return {port["port"]: rule.get("from", []) for rule in rules for port in rule["ports"]}
 
 
-def test_without_the_setting_there_are_none() -> None:
+def test_no_network_policies_exist_without_the_setting() -> None:
     assert not [ref for ref in planned(inference_deployment()).desired if ref.kind == NETWORK_POLICY]
 
 
-def test_engines_answer_their_own_routers_and_the_operator() -> None:
+def test_engines_accept_only_their_own_routers_and_the_operator() -> None:
     assert admitted(policies()[ENGINES]) == {8000: [OWN_ROUTERS, OPERATOR]}
 
 
-def test_routers_answer_everybody_but_show_their_metrics_to_the_operator() -> None:
+def test_routers_accept_everybody_but_their_metrics_ports_only_the_operator() -> None:
     found = admitted(policies()[ROUTERS])
     assert found.pop(8080) == []
     assert found == {9100: [OPERATOR], 9101: [OPERATOR]}
 
 
-def test_who_reads_metrics_is_let_in() -> None:
+def test_namespaces_of_metrics_from_may_read_metrics() -> None:
     labels = ("kubernetes.io/metadata.name=monitoring", "team=sre")
     found = policies(*labels)
     assert admitted(found[ENGINES])[8000] == [OWN_ROUTERS, OPERATOR, MONITORING]
@@ -53,10 +53,10 @@ def test_who_reads_metrics_is_let_in() -> None:
 
 
 @pytest.mark.parametrize("ref", [ENGINES, ROUTERS], ids=str)
-def test_only_who_may_come_in_is_restricted(ref: Ref) -> None:
+def test_a_network_policy_restricts_only_ingress(ref: Ref) -> None:
     assert policies()[ref]["spec"]["policyTypes"] == ["Ingress"]
 
 
 @pytest.mark.parametrize("ref", [ENGINES, ROUTERS], ids=str)
-def test_they_are_as_kubernetes_wants_them(ref: Ref) -> None:
+def test_a_network_policy_is_valid_for_kubernetes(ref: Ref) -> None:
     validate(policies()[ref])

@@ -1,4 +1,4 @@
-"""What users add to pods, and what they may not take the place of."""
+"""Users' additions to engine pods, and which of them are refused."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def template(**added: object) -> Manifest:
     return found
 
 
-def test_nothing_of_the_operators_is_changed() -> None:
+def test_pod_additions_change_nothing_of_the_operators_template() -> None:
     added = template(**POD_TEMPLATE)
     assert PLAIN["metadata"]["labels"].items() <= added["metadata"]["labels"].items()
     own, pod = PLAIN["spec"], added["spec"]
@@ -30,14 +30,14 @@ def test_nothing_of_the_operators_is_changed() -> None:
     assert after["volumeMounts"][: len(before["volumeMounts"])] == before["volumeMounts"]
 
 
-def test_sidecars_are_forced_to_the_restricted_profile() -> None:
+def test_sidecars_get_the_restricted_security_context() -> None:
     for container in template(**POD_TEMPLATE)["spec"]["initContainers"]:
         assert container["restartPolicy"] == "Always"
         assert container["securityContext"] == PLAIN["spec"]["containers"][0]["securityContext"]
 
 
 @pytest.mark.parametrize("added", [{"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"volumes": [FOLDER]}])
-def test_each_addition_is_another_template_and_no_matter_of_the_routers(added: Manifest) -> None:
+def test_a_pod_addition_changes_the_engine_template_hash_and_no_router(added: Manifest) -> None:
     hashes = [one["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION] for one in (template(**added), PLAIN)]
     assert hashes[0] != hashes[1]
     built = planned(inference_deployment(podTemplate=added)).desired
@@ -65,7 +65,7 @@ LABELS = [
     "pod-template-hash",
     "kueue.x-k8s.io/queue-name",
 ]
-TAKEN: dict[str, Manifest] = {
+RESERVED: dict[str, Manifest] = {
     **{f"labels[{key}]": {"labels": {key: "x"}} for key in LABELS},
     **{f"annotations[{key}]": {"annotations": {key: "x"}} for key in (TEMPLATE_HASH_ANNOTATION, CONFINEMENT)},
     **{f"volumes[{name}]": _volume(name) for name in ("model", "shm", "tmp", "home-vllm")},
@@ -78,8 +78,8 @@ TAKEN: dict[str, Manifest] = {
 }
 
 
-@pytest.mark.parametrize(("field", "added"), TAKEN.items(), ids=TAKEN)
-def test_what_is_the_operators_is_refused_with_its_field(field: str, added: Manifest) -> None:
+@pytest.mark.parametrize(("field", "added"), RESERVED.items(), ids=RESERVED)
+def test_an_addition_that_is_reserved_for_the_operator_is_refused_with_its_field(field: str, added: Manifest) -> None:
     result = outcome(inputs(inference_deployment(source="pvc://models", parallelism={"tensor": 1}, podTemplate=added)))
     assert isinstance(result, Refused)
     assert result.refusal.field == f"spec.podTemplate.{field}"
@@ -87,13 +87,13 @@ def test_what_is_the_operators_is_refused_with_its_field(field: str, added: Mani
 
 
 @pytest.mark.parametrize("path", ["/home/vllm/.cache", "/tmp/x", "/models2", "/dev/shm2", "/data"])  # noqa: S108
-def test_what_hides_nothing_is_mounted(path: str) -> None:
+def test_a_mount_that_hides_no_path_of_the_operator_is_accepted(path: str) -> None:
     (container,) = template(**_mount(path))["spec"]["containers"]
     assert {"name": "data", "mountPath": path} in container["volumeMounts"]
 
 
-def test_every_name_and_path_of_the_operator_is_protected() -> None:
-    """Whatever volume a later version brings, this finds it."""
+def test_every_volume_name_and_mount_path_of_the_operator_is_reserved() -> None:
+    """The pod is read from the operator, so volumes of later versions are covered."""
     pod = planned(inference_deployment(source="pvc://models", parallelism={"tensor": 1})).desired[ENGINES]["spec"][
         "template"
     ]["spec"]

@@ -45,25 +45,25 @@ EXACT = QUANTITIES.filter(lambda quantity: value(quantity) * 1000 % 1 == 0)
         ("1Ei", "1Ei"),
     ],
 )
-def test_how_the_api_server_writes_it(written: str, stored: str) -> None:
+def test_a_canonical_quantity_is_as_the_api_server_stores_it(written: str, stored: str) -> None:
     assert canonical(written) == stored
 
 
 @given(EXACT)
-def test_the_value_is_preserved(quantity: str) -> None:
+def test_a_canonical_quantity_has_the_same_value(quantity: str) -> None:
     assert value(canonical(quantity)) == value(quantity)
 
 
 @given(QUANTITIES)
-def test_it_is_never_less_and_less_than_a_thousandth_more(quantity: str) -> None:
+def test_a_canonical_quantity_is_rounded_up_by_less_than_a_thousandth(quantity: str) -> None:
     assert 0 <= value(canonical(quantity)) - value(quantity) < Decimal("0.001")
 
 
 @given(QUANTITIES)
-def test_twice_is_as_good_as_once(quantity: str) -> None:
+def test_a_canonical_quantity_stays_the_same_when_converted_again(quantity: str) -> None:
     assert canonical(canonical(quantity)) == canonical(quantity)
 
 
 @given(QUANTITIES)
-def test_there_are_no_fractions(quantity: str) -> None:
+def test_a_canonical_quantity_has_no_fraction(quantity: str) -> None:
     assert "." not in canonical(quantity)

@@ -1,4 +1,4 @@
-"""Where engines may run, as their Deployment says it."""
+"""Scheduling fields of the engine Deployment."""
 
 from inference_operator.manifest import Manifest
 from tests.testing.builders import CONFIG, ENGINES, ROUTERS, inference_deployment, planned
@@ -14,13 +14,13 @@ def pod(**scheduling: object) -> Manifest:
     return found
 
 
-def test_kubernetes_own_names_go_through_unchanged() -> None:
+def test_kubernetes_scheduling_fields_are_copied_into_the_engine_pod() -> None:
     built = pod(**SCHEDULING)
     for name in ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName", "schedulerName"):
         assert built[name] == SCHEDULING[name]
 
 
-def test_the_taint_of_gpu_nodes_is_tolerated_beside_what_is_asked_and_once() -> None:
+def test_the_gpu_toleration_is_added_once_beside_the_users_tolerations() -> None:
     spot = {"key": "spot", "operator": "Exists"}
     assert pod()["tolerations"] == [GPU]
     assert pod(tolerations=[spot])["tolerations"] == [GPU, spot]
@@ -29,7 +29,7 @@ def test_the_taint_of_gpu_nodes_is_tolerated_beside_what_is_asked_and_once() -> 
     assert on_cpu.desired[ENGINES]["spec"]["template"]["spec"]["tolerations"] == [spot]
 
 
-def test_spread_counts_the_engines_of_one_rollout() -> None:
+def test_a_topology_spread_constraint_counts_pods_of_one_template_hash() -> None:
     (constraint,) = pod(topologySpread=[{"topologyKey": "kubernetes.io/hostname"}])["topologySpreadConstraints"]
     assert constraint == {
         "topologyKey": "kubernetes.io/hostname",
@@ -40,14 +40,14 @@ def test_spread_counts_the_engines_of_one_rollout() -> None:
     }
 
 
-def test_a_queue_restarts_nothing() -> None:
+def test_a_queue_name_changes_only_metadata_of_the_engine_deployment() -> None:
     queued = planned(inference_deployment(scheduling={"queueName": "team-a"}, parallelism={"tensor": 1})).desired
     assert queued[ENGINES]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
     assert queued[ENGINES]["spec"] == PLAIN[ENGINES]["spec"]
     assert queued[ENGINES]["metadata"]["annotations"] != PLAIN[ENGINES]["metadata"]["annotations"]
 
 
-def test_routers_stay_where_they_are() -> None:
+def test_scheduling_changes_only_the_engine_deployment() -> None:
     scheduled = planned(inference_deployment(scheduling=SCHEDULING, parallelism={"tensor": 1})).desired
     assert {ref for ref in PLAIN if scheduled[ref] != PLAIN[ref]} == {ENGINES}
     assert scheduled[CONFIG] == PLAIN[CONFIG]

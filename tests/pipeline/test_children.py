@@ -1,4 +1,4 @@
-"""What holds for every child of every InferenceDeployment."""
+"""Properties of every child object."""
 
 import copy
 import json
@@ -89,12 +89,12 @@ def pod_of(child: Manifest) -> Manifest:
 
 
 @EVERY_CHILD
-def test_it_is_valid(child: Manifest) -> None:
+def test_a_child_is_valid_for_kubernetes(child: Manifest) -> None:
     validate(child)
 
 
 @EVERY_CHILD
-def test_it_has_its_owner_and_is_found_by_its_labels(child: Manifest) -> None:
+def test_a_child_has_owner_reference_labels_and_desired_hash(child: Manifest) -> None:
     meta = child["metadata"]
     assert meta["namespace"] == "default"
     assert Owner(KEY, UID).owns(child)
@@ -107,8 +107,8 @@ def test_it_has_its_owner_and_is_found_by_its_labels(child: Manifest) -> None:
 
 
 @EVERY_CHILD
-def test_it_is_in_the_form_in_which_the_api_server_stores_it(child: Manifest) -> None:
-    """Else it would be written anew each time: see `controller/drift.py`."""
+def test_a_child_is_in_the_form_in_which_the_api_server_stores_it(child: Manifest) -> None:
+    """Otherwise the reconciler would write it again each time: see `controller/drift.py`."""
     for path, value in leaves(child):
         if not path.endswith(".emptyDir"):
             assert value not in ({}, [], "", None), path
@@ -133,7 +133,7 @@ def test_selectors_select_the_pods_of_their_component(child: Manifest) -> None:
 
 
 @EVERY_VARIANT
-def test_the_same_is_built_twice(raw: Manifest) -> None:
+def test_children_are_built_deterministically(raw: Manifest) -> None:
     first = planned(raw)
     kept = copy.deepcopy(first.desired)
     assert planned(raw) == first
@@ -159,7 +159,7 @@ def test_pods_are_restricted(raw: Manifest) -> None:
 
 
 @EVERY_VARIANT
-def test_mounts_and_volumes_belong_together(raw: Manifest) -> None:
+def test_every_volume_of_a_pod_is_mounted_and_every_mount_has_a_volume(raw: Manifest) -> None:
     for ref in (ENGINES, ROUTERS):
         pod = pod_of(planned(raw).desired[ref])
         volumes = [volume["name"] for volume in pod["volumes"]]
@@ -169,7 +169,7 @@ def test_mounts_and_volumes_belong_together(raw: Manifest) -> None:
 
 
 @EVERY_VARIANT
-def test_there_is_time_to_stop(raw: Manifest) -> None:
+def test_grace_periods_cover_the_shutdown_of_engines_and_routers(raw: Manifest) -> None:
     desired = planned(raw).desired
     engine, router = pod_of(desired[ENGINES]), pod_of(desired[ROUTERS])
     (container,) = engine["containers"]
@@ -184,7 +184,7 @@ def test_there_is_time_to_stop(raw: Manifest) -> None:
 
 
 @EVERY_VARIANT
-def test_what_its_kubelet_gives_up_does_not_get_the_grace_of_what_works(raw: Manifest) -> None:
+def test_containers_with_failed_probes_get_a_short_grace_period(raw: Manifest) -> None:
     for ref, more in ((ENGINES, {"startupProbe": 10}), (ROUTERS, {})):
         for container in pod_of(planned(raw).desired[ref])["containers"]:
             probes = {key: part for key, part in container.items() if key.endswith("Probe")}
@@ -193,7 +193,7 @@ def test_what_its_kubelet_gives_up_does_not_get_the_grace_of_what_works(raw: Man
 
 
 @EVERY_VARIANT
-def test_ports_meet(raw: Manifest) -> None:
+def test_ports_of_containers_probes_services_and_router_agree(raw: Manifest) -> None:
     desired = planned(raw).desired
     for deployment in (ENGINES, ROUTERS):
         for container in pod_of(desired[deployment])["containers"]:
@@ -217,7 +217,7 @@ def test_ports_meet(raw: Manifest) -> None:
         (3, 3, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
     ],
 )
-def test_budgets_from_two_replicas_up(replicas: int, routers: int, budgets: set[object]) -> None:
+def test_disruption_budgets_exist_from_two_replicas_up(replicas: int, routers: int, budgets: set[object]) -> None:
     desired = planned(inference_deployment(replicas=replicas, router={"replicas": routers})).desired
     assert set(desired) - {CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS} == budgets
     assert desired[ENGINES]["spec"]["replicas"] == replicas
@@ -233,13 +233,13 @@ def test_an_engine_has_as_many_gpus_as_its_tensor_parallel_size(size: int) -> No
     assert f"--tensor-parallel-size={size}" in container["args"]
 
 
-def test_an_engine_on_a_cpu_asks_for_no_gpu_node() -> None:
+def test_a_cpu_engine_has_no_gpu_toleration_and_no_limits() -> None:
     pod = pod_of(planned(VARIANTS["CPU, one router"]).desired[ENGINES])
     assert "tolerations" not in pod
     assert "limits" not in pod["containers"][0]["resources"]
 
 
-def test_a_template_carries_the_hash_of_all_that_makes_another_pod() -> None:
+def test_the_template_hash_changes_only_with_the_pod_template() -> None:
     def hashes(raw: Manifest) -> list[str]:
         templates = [planned(raw).desired[ref]["spec"]["template"] for ref in (ENGINES, ROUTERS)]
         return [template["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION] for template in templates]
@@ -257,7 +257,7 @@ NAMES = st.from_regex(DNS_LABEL, fullmatch=True).filter(
 
 
 @given(name=NAMES | st.just("a" * MAX_NAME_LENGTH))
-def test_every_legal_name_gives_legal_names(name: str) -> None:
+def test_every_valid_resource_name_gives_valid_child_names(name: str) -> None:
     raw = inference_deployment(name=name, replicas=2)
     desired = planned(raw).desired
     assert len(desired) == 7
@@ -268,14 +268,14 @@ def test_every_legal_name_gives_legal_names(name: str) -> None:
     assert len(set(services)) == len(services)
 
 
-def test_nothing_of_the_resource_is_copied() -> None:
+def test_labels_and_annotations_of_the_resource_are_not_copied_to_children() -> None:
     raw = inference_deployment()
     raw["metadata"]["labels"] = {"argocd.argoproj.io/instance": "app"}
     raw["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
     assert planned(raw).desired == planned(inference_deployment()).desired
 
 
-def test_the_scale_selector_is_the_engines_own() -> None:
+def test_the_scale_selector_in_the_status_selects_the_engine_pods() -> None:
     seen = inputs(inference_deployment())
     desired = planned(inference_deployment()).desired
     answers = [Applied(manifest) for manifest in desired.values()]
@@ -293,7 +293,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(JSON, JSON)
-def test_equal_data_has_equal_fingerprints_and_other_data_others(one: object, other: object) -> None:
+def test_content_hashes_are_equal_only_for_equal_data(one: object, other: object) -> None:
     assert content_hash(copy.deepcopy(one)) == content_hash(one)
     assert (content_hash(one) == content_hash(other)) == (
         json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

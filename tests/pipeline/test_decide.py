@@ -1,4 +1,4 @@
-"""What is decided, and how long a decision stands."""
+"""Decisions of the pipeline, and when a pinned plan is replaced."""
 
 import copy
 import json
@@ -66,44 +66,44 @@ def with_annotation(text: str) -> list[Manifest]:
     return list(children.values())
 
 
-def told(raw: Manifest) -> Manifest:
-    """The resource with the status that a first round writes."""
+def with_status(raw: Manifest) -> Manifest:
+    """The resource with the status that the first reconcile writes."""
     first = outcome(inputs(raw))
     return {**raw, "status": report(inputs(raw), first, []).status.dump()}
 
 
-def test_the_decisions_are_written_down() -> None:
+def test_the_pinned_plan_is_recorded_in_the_annotation_and_the_status() -> None:
     decided = planned(RAW).plan
     assert pinned_plan(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
     assert decided.image == SETTINGS.gpu_engine_image
     assert inputs(RAW, children=MADE.values()).pinned_plans() == [decided]
-    assert inputs(told(RAW)).pinned_plans() == [decided]
+    assert inputs(with_status(RAW)).pinned_plans() == [decided]
     assert inputs(RAW).pinned_plans() == []
 
 
-def test_a_plan_that_a_hand_has_edited_is_mended() -> None:
+def test_an_edited_plan_annotation_is_restored_from_the_status() -> None:
     edited = MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION].replace('"4"', '"64"')
     assert pinned_plan(edited) is not None
-    assert planned(told(RAW), children=with_annotation(edited), settings=LATER).desired == MADE
+    assert planned(with_status(RAW), children=with_annotation(edited), settings=LATER).desired == MADE
 
 
-def test_a_new_operator_changes_no_engine() -> None:
+def test_a_new_operator_release_changes_no_running_engine() -> None:
     result = planned(RAW, children=MADE.values(), settings=LATER)
     assert result.desired == MADE
     assert LATER.gpu_engine_image in result.notice
     assert SETTINGS.gpu_engine_image in result.notice
 
 
-def test_not_even_one_whose_deployment_is_gone() -> None:
-    assert planned(told(RAW), settings=LATER).desired == MADE
+def test_a_new_operator_release_restores_a_deleted_deployment_with_the_plan_in_the_status() -> None:
+    assert planned(with_status(RAW), settings=LATER).desired == MADE
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"asked": 1}', MADE[ENGINES]["metadata"]["name"]])
-def test_a_broken_annotation_is_made_good_from_the_status(text: str) -> None:
-    assert planned(told(RAW), children=with_annotation(text), settings=LATER).desired == MADE
+def test_an_invalid_plan_annotation_is_restored_from_the_status(text: str) -> None:
+    assert planned(with_status(RAW), children=with_annotation(text), settings=LATER).desired == MADE
 
 
-def test_without_either_the_operators_defaults_count() -> None:
+def test_without_a_recorded_plan_the_defaults_of_the_release_are_used() -> None:
     result = planned(RAW, children=with_annotation("broken"), settings=LATER)
     assert result.plan.image == LATER.gpu_engine_image
     assert result.notice == ""
@@ -119,7 +119,7 @@ def test_without_either_the_operators_defaults_count() -> None:
     ],
     ids=["model", "tensor", "device", "image"],
 )
-def test_what_it_answers_decides_anew(asked: Manifest) -> None:
+def test_an_edit_of_an_input_of_the_plan_makes_a_new_plan(asked: Manifest) -> None:
     result = planned(asked, children=MADE.values(), settings=LATER)
     anew = planned(asked, settings=LATER)
     assert (result.plan, result.desired, result.notice) == (anew.plan, anew.desired, "")
@@ -136,7 +136,7 @@ def test_what_it_answers_decides_anew(asked: Manifest) -> None:
     ],
     ids=["replicas", "routers", "arguments", "served name"],
 )
-def test_anything_else_does_not(asked: Manifest) -> None:
+def test_an_edit_of_other_fields_keeps_the_pinned_plan(asked: Manifest) -> None:
     assert planned(asked, children=MADE.values(), settings=LATER).plan == planned(RAW).plan
 
 
@@ -158,13 +158,13 @@ NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insuffici
         ([pod_view(problem=NO_NODE), pod_view(ready=True)], True),
     ],
 )
-def test_only_engines_without_a_node_are_decided_anew(pods: list[PodView], *, stands: bool) -> None:
+def test_a_pinned_plan_is_dropped_only_when_every_engine_is_unschedulable(pods: list[PodView], *, stands: bool) -> None:
     result = outcome(inputs(RAW, children=MADE.values(), pods=pods, settings=LATER))
     assert isinstance(result, Planned)
     assert (result.plan.image == SETTINGS.gpu_engine_image) is stands
 
 
-def test_slots_of_the_live_configuration_stay() -> None:
+def test_server_slots_of_the_live_router_configuration_stay() -> None:
     wide = planned(inference_deployment(replicas=40)).desired
     result = planned(inference_deployment(replicas=1), children=wide.values())
     assert result.desired[CONFIG] == wide[CONFIG]
@@ -172,7 +172,7 @@ def test_slots_of_the_live_configuration_stay() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "many", "1e9", "9" * 5000, "٣٢"])
-def test_slots_that_a_hand_has_broken_are_made_good(text: str) -> None:
+def test_an_invalid_server_slots_annotation_is_computed_again(text: str) -> None:
     children = copy.deepcopy(dict(MADE))
     children[CONFIG]["metadata"]["annotations"]["inference-operator.dev/slots"] = text
     assert planned(RAW, children=children.values()).desired == MADE
@@ -199,7 +199,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("raw", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_keeps_what_runs(raw: Manifest, reason: Reason) -> None:
+def test_a_refused_specification_keeps_the_live_children(raw: Manifest, reason: Reason) -> None:
     result = outcome(inputs(raw, children=MADE.values()))
     assert isinstance(result, Refused)
     assert result.refusal.reason is reason
@@ -213,7 +213,7 @@ EDITS: list[Manifest] = [{}, {"replicas": 9}, {"parallelism": {"tensor": 2}}, {"
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_a_pause_changes_nothing_of_what_is_there(edit: Manifest) -> None:
+def test_a_paused_resource_keeps_its_children_as_they_are(edit: Manifest) -> None:
     raw = inference_deployment(**edit, paused=True)
     damaged = {ref: child for ref, child in MADE.items() if ref != ROUTERS}
     for children in (MADE, damaged, {}):
@@ -222,13 +222,13 @@ def test_a_pause_changes_nothing_of_what_is_there(edit: Manifest) -> None:
         assert (result.desired, result.lookups, result.removals) == (children, (), ())
 
 
-def test_the_annotation_is_plain_json() -> None:
+def test_the_plan_annotation_is_plain_json() -> None:
     text = json.loads(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])
     assert text["plan"]["tensor_parallel_size"] == 1
     assert text["image"] == SETTINGS.gpu_engine_image
 
 
-def test_the_clusters_domain_and_staleness_are_settings() -> None:
+def test_cluster_domain_and_dns_staleness_come_from_settings() -> None:
     settings = Settings(cluster_domain="corp.example", dns_staleness_seconds=40)
     desired = planned(RAW, settings=settings).desired
     assert "qwen-engines.default.svc.corp.example:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
@@ -246,7 +246,9 @@ def test_the_clusters_domain_and_staleness_are_settings() -> None:
         ({"rollout": {"progressDeadline": "5m"}, "startupTimeout": "61s"}, 62, 300),
     ],
 )
-def test_how_long_a_start_and_a_rollout_may_take(asked: Manifest, startup: int, deadline: int) -> None:
+def test_startup_timeout_and_progress_deadline_set_probe_and_deployments(
+    asked: Manifest, startup: int, deadline: int
+) -> None:
     desired = planned(inference_deployment(**asked)).desired
     probe = desired[ENGINES]["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
     assert probe["failureThreshold"] * probe["periodSeconds"] == startup

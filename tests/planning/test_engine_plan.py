@@ -199,7 +199,7 @@ def test_fixed_capacity_makes_no_more_engines_than_nodes_hold_and_ends_none(aske
     fixed = Settings(capacity=Capacity.FIXED)
     found = decided(raw, NODES, fixed, pods=pods)
     assert found.desired[ENGINES]["spec"]["replicas"] == made
-    assert (f"Nodes have room for {made} of {asked}" in found.notice) is (made != asked)
+    assert (f"Nodes have GPUs for {made} of {asked} engines" in found.notice) is (made != asked)
     assert decided(raw, NODES, pods=pods).desired[ENGINES]["spec"]["replicas"] == asked
 
 
@@ -224,7 +224,7 @@ def test_engines_without_a_node_that_nothing_fits_any_more_keep_what_was_decided
     assert spec_of(found) == made[ENGINES]["spec"]["template"]["spec"]
 
 
-def test_what_was_decided_last_stands_although_the_status_missed_it() -> None:
+def test_the_plan_in_the_annotation_is_kept_when_the_status_holds_an_older_one() -> None:
     """The process died between the Deployment and the status, after engines had been sized anew for other GPUs."""
     raw = inference_deployment()
     first = decided(raw, [FOUR_L4])

@@ -5,14 +5,14 @@ DESIRED = planned(inference_deployment()).desired
 HAPROXIES: list[Manifest] = DESIRED[ROUTERS]["spec"]["template"]["spec"]["containers"]
 
 
-def test_both_haproxies_of_a_pod_listen_where_the_service_sends() -> None:
+def test_both_haproxy_processes_of_a_router_pod_listen_on_the_services_port() -> None:
     one, other = HAPROXIES
     assert one["command"] == other["command"]
     (port,) = DESIRED[SERVICE_OF_ROUTERS]["spec"]["ports"]
     assert f"bind :{port['targetPort']}\n" in DESIRED[CONFIG]["data"]["haproxy.cfg"]
 
 
-def test_each_has_a_name_a_metrics_port_and_a_folder_of_its_own() -> None:
+def test_each_haproxy_process_has_its_own_name_metrics_port_and_folder() -> None:
     assert 'bind :"${METRICS_PORT}"\n' in DESIRED[CONFIG]["data"]["haproxy.cfg"]
     own = [
         (

@@ -39,11 +39,11 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(GoldenFile.ending("cfg"))
 
 
-def test_the_configuration(golden: SnapshotAssertion) -> None:
+def test_the_haproxy_configuration_is_the_golden_one(golden: SnapshotAssertion) -> None:
     assert golden(name="haproxy") == CONFIG
 
 
-def test_nothing_is_left_unrendered() -> None:
+def test_the_haproxy_configuration_has_no_unrendered_placeholder() -> None:
     assert "{{" not in CONFIG
     assert "{%" not in CONFIG
     assert "None" not in CONFIG
@@ -51,23 +51,23 @@ def test_nothing_is_left_unrendered() -> None:
     assert CONFIG.endswith("\n")
 
 
-def test_the_same_is_rendered_twice() -> None:
+def test_the_haproxy_configuration_is_rendered_deterministically() -> None:
     again = haproxy_cfg(replace(REQUEST))
     assert again == CONFIG
 
 
-def test_a_held_request_is_tried_as_long_as_it_may_wait() -> None:
+def test_retries_of_a_held_request_cover_the_queue_timeout() -> None:
     assert f"retries {MAX_WAIT_SECONDS}\n" in CONFIG
     assert f"timeout queue {MAX_WAIT_SECONDS}s\n" in CONFIG
     assert "retry-on conn-failure\n" in CONFIG
 
 
-def test_connections_fit_what_is_held() -> None:
+def test_the_connection_limit_covers_held_requests() -> None:
     assert QUEUE_SIZE < MAX_CONNECTIONS
 
 
 @given(replicas=st.integers(0, 1024), live=st.sampled_from([0, 1, 32, 64, 128, 2048]))
-def test_slots_have_room_for_a_surge_and_stay_while_they_do(replicas: int, live: int) -> None:
+def test_server_slots_cover_a_surge_and_stay_while_they_suffice(replicas: int, live: int) -> None:
     number = slots(replicas, live)
     assert number > replicas
     if live > replicas:
@@ -79,9 +79,9 @@ def test_slots_have_room_for_a_surge_and_stay_while_they_do(replicas: int, live:
 
 
 @given(replicas=st.integers(0, 1024))
-def test_slots_are_no_more_than_needed(replicas: int) -> None:
+def test_server_slots_are_no_more_than_needed(replicas: int) -> None:
     assert slots(replicas, 0) < 2 * max(MIN_SLOTS, 2 * replicas)
 
 
-def test_scaling_up_to_sixteen_changes_nothing() -> None:
+def test_scaling_up_to_sixteen_engines_keeps_the_server_slots() -> None:
     assert {slots(replicas, MIN_SLOTS) for replicas in range(17)} == {MIN_SLOTS}

@@ -9,18 +9,18 @@ HEADER = "# pxname,svname,qcur,qmax,scur,smax,addr,cookie,\n"
 TOTAL = "engines,BACKEND,2,2,9,9,,,\n"
 
 
-def test_real_statistics_are_read() -> None:
-    """Of an HAProxy 3.0 with three requests at the five servers that are up, all of one address, and none held."""
+def test_recorded_haproxy_statistics_are_read() -> None:
+    """Recorded from HAProxy 3.0: five servers up, all of one address, with three requests, and no held request."""
     text = Path(__file__).with_name("haproxy-3.0-stats.csv").read_text()
     assert router_sample(text) == RouterSample({"127.0.0.1": 3}, queued=0, held=0)
 
 
-def test_sessions_are_told_by_the_address_of_the_engine() -> None:
+def test_sessions_are_counted_by_the_address_of_the_engine() -> None:
     text = HEADER + "engines,e1,0,0,3,3,10.0.0.1:8000,,\nengines,e2,0,0,1,1,[fd00::2]:8000,,\n" + TOTAL
     assert router_sample(text) == RouterSample({"10.0.0.1": 3, "fd00::2": 1}, queued=2, held=3)
 
 
-def test_the_server_that_holds_requests_is_no_engine() -> None:
+def test_the_hold_server_is_not_counted_as_an_engine() -> None:
     text = HEADER + "engines,hold,0,0,1,1,127.0.0.1:9,,\nengines,BACKEND,0,0,4,4,,,\n"
     assert router_sample(text) == RouterSample({}, queued=0, held=4)
 
@@ -28,5 +28,5 @@ def test_the_server_that_holds_requests_is_no_engine() -> None:
 @pytest.mark.parametrize(
     "text", ["", "ok", "<html>", HEADER, HEADER + "other,BACKEND,0,0,1,1,,,\n", HEADER + "engines\n"]
 )
-def test_what_is_no_statistics_is_missing_not_zero(text: str) -> None:
+def test_a_text_without_statistics_has_no_router_sample(text: str) -> None:
     assert router_sample(text) is None

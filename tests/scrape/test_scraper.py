@@ -16,7 +16,7 @@ from inference_operator.scrape.schedule import Intervals
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import Asked, RouterSample, Samples
+from inference_operator.views.samples import ProbeState, RouterSample, Samples
 from inference_operator.workload.stall import has_stalled
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, router
 
@@ -265,4 +265,14 @@ async def test_run_scrapes_with_tasks_made_at_its_start_and_ends_when_cancelled(
         await asyncio.gather(task, return_exceptions=True)
     seen = hands.store.engine("uid-engine")
     assert seen is not None
-    assert seen.asked is Asked.NOT
+    assert seen.probe is ProbeState.NOT_SENT
+
+
+async def test_routers_without_an_answer_do_not_back_off_while_an_engine_seems_to_stall(hands: Hands) -> None:
+    async with answering(LOADED) as served, answering("no statistics") as routed:
+        hands.pods = [engine(served), router(routed)]
+        calm = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))
+        hands.now += SETTINGS.scrape_seconds
+        stalling = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))
+    assert (calm.urgent, list(calm.failed)) == (False, [ROUTER])
+    assert (stalling.urgent, list(stalling.failed)) == (True, [])

@@ -83,7 +83,9 @@ def test_the_table_of_choices_is_long_enough() -> None:
 
 
 @pytest.mark.parametrize(("name", "gpus", "expected"), CHOICES, ids=[f"{name} on {gpus}" for name, gpus, _ in CHOICES])
-def test_expected_sizes(name: str, gpus: str, expected: tuple[str, int, int, int] | InfeasibleReason) -> None:
+def test_a_model_on_a_gpu_pool_gets_the_expected_kind_parallel_size_and_context(
+    name: str, gpus: str, expected: tuple[str, int, int, int] | InfeasibleReason
+) -> None:
     found = choose(model(name), pool(gpus), memory_of, SizingRequest())
     if isinstance(found, Infeasible):
         assert found.reason is expected

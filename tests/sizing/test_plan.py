@@ -27,7 +27,7 @@ def test_an_engine_has_one_gpu_for_each_rank(size: int, shared_memory: str) -> N
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_an_engine_on_cpus_has_no_gpu(size: int) -> None:
+def test_the_plan_of_a_cpu_engine_has_no_gpu(size: int) -> None:
     sizes = on_cpus(Shape(ParallelSizes(size)))
     assert (sizes.parallel.tensor, sizes.gpus_per_replica) == (size, 0)
 

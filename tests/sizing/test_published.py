@@ -23,8 +23,8 @@ FIGURES, REMARKS = measured()
 )
 def test_a_published_figure_of_sizing_keeps_its_aim(name: str) -> None:
     (figure,) = (one for one in FIGURES if one.name == name)
-    assert figure.bound
-    assert figure.bound.met_by(figure.value)
+    assert figure.aim
+    assert figure.aim.met_by(figure.value)
 
 
 def test_every_row_is_judged_or_excluded_by_a_rule() -> None:

@@ -53,5 +53,9 @@ def test_blocks_of_quantization_at_load_must_be_divisible() -> None:
         ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", (8, 0), True),
     ],
 )
-def test_what_a_gpu_can_compute(name: str, capability: tuple[int, int], able: bool) -> None:  # noqa: FBT001 - a table
+def test_a_gpu_must_support_the_quantization_of_the_model(
+    name: str,
+    capability: tuple[int, int],
+    able: bool,  # noqa: FBT001 - a table
+) -> None:
     assert (unable(model(name), Shape(), capability) is None) is able

@@ -1,4 +1,4 @@
-"""States that come from what is asked of an engine, and from what it says last."""
+"""States that follow from an engine's options or from its termination message."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,16 +8,16 @@ from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
-from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, loading, seen, starting, view
+from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, loading, observed, starting, view
 from tests.testing.builders import deployment_status, inference_deployment, inputs, waiting
 
-TAKEN = (
+DEVICE_MEMORY_TAKEN = (
     "Free memory on device cuda:0 (1.0/9.0 GiB) on startup is less than desired GPU memory utilization (0.9, 8.1 GiB)"
 )
 LAST_WORDS: dict[str, Reason] = {
     "No available memory for the cache blocks": Reason.KV_CACHE_TOO_SMALL,
     "CUDA out of memory": Reason.GPU_OUT_OF_MEMORY,
-    TAKEN: Reason.DEVICE_MEMORY_IN_USE,
+    DEVICE_MEMORY_TAKEN: Reason.DEVICE_MEMORY_IN_USE,
     "Total number of attention heads (4) must be divisible by tensor parallel size (3)": Reason.HEADS_NOT_DIVISIBLE,
     "User-specified max_model_len (9) is greater than the derived max_model_len (m=8.0": Reason.CONTEXT_TOO_LONG,
     "Unknown quantization method: x": Reason.UNSUPPORTED_PRECISION,
@@ -33,7 +33,7 @@ LAST_WORDS: dict[str, Reason] = {
     "CUDA driver version is insufficient for CUDA runtime version": Reason.DRIVER_TOO_OLD,
     "vllm serve: error: unrecognized arguments: -x": Reason.INVALID_ARGUMENT,
 }
-"""What an engine says last, and the reason that it becomes."""
+"""Termination messages of engines, and the reasons that they become."""
 
 
 SLOW = view(waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 137, **HALF_AN_HOUR}}))
@@ -77,7 +77,7 @@ ENGINE_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, st
         ("False VolumeUnavailable", "True VolumeUnavailable", "False NotStalled"),
     ),
     "over quota": (
-        seen(engines=OVER_QUOTA, routers=deployment_status(2)),
+        observed(engines=OVER_QUOTA, routers=deployment_status(2)),
         [],
         ("False QuotaExceeded", "True QuotaExceeded", "False NotStalled"),
     ),

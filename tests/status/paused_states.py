@@ -4,24 +4,24 @@ from collections.abc import Sequence
 
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from tests.status.situations import OVERDUE, loading, seen, told
+from tests.status.situations import OVERDUE, loading, observed, reported
 from tests.testing.builders import deployment_status, inference_deployment, inputs
 
 PAUSED = inference_deployment(paused=True)
 
 PAUSED_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     "paused, serving": (
-        seen(PAUSED, engines=deployment_status(1), routers=deployment_status(2)),
+        observed(PAUSED, engines=deployment_status(1), routers=deployment_status(2)),
         [],
         ("True Paused", "False Paused", "False Paused"),
     ),
     "paused, engines down for ever": (
-        seen(PAUSED, engines={**deployment_status(1, ready=0), **OVERDUE}, routers=deployment_status(2)),
+        observed(PAUSED, engines={**deployment_status(1, ready=0), **OVERDUE}, routers=deployment_status(2)),
         [],
         ("False Paused", "False Paused", "False Paused"),
     ),
     "paused at zero": (
-        seen(
+        observed(
             {**PAUSED, "spec": {**PAUSED["spec"], "replicas": 3}},
             live=inference_deployment(replicas=0),
             engines=deployment_status(0),
@@ -36,7 +36,7 @@ PAUSED_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, st
         ("False Paused", "False Paused", "False Paused"),
     ),
     "paused with what could not be served": (
-        seen(
+        observed(
             inference_deployment(paused=True, engine={"args": ["--port=1"]}),
             engines=deployment_status(1),
             routers=deployment_status(2),
@@ -51,7 +51,8 @@ PAUSED_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, st
     ),
     "had served until the pause, none ready now": (
         loading(
-            before=told(seen(PAUSED, engines=deployment_status(1), routers=deployment_status(2))).status, minutes=1
+            before=reported(observed(PAUSED, engines=deployment_status(1), routers=deployment_status(2))).status,
+            minutes=1,
         ),
         [],
         ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled"),

@@ -1,25 +1,31 @@
-"""The states in which engines are being replaced."""
+"""States during a rollout."""
 
 from collections.abc import Sequence
 
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from tests.status.situations import MINUTES, NO_IMAGE, OVERDUE, SWITCHED_TO_REPLACE, seen, view
-from tests.testing.builders import deployment_status
+from tests.status.situations import MINUTES, NO_IMAGE, OVERDUE, SWITCHED_TO_REPLACE, observed, view
+from tests.testing.builders import deployment_status, inference_deployment, ready_pod
+
+EDITED = inference_deployment(engine={"args": ["--seed=8"]})
+UNDECIDED = observed(
+    EDITED, engines=deployment_status(1), routers=deployment_status(2), pods=[view(ready_pod(), template="earlier")]
+)
+"""The pod template has been edited, and free GPUs have not been looked up yet."""
 
 ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     "rolling, old pods serving": (
-        seen(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2)),
+        observed(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2)),
         [],
         ("True Serving", "True RollingOut", "False NotStalled"),
     ),
     "rolling, the controller has not looked yet": (
-        seen(engines=deployment_status(1, seen=0), routers=deployment_status(2)),
+        observed(engines=deployment_status(1, seen=0), routers=deployment_status(2)),
         [],
         ("True Serving", "True RollingOut", "False NotStalled"),
     ),
     "rolling, the new pod has a problem": (
-        seen(
+        observed(
             engines=deployment_status(2, updated=1, ready=1),
             routers=deployment_status(2),
             pods=[view(NO_IMAGE)],
@@ -28,13 +34,24 @@ ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, s
         ("True Serving", "True ImagePullFailed", "False NotStalled"),
     ),
     "rolling, the new pod has had it too long": (
-        seen(
+        observed(
             engines={**deployment_status(2, updated=1, ready=1), **OVERDUE},
             routers=deployment_status(2),
             pods=[view(NO_IMAGE, age=MINUTES)],
         ),
         [],
         ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "edited, free GPUs not known yet": (UNDECIDED, [], ("True Serving", "True RollingOut", "False NotStalled")),
+    "edited after a rollout that failed, free GPUs not known yet": (
+        observed(
+            EDITED,
+            engines={**deployment_status(2, updated=1, ready=1), **OVERDUE},
+            routers=deployment_status(2),
+            pods=[view(ready_pod(), template="earlier"), view(NO_IMAGE, age=MINUTES)],
+        ),
+        [],
+        ("True Serving", "True ImagePullFailed", "False NotStalled"),
     ),
     "rolling, making room": (SWITCHED_TO_REPLACE, [], ("True Serving", "True SwitchedToReplace", "False NotStalled")),
 }

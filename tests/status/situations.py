@@ -1,4 +1,4 @@
-"""What is seen of an InferenceDeployment in its various situations, and what is told of it."""
+"""Builders of pipeline inputs for typical situations, and of the status that they give."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -47,15 +47,15 @@ EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The nod
 OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 HALF_AN_HOUR = {"startedAt": "2026-01-02T02:30:00Z", "finishedAt": "2026-01-02T03:00:02Z"}
-"""How long a container ran that had 30 minutes to answer."""
+"""Start and end of a container that ran for its startup timeout of 30 minutes."""
 MINUTES = 35
-"""The progress deadline where nothing is asked."""
+"""The default progress deadline, in minutes."""
 
 
 def starting(*, minutes: int = 0, **container: object) -> Manifest:
-    """The status of a pod that got its node so many minutes after `NOW`, and of its container, if that is known.
+    """The status of a pod that was scheduled this many minutes after `NOW`, and of its container.
 
-    Without one it waits for its volumes.
+    Without a container status the pod waits for its volumes.
     """
     placed = (NOW + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
     conditions: list[Manifest] = [
@@ -73,14 +73,14 @@ def view(
     age: int = 0,
     template: str | None = None,
 ) -> PodView:
-    """A pod's view; `age` in minutes."""
+    """The view of a pod with this status; `age` in minutes."""
     manifest = pod(name=name, component=component, status=status, age=timedelta(minutes=age))
     if template:
         manifest["metadata"]["annotations"] = {TEMPLATE_HASH_ANNOTATION: template}
     return pod_view(manifest, component=component)
 
 
-def seen(
+def observed(
     raw: Manifest = RAW,
     *,
     live: Manifest = RAW,
@@ -91,32 +91,32 @@ def seen(
     before: Status | None = None,
     minutes: int = 0,
 ) -> Inputs:
-    """What is seen of a resource whose children are there, with the status of its two Deployments.
+    """Inputs with the live children of a resource and the status of its two Deployments.
 
     Args:
-        raw: what is asked.
-        live: what was asked when the children were made.
+        raw: the resource.
+        live: the resource from which the children were built.
         engines: status of the engines' Deployment.
         routers: status of the routers' Deployment.
         pods: the pods.
-        absent: children that are not there.
-        before: status of the resource so far.
-        minutes: how much later than the resource's creation it is.
+        absent: children that do not exist.
+        before: the previous status of the resource.
+        minutes: time since the creation of the resource.
     """
     children = {ref: m for ref, m in planned(live).desired.items() if ref not in absent}
     for ref, status in ((ENGINES, engines), (ROUTERS, routers)):
         if ref in children:
             meta = {**children[ref]["metadata"], "generation": 1}
             children[ref] = {**children[ref], "metadata": meta, "status": status or {}}
-    told = {**raw, "status": before.dump()} if before else raw
-    return inputs(told, children=children.values(), pods=pods, now=NOW + timedelta(minutes=minutes))
+    resource = {**raw, "status": before.dump()} if before else raw
+    return inputs(resource, children=children.values(), pods=pods, now=NOW + timedelta(minutes=minutes))
 
 
 def loading(
     *, engines: Manifest | None = None, pods: Iterable[PodView] = (), before: Status | None = None, minutes: int = 0
 ) -> Inputs:
-    """Routers are ready, the engine is not."""
-    return seen(
+    """Inputs with ready routers and an engine that is not ready."""
+    return observed(
         engines=engines or deployment_status(1, ready=0),
         routers=deployment_status(2),
         pods=pods,
@@ -125,25 +125,26 @@ def loading(
     )
 
 
-def told(situation: Inputs, answers: Sequence[WriteResult] = ()) -> Report:
+def reported(situation: Inputs, answers: Sequence[WriteResult] = ()) -> Report:
+    """The report of a decision with these inputs and write results."""
     return report(situation, outcome(situation), answers)
 
 
-def three(told_: Report) -> tuple[str, str, str]:
-    """Ready, Reconciling and Stalled, each with its reason."""
-    ready, reconciling, stalled = (f"{c.status} {c.reason}" for c in told_.status.conditions[:3])
+def main_conditions(report_: Report) -> tuple[str, str, str]:
+    """Status and reason of Ready, Reconciling and Stalled."""
+    ready, reconciling, stalled = (f"{c.status} {c.reason}" for c in report_.status.conditions[:3])
     return ready, reconciling, stalled
 
 
-def message(told_: Report, kind: ConditionType) -> str:
-    condition = told_.status.condition(kind)
+def message(report_: Report, kind: ConditionType) -> str:
+    condition = report_.status.condition(kind)
     assert condition is not None
     return condition.message
 
 
-SERVING = seen(engines=deployment_status(1), routers=deployment_status(2))
+SERVING = observed(engines=deployment_status(1), routers=deployment_status(2))
 CURRENT = pod_template_hash(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
-SWITCHED_TO_REPLACE = seen(
+SWITCHED_TO_REPLACE = observed(
     engines=deployment_status(2, updated=1, ready=1),
     routers=deployment_status(2),
     pods=[
@@ -152,6 +153,6 @@ SWITCHED_TO_REPLACE = seen(
     ],
     minutes=1,
 )
-"""An engine serves, and one that was started beside it finds no room."""
+"""One engine serves, and the engine that surges beside it is unschedulable."""
 _ENGINE = view(ready_pod())
 HUNG = replace(SERVING, pods=[_ENGINE], samples=Samples({_ENGINE.uid: STANDSTILL}))

@@ -1,4 +1,4 @@
-"""States that come from what the model needs and what GPUs there are."""
+"""States that follow from the memory of the model and the available GPUs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.settings import Settings
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.node import node_view
-from tests.status.situations import NO_GPU, seen, view
+from tests.status.situations import NO_GPU, observed, view
 from tests.testing.builders import ENGINES, deployment_status, inference_deployment, inputs, planned
 from tests.testing.inspected import MINE, failing
 from tests.testing.nodes import node
@@ -61,7 +61,7 @@ SIZING_STATES: dict[str, Settled] = {
         ("False InspectingModel", "True InspectingModel", "False NotStalled"),
     ),
     "another model that has to be inspected, old pods serving": (
-        seen(
+        observed(
             inference_deployment(source=MINE),
             engines=deployment_status(1),
             routers=deployment_status(2),
@@ -104,7 +104,7 @@ SIZING_STATES: dict[str, Settled] = {
     ),
     **{f"a model that cannot be inspected: {cause}": _uninspected(cause, reason) for cause, reason in CAUSES.items()},
     "an edit that cannot be sized, old pods serving": (
-        seen(
+        observed(
             inference_deployment(parallelism={"tensor": 5}),
             engines=deployment_status(1),
             routers=deployment_status(2),

@@ -1,4 +1,4 @@
-"""Which transitions are told as Events."""
+"""Events for transitions of the status."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,15 @@ import pytest
 from inference_operator.api.status import Status
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.events import MAX_NOTE_BYTES, events
-from tests.status.situations import CRASHING, HUNG, MINUTES, NO_IMAGE, SERVING, loading, seen, told, view
+from tests.status.rolling_states import UNDECIDED
+from tests.status.situations import CRASHING, HUNG, MINUTES, NO_IMAGE, SERVING, loading, observed, reported, view
 from tests.testing.builders import deployment_status
 
 STARTING, SERVES = loading(), SERVING
 PULLING = loading(pods=[view(NO_IMAGE)])
-ROLLING = seen(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
-STUCK = loading(pods=[view(NO_IMAGE)], before=told(PULLING).status, minutes=MINUTES)
-DOWN = loading(before=told(SERVING).status, minutes=1)
+ROLLING = observed(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
+STUCK = loading(pods=[view(NO_IMAGE)], before=reported(PULLING).status, minutes=MINUTES)
+DOWN = loading(before=reported(SERVING).status, minutes=1)
 LONG = loading(
     pods=[
         view(
@@ -45,6 +46,9 @@ LONG = loading(
         (PULLING, SERVES, ["Normal Serving"]),
         (SERVES, SERVES, []),
         (SERVES, ROLLING, ["Normal RollingOut"]),
+        (SERVES, UNDECIDED, []),
+        (UNDECIDED, ROLLING, ["Normal RollingOut"]),
+        (ROLLING, UNDECIDED, []),
         (ROLLING, SERVES, []),
         (SERVES, DOWN, ["Warning EnginesUnavailable"]),
         (DOWN, SERVES, ["Normal Serving"]),
@@ -53,12 +57,12 @@ LONG = loading(
         (HUNG, SERVES, []),
     ],
 )
-def test_a_transition_is_told_once(before: Inputs | None, after: Inputs, expected: Sequence[str]) -> None:
-    found = events(told(before).status if before else Status(), told(after).status)
+def test_each_transition_gives_its_events_once(before: Inputs | None, after: Inputs, expected: Sequence[str]) -> None:
+    found = events(reported(before).status if before else Status(), reported(after).status)
     assert [f"{event.kind} {event.reason}" for event in found] == expected
     assert all(event.note for event in found)
 
 
-def test_a_note_is_as_long_as_kubernetes_takes() -> None:
-    (event,) = events(Status(), told(LONG).status)
+def test_the_note_of_an_event_has_at_most_the_length_that_kubernetes_accepts() -> None:
+    (event,) = events(Status(), reported(LONG).status)
     assert 0 < len(event.note.encode()) <= MAX_NOTE_BYTES

@@ -1,4 +1,4 @@
-"""What Kubernetes says of a pod, with what helps; and in Ready too, so that one look is enough."""
+"""Kubernetes' message about a pod is in the conditions with its cure, and in Ready too."""
 
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ from tests.status.situations import (
     RAW,
     loading,
     message,
-    seen,
-    told,
+    observed,
+    reported,
     view,
 )
 from tests.testing.builders import deployment_status, inference_deployment, unschedulable
@@ -52,42 +52,44 @@ L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVID
         ),
     ],
 )
-def test_the_kubelets_cause_is_in_the_message_with_what_helps(problem: Manifest, cause: str) -> None:
+def test_the_kubelets_cause_is_in_every_condition_with_its_cure(problem: Manifest, cause: str) -> None:
     cause = f"Pod qwen-engine-a does not run: {cause}"
-    young = told(loading(pods=[view(problem)]))
+    young = reported(loading(pods=[view(problem)]))
     assert message(young, ConditionType.RECONCILING) == cause
     assert message(young, ConditionType.ENGINES_AVAILABLE) == f"0 of 1 engines are ready. {cause}"
-    old = told(loading(pods=[view(problem)], before=young.status, minutes=MINUTES))
+    old = reported(loading(pods=[view(problem)], before=young.status, minutes=MINUTES))
     assert message(old, ConditionType.STALLED) == f"For {MINUTES} minutes: {cause}"
 
 
 @pytest.mark.parametrize("problem", [NO_SECRET, NO_IMAGE])
-def test_the_cause_is_told_beside_what_is_waited_for(problem: Manifest) -> None:
-    result = told(loading(pods=[view(problem)]))
+def test_ready_names_the_cause_beside_the_number_of_ready_engines(problem: Manifest) -> None:
+    result = reported(loading(pods=[view(problem)]))
     cause = message(result, ConditionType.RECONCILING)
     assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {cause}"
 
 
-def test_so_is_a_pod_that_kubernetes_refuses() -> None:
-    result = told(loading(engines=OVER_QUOTA))
+def test_ready_names_the_rejection_of_a_pod() -> None:
+    result = reported(loading(engines=OVER_QUOTA))
     assert "Kubernetes refuses a pod: " in message(result, ConditionType.READY)
 
 
-def test_gpus_that_no_node_has_are_named_with_what_helps() -> None:
+def test_ready_names_a_gpu_kind_that_no_node_has_with_its_cure() -> None:
     raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}})
     pods, engines = [view(unschedulable(NO_NODE))], deployment_status(1, ready=0)
-    situation = replace(seen(raw, live=raw, engines=engines, routers=deployment_status(2), pods=pods), nodes=[L4_NODE])
+    situation = replace(
+        observed(raw, live=raw, engines=engines, routers=deployment_status(2), pods=pods), nodes=[L4_NODE]
+    )
     said = (
         "No node has H100-80GB yet. Wait for the node autoscaler, add such a node, or name other GPUs in"
         " `spec.hardware.gpu.products`."
     )
-    result = told(situation)
+    result = reported(situation)
     assert message(result, ConditionType.RECONCILING) == said
     assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {said}"
 
 
-def test_a_model_without_a_name_of_its_architecture_is_told_without_one() -> None:
-    situation = seen(RAW)
+def test_model_resolved_describes_a_model_without_an_architecture_name() -> None:
+    situation = observed(RAW)
     found = facts(situation, outcome(situation), [])
     assert isinstance(found.model, KnownModel)
     assert isinstance(found.model.facts, ModelFacts)

@@ -19,10 +19,10 @@ from tests.status.situations import (
     REFUSED_POD,
     SERVING,
     loading,
+    main_conditions,
     message,
-    seen,
-    three,
-    told,
+    observed,
+    reported,
     view,
 )
 from tests.testing.builders import (
@@ -35,118 +35,118 @@ from tests.testing.builders import (
 )
 
 
-def test_the_engines_problem_comes_before_the_routers_and_the_oldest_first() -> None:
+def test_the_problem_of_the_oldest_engine_pod_is_reported_first() -> None:
     pods = [
         view(NO_IMAGE, name="qwen-router-a", component=ROUTER, age=9),
         view(NO_IMAGE, name="qwen-engine-young", age=1),
         view(NO_SECRET, name="qwen-engine-old", age=2),
     ]
-    result = told(seen(engines=deployment_status(2, ready=0), routers=deployment_status(2, ready=0), pods=pods))
+    result = reported(observed(engines=deployment_status(2, ready=0), routers=deployment_status(2, ready=0), pods=pods))
     assert message(result, ConditionType.RECONCILING).startswith("Pod qwen-engine-old ")
 
 
-def test_a_pod_that_is_going_is_nobodys_problem() -> None:
+def test_the_problem_of_a_terminating_pod_is_not_reported() -> None:
     going = replace(view(NO_IMAGE), terminating=True)
-    result = told(loading(pods=[going]))
-    assert three(result) == ("False Starting", "True Starting", "False NotStalled")
+    result = reported(loading(pods=[going]))
+    assert main_conditions(result) == ("False Starting", "True Starting", "False NotStalled")
 
 
-def test_a_pod_of_an_earlier_template_is_nobodys_problem() -> None:
+def test_the_problem_of_a_pod_of_an_earlier_template_is_not_reported() -> None:
     current = pod_template_hash(planned(RAW).desired[ENGINES]["spec"]["template"]["metadata"])
     assert current
     for template, reason in (("earlier", "RollingOut"), (current, "ImagePullFailed"), (None, "ImagePullFailed")):
         stuck = view(NO_IMAGE, template=template)
         status = deployment_status(2, updated=1, ready=1)
-        result = told(seen(engines=status, routers=deployment_status(2), pods=[stuck]))
-        assert three(result)[1] == f"True {reason}"
+        result = reported(observed(engines=status, routers=deployment_status(2), pods=[stuck]))
+        assert main_conditions(result)[1] == f"True {reason}"
 
 
-def test_a_failed_pod_counts_until_it_is_made_up_for() -> None:
+def test_a_failed_pod_is_reported_until_another_cause_is_known() -> None:
     evicted = view(EVICTED, name="qwen-engine-old", age=9)
     cause = "Pod qwen-engine-old does not run: Evicted: The node was low on resource: memory."
-    alone = told(loading(pods=[evicted]))
+    alone = reported(loading(pods=[evicted]))
     assert message(alone, ConditionType.RECONCILING) == cause
-    both = told(loading(pods=[evicted, view(NO_IMAGE)]))
+    both = reported(loading(pods=[evicted, view(NO_IMAGE)]))
     assert message(both, ConditionType.RECONCILING).startswith("Pod qwen-engine-a ")
-    router_down = seen(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[evicted])
-    assert three(told(router_down))[1] == "True RouterUnavailable"
+    router_down = observed(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[evicted])
+    assert main_conditions(reported(router_down))[1] == "True RouterUnavailable"
 
 
-def test_a_pod_that_kubernetes_refuses_is_told() -> None:
-    result = told(seen(engines=REFUSED_POD, routers=deployment_status(2)))
+def test_engines_available_names_the_rejection_of_a_pod() -> None:
+    result = reported(observed(engines=REFUSED_POD, routers=deployment_status(2)))
     assert message(result, ConditionType.ENGINES_AVAILABLE) == (
         "0 of 1 engines are ready. Kubernetes refuses a pod: denied by policy"
     )
 
 
-def test_who_had_served_is_stalled_after_the_deadline() -> None:
-    served = told(SERVING).status
-    first = told(loading(before=served, minutes=1))
-    assert three(first) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
+def test_a_resource_that_served_is_stalled_after_the_progress_deadline() -> None:
+    served = reported(SERVING).status
+    first = reported(loading(before=served, minutes=1))
+    assert main_conditions(first) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
     assert first.requeue is not None
     assert first.requeue.seconds == MINUTES * 60
-    almost = told(loading(before=first.status, minutes=MINUTES))
-    assert three(almost)[2] == "False NotStalled"
+    almost = reported(loading(before=first.status, minutes=MINUTES))
+    assert main_conditions(almost)[2] == "False NotStalled"
     assert almost.requeue is not None
     assert almost.requeue.seconds == 60
-    late = told(loading(before=first.status, minutes=MINUTES + 1))
-    assert three(late) == ("False EnginesUnavailable", "False Settled", "True ProgressDeadlineExceeded")
+    late = reported(loading(before=first.status, minutes=MINUTES + 1))
+    assert main_conditions(late) == ("False EnginesUnavailable", "False Settled", "True ProgressDeadlineExceeded")
     assert late.requeue is None
-    back = told(replace(SERVING, resource=replace(SERVING.resource, status=late.status)))
-    assert three(back) == ("True Serving", "False Settled", "False NotStalled")
+    back = reported(replace(SERVING, resource=replace(SERVING.resource, status=late.status)))
+    assert main_conditions(back) == ("True Serving", "False Settled", "False NotStalled")
 
 
-def test_the_deadline_of_a_pods_problem_is_looked_at_in_time() -> None:
-    first = told(loading(pods=[view(NO_IMAGE)]))
-    second = told(loading(pods=[view(NO_IMAGE)], before=first.status, minutes=10))
-    younger = told(loading(pods=[view(NO_IMAGE, age=-5)], before=first.status, minutes=10))
+def test_the_requeue_of_a_pod_problem_is_at_its_progress_deadline() -> None:
+    first = reported(loading(pods=[view(NO_IMAGE)]))
+    second = reported(loading(pods=[view(NO_IMAGE)], before=first.status, minutes=10))
+    younger = reported(loading(pods=[view(NO_IMAGE, age=-5)], before=first.status, minutes=10))
     waits = [(result.requeue.seconds or 0) / 60 for result in (first, second, younger) if result.requeue]
     assert waits == [MINUTES, MINUTES - 10, MINUTES - 5]
 
 
-def test_a_pod_that_has_served_for_days_has_its_time_to_recover() -> None:
+def test_a_pod_that_served_for_days_has_a_whole_progress_deadline_to_recover() -> None:
     crashing = [view(CRASHING, age=3 * 24 * 60)]
-    first = told(loading(pods=crashing, before=told(SERVING).status, minutes=1))
-    assert three(first) == ("False EnginesUnavailable", "True CrashLoop", "False NotStalled")
+    first = reported(loading(pods=crashing, before=reported(SERVING).status, minutes=1))
+    assert main_conditions(first) == ("False EnginesUnavailable", "True CrashLoop", "False NotStalled")
     assert first.requeue is not None
     assert first.requeue.seconds == MINUTES * 60
-    late = told(loading(pods=crashing, before=first.status, minutes=MINUTES + 1))
-    assert three(late)[2] == "True ProgressDeadlineExceeded"
+    late = reported(loading(pods=crashing, before=first.status, minutes=MINUTES + 1))
+    assert main_conditions(late)[2] == "True ProgressDeadlineExceeded"
 
 
-def test_a_cure_has_its_time() -> None:
-    down = told(loading(before=told(SERVING).status, minutes=1)).status
+def test_an_edit_that_fixes_a_problem_restarts_the_progress_deadline() -> None:
+    down = reported(loading(before=reported(SERVING).status, minutes=1)).status
     earlier = view(CRASHING, name="qwen-engine-old", age=60, template="earlier")
     rolling = deployment_status(1, updated=0, ready=0)
-    applied = told(loading(engines=rolling, pods=[earlier], before=down, minutes=40))
-    assert three(applied) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
+    applied = reported(loading(engines=rolling, pods=[earlier], before=down, minutes=40))
+    assert main_conditions(applied) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
     young = view({}, age=-41)
-    loads = told(loading(pods=[young], before=applied.status, minutes=50))
-    assert three(loads)[2] == "False NotStalled"
+    loads = reported(loading(pods=[young], before=applied.status, minutes=50))
+    assert main_conditions(loads)[2] == "False NotStalled"
     assert loads.requeue is not None
     assert loads.requeue.seconds == (MINUTES - 9) * 60
 
 
-def test_time_without_a_router_is_not_time_without_engines() -> None:
-    down = told(
-        seen(
+def test_time_without_a_router_does_not_count_for_the_engines_deadline() -> None:
+    down = reported(
+        observed(
             engines=deployment_status(1),
             routers=deployment_status(2, ready=0),
-            before=told(SERVING).status,
+            before=reported(SERVING).status,
             minutes=1,
         )
     )
-    assert three(down) == ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled")
-    both = told(loading(before=down.status, minutes=MINUTES + 10))
-    assert three(both) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
-    late = told(loading(before=both.status, minutes=2 * MINUTES + 10))
-    assert three(late)[2] == "True ProgressDeadlineExceeded"
+    assert main_conditions(down) == ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled")
+    both = reported(loading(before=down.status, minutes=MINUTES + 10))
+    assert main_conditions(both) == ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled")
+    late = reported(loading(before=both.status, minutes=2 * MINUTES + 10))
+    assert main_conditions(late)[2] == "True ProgressDeadlineExceeded"
 
 
 def test_a_router_that_crashes_beside_one_that_answers_has_no_deadline() -> None:
     nothing = inference_deployment(replicas=0)
-    result = told(
-        seen(
+    result = reported(
+        observed(
             nothing,
             live=nothing,
             engines=deployment_status(0),
@@ -154,7 +154,7 @@ def test_a_router_that_crashes_beside_one_that_answers_has_no_deadline() -> None
             pods=[view(CRASHING, component=ROUTER, age=600)],
         )
     )
-    assert three(result) == ("True ScaledToZero", "False Settled", "False NotStalled")
+    assert main_conditions(result) == ("True ScaledToZero", "False Settled", "False NotStalled")
     assert result.requeue is None
 
 
@@ -165,28 +165,30 @@ def test_a_router_that_crashes_beside_one_that_answers_has_no_deadline() -> None
         (deployment_status(2, updated=1, ready=1), "No pod of the new specification has become ready."),
     ],
 )
-def test_what_the_deployment_gave_up_on_is_told(status: Manifest, lasting: str) -> None:
-    result = told(loading(engines={**status, **OVERDUE}))
+def test_stalled_names_the_problem_of_a_deployment_that_exceeded_its_deadline(status: Manifest, lasting: str) -> None:
+    result = reported(loading(engines={**status, **OVERDUE}))
     assert message(result, ConditionType.STALLED) == f"For {MINUTES} minutes: {lasting}"
 
 
-def test_a_pod_that_stays_refused_is_told_as_what_lasts() -> None:
+def test_stalled_names_the_rejection_of_pods_that_lasts() -> None:
     conditions = [*REFUSED_POD["conditions"], *OVERDUE["conditions"]]
-    result = told(loading(engines={**REFUSED_POD, "conditions": conditions}))
+    result = reported(loading(engines={**REFUSED_POD, "conditions": conditions}))
     lasting = f"For {MINUTES} minutes: Kubernetes refuses a pod: denied by policy"
     assert message(result, ConditionType.STALLED) == lasting
 
 
-def test_what_is_settled_is_not_looked_at_again() -> None:
-    assert told(SERVING).requeue is None
+def test_a_settled_resource_has_no_requeue() -> None:
+    assert reported(SERVING).requeue is None
 
 
-def test_transition_times_move_with_the_status_only() -> None:
-    first = told(seen(engines=deployment_status(1, ready=0), routers=deployment_status(2, ready=0))).status
-    second = told(
-        seen(engines=deployment_status(1, ready=0), routers=deployment_status(2), before=first, minutes=1)
+def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> None:
+    first = reported(observed(engines=deployment_status(1, ready=0), routers=deployment_status(2, ready=0))).status
+    second = reported(
+        observed(engines=deployment_status(1, ready=0), routers=deployment_status(2), before=first, minutes=1)
     ).status
-    third = told(seen(engines=deployment_status(1), routers=deployment_status(2), before=second, minutes=2)).status
+    third = reported(
+        observed(engines=deployment_status(1), routers=deployment_status(2), before=second, minutes=2)
+    ).status
     times = {
         kind: [c.last_transition_time for status in (first, second, third) for c in status.conditions if c.type == kind]
         for kind in ConditionType
@@ -203,8 +205,8 @@ def test_transition_times_move_with_the_status_only() -> None:
     }
 
 
-def test_what_else_is_told() -> None:
-    status = told(SERVING).status
+def test_the_status_of_a_serving_resource_has_url_counts_selector_plan_and_image() -> None:
+    status = reported(SERVING).status
     assert status.url == "http://qwen.default.svc.cluster.local/v1"
     assert (status.replicas, status.ready_replicas, status.ready) == (1, 1, "1/1")
     assert status.selector == "app.kubernetes.io/component=engine,inference-operator.dev/name=qwen"
@@ -215,23 +217,23 @@ def test_what_else_is_told() -> None:
     assert status.engine.image == SETTINGS.gpu_engine_image
 
 
-def test_a_refusal_tells_of_the_decisions_that_still_serve() -> None:
-    refused = told(
-        seen(inference_deployment(source="s3://b"), engines=deployment_status(1), routers=deployment_status(2))
+def test_a_refused_edit_keeps_the_plan_that_still_serves_in_the_status() -> None:
+    refused = reported(
+        observed(inference_deployment(source="s3://b"), engines=deployment_status(1), routers=deployment_status(2))
     ).status
-    assert refused.plan == told(SERVING).status.plan
-    assert refused.engine == told(SERVING).status.engine
+    assert refused.plan == reported(SERVING).status.plan
+    assert refused.engine == reported(SERVING).status.engine
     assert refused.ready == "1/1"
     reconciling = refused.condition(ConditionType.RECONCILING)
     assert reconciling is not None
     assert reconciling.message == "No changes are applied until the specification is valid."
 
 
-def test_a_refusal_counts_by_the_specification_before_it() -> None:
+def test_a_refused_edit_counts_engines_by_the_specification_before_it() -> None:
     refused = inference_deployment(source="s3://b", replicas=5)
     status = deployment_status(2, ready=1)
-    result = told(
-        seen(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
+    result = reported(
+        observed(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
     )
     refusal = "The last edit is refused (InvalidModelSource): see the condition Stalled."
     assert message(result, ConditionType.READY) == f"1 of 2 engines are ready. {refusal}"
@@ -241,8 +243,8 @@ def test_a_refusal_counts_by_the_specification_before_it() -> None:
 
 
 @pytest.mark.parametrize("refused", [{"source": "s3://b"}, {"parallelism": {"tensor": 0}}])
-def test_a_refusal_at_once_leaves_no_engines(refused: dict[str, Any]) -> None:
-    result = told(inputs(inference_deployment(**refused)))
+def test_a_first_specification_that_is_refused_has_no_engines(refused: dict[str, Any]) -> None:
+    result = reported(inputs(inference_deployment(**refused)))
     available = result.status.condition(ConditionType.ENGINES_AVAILABLE)
     assert available is not None
     assert (available.status, available.message) == (
@@ -251,27 +253,27 @@ def test_a_refusal_at_once_leaves_no_engines(refused: dict[str, Any]) -> None:
     )
 
 
-def test_engines_that_go_while_none_is_wanted_are_not_counted() -> None:
+def test_terminating_engines_are_not_counted_at_zero_replicas() -> None:
     nothing = inference_deployment(replicas=0)
     invalid = inference_deployment(parallelism={"tensor": 0})
     for raw in (nothing, invalid):
-        result = told(seen(raw, live=nothing, engines=deployment_status(1), routers=deployment_status(2)))
-        assert three(result)[0] == "True ScaledToZero"
+        result = reported(observed(raw, live=nothing, engines=deployment_status(1), routers=deployment_status(2)))
+        assert main_conditions(result)[0] == "True ScaledToZero"
         assert message(result, ConditionType.ENGINES_AVAILABLE) == "Scaled to zero."
 
 
-def test_a_quota_that_stops_a_scale_up_is_told_beside_ready() -> None:
+def test_a_quota_that_stops_a_scale_up_is_reported_while_ready_stays_true() -> None:
     refusing = {**OVER_QUOTA, **deployment_status(1)}
-    result = told(seen(inference_deployment(replicas=3), engines=refusing, routers=deployment_status(2)))
+    result = reported(observed(inference_deployment(replicas=3), engines=refusing, routers=deployment_status(2)))
     assert message(result, ConditionType.RECONCILING) == "No changes are in progress."
     assert message(result, ConditionType.ENGINES_AVAILABLE).endswith(
         "exceeded quota: small. Raise the quota in the message, or lower the requests."
     )
 
 
-def test_a_newer_default_is_told() -> None:
+def test_ready_names_a_newer_default_image() -> None:
     newer = SETTINGS.model_copy(update={"gpu_engine_image": "docker.io/vllm/vllm-openai:v9.9.9"})
-    result = told(replace(SERVING, settings=newer))
+    result = reported(replace(SERVING, settings=newer))
     assert message(result, ConditionType.READY).startswith(
         "1 of 1 engines are ready. The engine stays on `docker.io/vllm/"
     )

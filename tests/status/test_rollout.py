@@ -1,9 +1,10 @@
-"""What a rollout tells about itself."""
+"""Messages of Reconciling about a rollout."""
 
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from tests.status.situations import message, seen, told
+from tests.status.rolling_states import UNDECIDED
+from tests.status.situations import message, observed, reported
 from tests.testing.builders import deployment_status, inference_deployment
 
 
@@ -14,13 +15,21 @@ from tests.testing.builders import deployment_status, inference_deployment
         ("Replace", "Each old engine ends before a new one starts, as `spec.rollout.strategy` says."),
     ],
 )
-def test_a_rollout_says_how_it_goes_and_why(asked: str, how: str) -> None:
+def test_reconciling_names_the_rollout_strategy_and_its_reason(asked: str, how: str) -> None:
     raw = inference_deployment(rollout={"strategy": asked})
-    rolling = seen(raw, live=raw, engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
-    assert message(told(rolling), ConditionType.RECONCILING) == (
+    rolling = observed(raw, live=raw, engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
+    assert message(reported(rolling), ConditionType.RECONCILING) == (
         f"Pods of the previous specification are being replaced. {how}"
     )
-    routers_only = seen(raw, live=raw, engines=deployment_status(1), routers=deployment_status(3, updated=1, ready=2))
-    assert message(told(routers_only), ConditionType.RECONCILING) == (
+    routers_only = observed(
+        raw, live=raw, engines=deployment_status(1), routers=deployment_status(3, updated=1, ready=2)
+    )
+    assert message(reported(routers_only), ConditionType.RECONCILING) == (
         "Pods of the previous specification are being replaced."
+    )
+
+
+def test_a_rollout_that_waits_for_free_gpus_says_so() -> None:
+    assert (
+        message(reported(UNDECIDED), ConditionType.RECONCILING) == "Engines will be replaced once free GPUs are known."
     )

@@ -1,4 +1,4 @@
-"""Every state of architecture 6 that this version can reach."""
+"""Every state of section 6 of the architecture."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,9 +25,9 @@ from tests.status.situations import (
     REFUSED_POD,
     SERVING,
     loading,
-    seen,
-    three,
-    told,
+    main_conditions,
+    observed,
+    reported,
     view,
 )
 from tests.status.sizing_states import SIZING_STATES
@@ -65,38 +65,38 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("False Starting", "True Starting", "False NotStalled"),
     ),
     "first start of routers, without end": (
-        seen(engines=deployment_status(1), routers={**deployment_status(2, ready=0), **OVERDUE}),
+        observed(engines=deployment_status(1), routers={**deployment_status(2, ready=0), **OVERDUE}),
         [],
         ("False RouterUnavailable", "False Settled", "True ProgressDeadlineExceeded"),
     ),
     "serving, one engine never came": (
-        seen(engines={**deployment_status(2, ready=1), **OVERDUE}, routers=deployment_status(2)),
+        observed(engines={**deployment_status(2, ready=1), **OVERDUE}, routers=deployment_status(2)),
         [],
         ("True Serving", "False Settled", "False NotStalled"),
     ),
     "had served although one engine never came": (
-        loading(engines={**deployment_status(2, ready=0), **OVERDUE}, before=told(SERVING).status, minutes=1),
+        loading(engines={**deployment_status(2, ready=0), **OVERDUE}, before=reported(SERVING).status, minutes=1),
         [],
         ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled"),
     ),
     "router down": (
-        seen(engines=deployment_status(1), routers=deployment_status(2, ready=0)),
+        observed(engines=deployment_status(1), routers=deployment_status(2, ready=0)),
         [],
         ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled"),
     ),
     "serving": (SERVING, [], ("True Serving", "False Settled", "False NotStalled")),
     "serving while scaling up": (
-        seen(inference_deployment(replicas=3), engines=deployment_status(3, ready=1), routers=deployment_status(2)),
+        observed(inference_deployment(replicas=3), engines=deployment_status(3, ready=1), routers=deployment_status(2)),
         [],
         ("True Serving", "False Settled", "False NotStalled"),
     ),
     "scaled to zero": (
-        seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2)),
+        observed(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2)),
         [],
         ("True ScaledToZero", "False Settled", "False NotStalled"),
     ),
     "scaled to zero, router down": (
-        seen(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2, ready=0)),
+        observed(inference_deployment(replicas=0), engines=deployment_status(0), routers=deployment_status(2, ready=0)),
         [],
         ("False RouterUnavailable", "True RouterUnavailable", "False NotStalled"),
     ),
@@ -131,12 +131,12 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("False CrashLoop", "True CrashLoop", "False NotStalled"),
     ),
     "a pod is refused": (
-        seen(engines=REFUSED_POD, routers=deployment_status(2)),
+        observed(engines=REFUSED_POD, routers=deployment_status(2)),
         [],
         ("False PodRejected", "True PodRejected", "False NotStalled"),
     ),
     "had served, none ready now": (
-        loading(before=told(SERVING).status, minutes=1),
+        loading(before=reported(SERVING).status, minutes=1),
         [],
         ("False EnginesUnavailable", "True EnginesUnavailable", "False NotStalled"),
     ),
@@ -148,7 +148,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
     **ENGINE_STATES,
     **SIZING_STATES,
     "claim missing for too long": (
-        loading(pods=[view(NO_CLAIM)], before=told(loading(pods=[view(NO_CLAIM)])).status, minutes=MINUTES),
+        loading(pods=[view(NO_CLAIM)], before=reported(loading(pods=[view(NO_CLAIM)])).status, minutes=MINUTES),
         [],
         ("False VolumeUnavailable", "False Settled", "True ProgressDeadlineExceeded"),
     ),
@@ -158,7 +158,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("False InvalidModelSource", "False Settled", "True InvalidModelSource"),
     ),
     "refused edit, old pods serving": (
-        seen(
+        observed(
             inference_deployment(parallelism={"tensor": 0}),
             engines=deployment_status(1),
             routers=deployment_status(2),
@@ -167,7 +167,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("True Serving", "False Settled", "True InvalidSpec"),
     ),
     "refused edit at zero": (
-        seen(
+        observed(
             inference_deployment(source="s3://bucket"),
             live=inference_deployment(replicas=0),
             engines=deployment_status(0),
@@ -177,17 +177,17 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("True ScaledToZero", "False Settled", "True InvalidModelSource"),
     ),
     "a foreign Service": (
-        seen(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
+        observed(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
         [Conflict(SERVICE_OF_ROUTERS, "Gateway edge")],
         ("False NameConflict", "False Settled", "True NameConflict"),
     ),
     "a foreign Deployment": (
-        seen(routers=deployment_status(2), absent=[ENGINES]),
+        observed(routers=deployment_status(2), absent=[ENGINES]),
         [Conflict(ENGINES, "somebody else")],
         ("False NameConflict", "False Settled", "True NameConflict"),
     ),
     "a foreign budget stands in nobody's way": (
-        seen(engines=deployment_status(1), routers=deployment_status(2), absent=[BUDGET_OF_ROUTERS]),
+        observed(engines=deployment_status(1), routers=deployment_status(2), absent=[BUDGET_OF_ROUTERS]),
         [Conflict(BUDGET_OF_ROUTERS, "somebody else")],
         ("True Serving", "False Settled", "True NameConflict"),
     ),
@@ -207,7 +207,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("True Serving", "False Settled", "True ChildRejected"),
     ),
     "a rejected Service": (
-        seen(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
+        observed(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
         [Rejected(SERVICE_OF_ROUTERS, "exceeded quota")],
         ("False ChildRejected", "False Settled", "True ChildRejected"),
     ),
@@ -217,16 +217,16 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("True Serving", "False Settled", "True ChildRejected"),
     ),
     "a child of the same name is being deleted": (
-        seen(routers=deployment_status(2), absent=[ENGINES]),
+        observed(routers=deployment_status(2), absent=[ENGINES]),
         [Waiting(ENGINES)],
         ("False WaitingForDeletion", "True WaitingForDeletion", "False NotStalled"),
     ),
-    "an engine stands still": (HUNG, [], ("True Serving", "False Settled", "False NotStalled")),
+    "an engine has stalled": (HUNG, [], ("True Serving", "False Settled", "False NotStalled")),
 }
 
 
 def test_every_reason_is_reached() -> None:
-    reports = [told(situation, answers) for situation, answers, _ in STATES.values()]
+    reports = [reported(situation, answers) for situation, answers, _ in STATES.values()]
     assert {c.reason for report in reports for c in report.status.conditions} == set(Reason)
 
 
@@ -234,13 +234,17 @@ EVERY_STATE = pytest.mark.parametrize(("situation", "answers"), [state[:2] for s
 
 
 @pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
-def test_a_state(situation: Inputs, answers: Sequence[WriteResult], expected: tuple[str, str, str]) -> None:
-    assert three(told(situation, answers)) == expected
+def test_ready_reconciling_and_stalled_of_a_state(
+    situation: Inputs, answers: Sequence[WriteResult], expected: tuple[str, str, str]
+) -> None:
+    assert main_conditions(reported(situation, answers)) == expected
 
 
 @EVERY_STATE
-def test_in_every_state_the_conditions_are_whole(situation: Inputs, answers: Sequence[WriteResult]) -> None:
-    conditions = told(situation, answers).status.conditions
+def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(
+    situation: Inputs, answers: Sequence[WriteResult]
+) -> None:
+    conditions = reported(situation, answers).status.conditions
     assert [c.type for c in conditions] == list(ConditionType)
     for condition in conditions:
         assert condition.reason in set(Reason)
@@ -254,9 +258,9 @@ def test_in_every_state_the_conditions_are_whole(situation: Inputs, answers: Seq
 
 
 @EVERY_STATE
-def test_the_same_facts_are_told_in_the_same_words_for_ever(situation: Inputs, answers: Sequence[WriteResult]) -> None:
-    first = told(situation, answers)
+def test_equal_facts_give_an_equal_status_later(situation: Inputs, answers: Sequence[WriteResult]) -> None:
+    first = reported(situation, answers)
     later = replace(
         situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)
     )
-    assert told(later, answers).status == first.status
+    assert reported(later, answers).status == first.status

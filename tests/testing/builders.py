@@ -30,7 +30,7 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Planned
 from inference_operator.settings import Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import Asked, EngineSample, Watched
+from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState
 from tests.testing.nodes import node
 
 H100 = node("h100-a", gpus=8)
@@ -165,12 +165,12 @@ def ready_pod() -> Manifest:
     return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
-STANDSTILL = Watched(
+STANDSTILL = EngineActivity(
     EngineSample("qwen", running=3, waiting=0, progress=(7.0,)),
     sessions=3,
     at=400.0,
-    since=100.0,
-    asked=Asked.WAITING,
-    asked_at=250.0,
+    no_progress_since=100.0,
+    probe=ProbeState.NO_RESPONSE,
+    probe_sent_at=250.0,
 )
 """An engine that has stood still for as long as it may, and has not answered for half of that."""

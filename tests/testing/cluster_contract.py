@@ -67,10 +67,10 @@ async def apply(cluster: Cluster, manifest: Manifest, *, force: bool = True) -> 
 class ClusterContract:
     """Everything that the reconciler takes for granted."""
 
-    async def test_what_is_not_there_is_none(self, cluster: Cluster, namespace: str) -> None:
+    async def test_get_of_an_object_that_does_not_exist_returns_none(self, cluster: Cluster, namespace: str) -> None:
         assert await cluster.get(Ref(CONFIG_MAP, namespace, "nothing")) is None
 
-    async def test_apply_creates_and_answers_with_the_object(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_creates_and_returns_the_object(self, cluster: Cluster, namespace: str) -> None:
         body = config_map(namespace, a="1")
         made = await apply(cluster, body, force=False)
         assert made["data"] == {"a": "1"}
@@ -106,16 +106,18 @@ class ClusterContract:
         assert told["metadata"]["generation"] == 1
         assert (await apply(cluster, service_of_models(namespace, replicas=3)))["metadata"]["generation"] == 2
 
-    async def test_a_field_that_is_no_longer_applied_goes(self, cluster: Cluster, namespace: str) -> None:
+    async def test_a_field_that_is_no_longer_applied_is_removed(self, cluster: Cluster, namespace: str) -> None:
         await apply(cluster, config_map(namespace, a="1", b="2"))
         assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
 
-    async def test_an_item_that_is_no_longer_applied_goes(self, cluster: Cluster, namespace: str) -> None:
+    async def test_a_list_item_that_is_no_longer_applied_is_removed(self, cluster: Cluster, namespace: str) -> None:
         await apply(cluster, service_of_models(namespace, env={"A": "1", "B": "2"}))
         left = await apply(cluster, service_of_models(namespace, env={"B": "3"}))
         assert left["spec"]["engine"]["env"] == [{"name": "B", "value": "3"}]
 
-    async def test_what_a_stranger_adds_stays(self, cluster: Cluster, namespace: str, stranger: Stranger) -> None:
+    async def test_fields_of_another_manager_are_kept_by_apply(
+        self, cluster: Cluster, namespace: str, stranger: Stranger
+    ) -> None:
         await apply(cluster, config_map(namespace, a="1"))
         await stranger.apply(config_map(namespace, b="2"))
         assert (await apply(cluster, config_map(namespace, a="3")))["data"] == {"a": "3", "b": "2"}
@@ -155,7 +157,7 @@ class ClusterContract:
         changed = await apply(cluster, config_map(namespace, uid=made["metadata"]["uid"], a="2"))
         assert changed["data"] == {"a": "2"}
 
-    async def test_another_uid_is_a_conflict(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_with_another_uid_is_a_conflict(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         with pytest.raises(ConflictError):
             await apply(cluster, config_map(namespace, uid=OTHER_UID, a="2"))
@@ -167,7 +169,7 @@ class ClusterContract:
             await apply(cluster, body)
         assert await cluster.get(Ref.of(body)) is None
 
-    async def test_what_is_new_is_made(self, cluster: Cluster, namespace: str) -> None:
+    async def test_create_of_a_new_object_returns_it(self, cluster: Cluster, namespace: str) -> None:
         body = config_map(namespace, a="1")
         made = await cluster.create(Ref.of(body), body)
         assert made["data"] == {"a": "1"}
@@ -251,7 +253,7 @@ class ClusterContract:
         changed = await apply(cluster, service_of_models(namespace, replicas=2))
         assert changed["status"] == told["status"]
 
-    async def test_the_same_status_changes_no_version(self, cluster: Cluster, namespace: str) -> None:
+    async def test_applying_an_equal_status_keeps_the_resource_version(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, service_of_models(namespace))
         told = await cluster.apply_status(Ref.of(made), status_of(made, url="u"))
         assert told is not None
@@ -259,7 +261,7 @@ class ClusterContract:
         assert again is not None
         assert version(again) == version(told) > version(made)
 
-    async def test_a_part_of_the_status_that_is_no_longer_told_goes(self, cluster: Cluster, namespace: str) -> None:
+    async def test_a_status_field_that_is_no_longer_applied_is_removed(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, service_of_models(namespace))
         first = await cluster.apply_status(Ref.of(made), status_of(made, url="u", ready="0/1"))
         assert first is not None
@@ -268,7 +270,9 @@ class ClusterContract:
         assert told["status"]["ready"] == "1/1"
         assert "url" not in told["status"]
 
-    async def test_status_of_what_is_gone_or_has_changed_is_none(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_status_of_a_deleted_or_changed_object_returns_none(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
         made = await apply(cluster, service_of_models(namespace))
         await apply(cluster, service_of_models(namespace, replicas=2))
         assert await cluster.apply_status(Ref.of(made), status_of(made, url="u")) is None

@@ -3,6 +3,7 @@
 `python -m tests.testing.second_engine` runs the operator with both.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,16 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, Spec
 from inference_operator.app import main
-from inference_operator.engines.base import Diagnosis, EngineProcess, HubAccess, Phase, Question, Served, Timeouts
+from inference_operator.cli.main import main as infd
+from inference_operator.engines.base import (
+    Diagnosis,
+    EngineProcess,
+    HubAccess,
+    Phase,
+    ProbeRequest,
+    ServedModel,
+    Timeouts,
+)
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.offers import GpuOffer
@@ -42,7 +52,7 @@ class Echo:
     def shape(self, asked: EngineSpec) -> Shape:
         return Vllm().shape(asked)
 
-    def process(self, asked: EngineSpec, plan: Plan, served: Served, timeouts: Timeouts) -> EngineProcess:  # noqa: ARG002 - protocol
+    def process(self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts) -> EngineProcess:  # noqa: ARG002 - protocol
         return EngineProcess(
             user=USER,
             group=USER,
@@ -72,8 +82,8 @@ class Echo:
             return None
         return EngineSample("echo", running=int(metrics_text.split()[1]), waiting=0, progress=(0.0,))
 
-    def question(self, model: str) -> Question:
-        return Question("/echo", {"model": model})
+    def probe_request(self, model: str) -> ProbeRequest:
+        return ProbeRequest("/echo", {"model": model})
 
 
 REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
@@ -90,4 +100,6 @@ def two_roles(_spec: Spec, _engines: EngineRegistry) -> Sequence[RoleRequest]:
 BOTH = replace(REGISTRY, default=VLLM)
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["infd"]:
+        infd(sys.argv[2:], REGISTRY)
     main(BOTH, two_roles)

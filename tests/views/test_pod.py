@@ -95,7 +95,9 @@ PROBLEMS: list[tuple[Manifest, Reason, str]] = [
 
 
 @pytest.mark.parametrize(("status", "reason", "cause"), PROBLEMS)
-def test_the_kubelets_and_the_schedulers_words_are_kept(status: Manifest, reason: Reason, cause: str) -> None:
+def test_a_pod_problem_has_the_message_of_the_kubelet_or_the_scheduler(
+    status: Manifest, reason: Reason, cause: str
+) -> None:
     problem = pod_view(pod(status=status), component="engine").problem
     assert problem is not None
     assert (problem.reason, problem.cause) == (reason, cause)
@@ -115,7 +117,7 @@ def test_the_kubelets_and_the_schedulers_words_are_kept(status: Manifest, reason
         {"initContainerStatuses": [{"name": "fetch", "state": COMPLETED, "lastState": FAILED}]},
     ],
 )
-def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
+def test_a_pod_that_starts_or_runs_normally_has_no_problem(status: Manifest | None) -> None:
     assert pod_view(pod(status=status), component="engine").problem is None
 
 
@@ -135,7 +137,7 @@ def test_what_takes_its_course_is_no_problem(status: Manifest | None) -> None:
         (OOM_KILLED, Reason.OUT_OF_MEMORY, "container `engine` used more memory than its limit"),
     ],
 )
-def test_a_crash_loop_is_one_problem_in_all_its_phases(end: Manifest, reason: Reason, cause: str) -> None:
+def test_a_crash_loop_is_the_same_problem_in_each_of_its_phases(end: Manifest, reason: Reason, cause: str) -> None:
     running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
     phases: list[Manifest] = [
         {"state": end, "restartCount": 2},
@@ -145,13 +147,13 @@ def test_a_crash_loop_is_one_problem_in_all_its_phases(end: Manifest, reason: Re
     ]
     problems = [_problem_of({"name": "engine", **phase}) for phase in phases]
     assert [(p.reason, p.cause) for p in problems] == [(reason, cause)] * len(phases)
-    assert {problem.ended for problem in problems} == {problems[0].ended}
-    logs = [problem.ended.log for problem in problems if problem.ended]
+    assert {problem.terminated for problem in problems} == {problems[0].terminated}
+    logs = [problem.terminated.log for problem in problems if problem.terminated]
     assert {(log.run, log.running) for log in logs} <= {(2, False)}
     assert [log.previous for log in logs] in ([], [False, True, True, False])
 
 
-def test_who_ran_out_of_memory_hears_of_the_limit() -> None:
+def test_an_out_of_memory_problem_names_the_memory_limit() -> None:
     manifest = pod(status={"containerStatuses": [{"name": "engine", "state": OOM_KILLED}]})
     limits = {"limits": {"memory": "16Gi"}}
     manifest["spec"] = {"containers": [{"name": "other"}, {"name": "engine", "resources": limits}]}
@@ -166,15 +168,15 @@ def _problem_of(container: Manifest) -> PodProblem:
     return problem
 
 
-def test_the_log_of_a_container_that_ended_has_an_address() -> None:
+def test_the_problem_of_a_terminated_container_has_the_lookup_of_its_log() -> None:
     problem = _problem_of({"name": "engine", "state": FAILED, "restartCount": 1})
     log = LogLookup("default", "qwen-engine-7c9f-abcde", "pod-qwen-engine-7c9f-abcde", "engine", 1, False, False)  # noqa: FBT003
-    assert problem.ended == Terminated("ValueError: No supported config format found", log)
+    assert problem.terminated == Terminated("ValueError: No supported config format found", log)
 
 
-def test_what_a_container_says_last_carries_no_secret() -> None:
+def test_termination_messages_and_pull_errors_contain_no_secret() -> None:
     said = {"terminated": {"exitCode": 1, "message": "401 with hf_AbCdEfGhIjKlMnOp"}}
-    ended = _problem_of({"name": "engine", "state": said}).ended
+    ended = _problem_of({"name": "engine", "state": said}).terminated
     assert ended is not None
     assert ended.message == "401 with [hidden]"
     pulling = waiting("ErrImagePull", "GET https://me:pass@registry.example/v2: 401")
@@ -192,28 +194,28 @@ def test_what_a_container_says_last_carries_no_secret() -> None:
         ({}, "it has failed"),
     ],
 )
-def test_a_failed_pod_tells_why(said: Manifest, cause: str) -> None:
+def test_the_problem_of_a_failed_pod_has_its_reason_and_message(said: Manifest, cause: str) -> None:
     status = {"phase": "Failed", **said, "containerStatuses": [{"name": "engine", "state": OOM_KILLED}]}
     view = pod_view(pod(status=status), component="engine")
     assert view.failed
     assert view.problem == PodProblem(Reason.POD_REJECTED, cause)
 
 
-def test_a_ready_pod_has_no_problem_whatever_has_been() -> None:
+def test_a_ready_pod_has_no_problem_even_after_a_crash() -> None:
     recovered = {**ready_pod(), "containerStatuses": [{"name": "engine", "lastState": OOM_KILLED}]}
     view = pod_view(pod(status=recovered), component="engine")
     assert view.ready
     assert view.problem is None
 
 
-def test_a_long_log_is_cut_at_its_beginning() -> None:
+def test_one_line_keeps_the_end_of_a_long_log() -> None:
     cut = one_line("\n".join(f"line {number}" for number in range(1000)))
     assert cut.endswith("line 998 line 999")
     assert "\n" not in cut
     assert len(cut) == MAX_CAUSE_LENGTH + len("… ")
 
 
-def test_what_a_pod_is() -> None:
+def test_a_pod_view_has_name_component_readiness_and_deletion() -> None:
     view = pod_view(pod(name="a", status=ready_pod()), component="router")
     assert (view.name, view.component, view.created, view.ready, view.terminating) == ("a", "router", NOW, True, False)
     going = pod(name="a")
@@ -250,7 +252,7 @@ LIKE_A_STATUS: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(status=JSON | LIKE_A_STATUS)
-def test_no_status_is_a_problem_for_the_reader(status: object) -> None:
+def test_pod_view_reads_any_status_without_an_error(status: object) -> None:
     pod_view(pod(status=status), component="engine")
     pod_view({"metadata": status, "status": status}, component="engine")
     pod_view({}, component="engine")

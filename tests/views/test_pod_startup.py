@@ -1,4 +1,4 @@
-"""How far a pod is, by its own status."""
+"""Startup progress of a pod, from its status."""
 
 from datetime import timedelta
 
@@ -43,7 +43,7 @@ def start(status: Manifest) -> PodStartup | None:
         ),
     ],
 )
-def test_a_start_is_at_what_the_pod_waits_for(status: Manifest, expected: PodStartup) -> None:
+def test_the_startup_stage_is_what_the_pod_waits_for(status: Manifest, expected: PodStartup) -> None:
     found = start(status)
     assert found == expected
     if found and found.log:
@@ -60,11 +60,11 @@ def test_a_start_is_at_what_the_pod_waits_for(status: Manifest, expected: PodSta
         {"phase": "Failed"},
     ],
 )
-def test_what_is_over_or_stands_still_does_not_start(status: Manifest) -> None:
+def test_a_ready_finished_or_failing_pod_has_no_startup_stage(status: Manifest) -> None:
     assert start(status) is None
 
 
-def test_what_is_being_deleted_does_not_start() -> None:
+def test_a_pod_in_deletion_has_no_startup_stage() -> None:
     manifest = pod(status={})
     manifest["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
     assert pod_view(manifest, component="engine").start is None

@@ -1,60 +1,60 @@
 from dataclasses import replace
 
-from inference_operator.views.samples import Asked, EngineSample, Watched, watched
+from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, next_activity
 
 BUSY = EngineSample("m", running=1, waiting=0, progress=(7.0,))
 IDLE = replace(BUSY, running=0)
 GAP = 60.0
 
 
-def look(before: Watched | None, sample: EngineSample, at: float, *, sessions: int = 0) -> Watched:
-    return watched(before, sample, sessions=sessions, at=at, longest_gap=GAP)
+def sampled(before: EngineActivity | None, sample: EngineSample, at: float, *, sessions: int = 0) -> EngineActivity:
+    return next_activity(before, sample, sessions=sessions, at=at, longest_gap=GAP)
 
 
-def over(*looks: tuple[EngineSample, float, int]) -> Watched:
-    seen: Watched | None = None
-    for sample, at, sessions in looks:
-        seen = look(seen, sample, at, sessions=sessions)
-    assert seen is not None
-    return seen
+def activity_after(*samples: tuple[EngineSample, float, int]) -> EngineActivity:
+    activity: EngineActivity | None = None
+    for sample, at, sessions in samples:
+        activity = sampled(activity, sample, at, sessions=sessions)
+    assert activity is not None
+    return activity
 
 
-def test_a_standstill_lasts_from_the_first_sample_that_shows_it() -> None:
-    assert over((BUSY, 0, 0), (BUSY, 30, 0), (BUSY, 60, 0)).still_seconds == 60
+def test_time_without_progress_counts_from_the_first_busy_sample() -> None:
+    assert activity_after((BUSY, 0, 0), (BUSY, 30, 0), (BUSY, 60, 0)).seconds_without_progress == 60
 
 
-def test_without_work_nothing_stands_still() -> None:
-    assert over((IDLE, 0, 0), (IDLE, 30, 0)).still_seconds == 0
+def test_an_idle_engine_has_no_time_without_progress() -> None:
+    assert activity_after((IDLE, 0, 0), (IDLE, 30, 0)).seconds_without_progress == 0
 
 
-def test_a_request_that_a_router_has_with_it_is_work() -> None:
-    assert over((IDLE, 0, 1), (IDLE, 30, 1)).still_seconds == 30
-    assert over((IDLE, 0, 1), (IDLE, 30, 0), (IDLE, 40, 1)).still_seconds == 0
+def test_a_router_session_counts_as_a_request_of_the_engine() -> None:
+    assert activity_after((IDLE, 0, 1), (IDLE, 30, 1)).seconds_without_progress == 30
+    assert activity_after((IDLE, 0, 1), (IDLE, 30, 0), (IDLE, 40, 1)).seconds_without_progress == 0
 
 
-def test_progress_begins_it_anew() -> None:
-    assert over((BUSY, 0, 0), (replace(BUSY, progress=(8.0,)), 30, 0), (replace(BUSY, progress=(8.0,)), 40, 0)) == (
-        Watched(replace(BUSY, progress=(8.0,)), 0, 40, since=30)
-    )
+def test_progress_restarts_the_time_without_progress() -> None:
+    assert activity_after(
+        (BUSY, 0, 0), (replace(BUSY, progress=(8.0,)), 30, 0), (replace(BUSY, progress=(8.0,)), 40, 0)
+    ) == (EngineActivity(replace(BUSY, progress=(8.0,)), 0, 40, no_progress_since=30))
 
 
-def test_counters_that_begin_anew_are_progress() -> None:
-    assert over((BUSY, 0, 0), (replace(BUSY, progress=(0.0,)), 30, 0)).still_seconds == 0
+def test_reset_counters_count_as_progress() -> None:
+    assert activity_after((BUSY, 0, 0), (replace(BUSY, progress=(0.0,)), 30, 0)).seconds_without_progress == 0
 
 
-def test_what_lies_in_a_long_gap_is_not_known() -> None:
-    assert over((BUSY, 0, 0), (BUSY, GAP, 0)).still_seconds == GAP
-    assert over((BUSY, 0, 0), (BUSY, GAP + 1, 0)).still_seconds == 0
+def test_a_long_gap_between_samples_restarts_the_time_without_progress() -> None:
+    assert activity_after((BUSY, 0, 0), (BUSY, GAP, 0)).seconds_without_progress == GAP
+    assert activity_after((BUSY, 0, 0), (BUSY, GAP + 1, 0)).seconds_without_progress == 0
 
 
-def test_an_answer_is_owed_from_the_question_to_the_progress() -> None:
-    asked = over((BUSY, 0, 0), (BUSY, 30, 0)).asked_now()
-    later = look(asked, BUSY, 50)
-    assert (later.asked, later.unanswered_seconds) == (Asked.WAITING, 20)
-    moved = look(later, replace(BUSY, progress=(8.0,)), 60)
-    assert (moved.asked, moved.unanswered_seconds) == (Asked.NOT, 0)
+def test_a_probe_request_is_unanswered_until_the_engine_makes_progress() -> None:
+    probed = activity_after((BUSY, 0, 0), (BUSY, 30, 0)).with_probe_sent()
+    later = sampled(probed, BUSY, 50)
+    assert (later.probe, later.unanswered_seconds) == (ProbeState.NO_RESPONSE, 20)
+    moved = sampled(later, replace(BUSY, progress=(8.0,)), 60)
+    assert (moved.probe, moved.unanswered_seconds) == (ProbeState.NOT_SENT, 0)
 
 
-def test_an_answer_begins_it_anew_whatever_the_metrics_show() -> None:
-    answered = over((BUSY, 0, 0), (BUSY, 30, 0)).asked_now().alive(35)
-    assert look(answered, BUSY, 45).still_seconds == 10
+def test_a_probe_response_restarts_the_time_without_progress() -> None:
+    answered = activity_after((BUSY, 0, 0), (BUSY, 30, 0)).with_probe_sent().with_probe_answered(35)
+    assert sampled(answered, BUSY, 45).seconds_without_progress == 10

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from inference_operator.manifest import Manifest
-from inference_operator.views.workload import WorkloadView, workload_view
+from inference_operator.views.workload import WorkloadView, combined, workload_view
 from tests.testing.builders import deployment_status
 
 
@@ -9,7 +11,7 @@ def deployment(status: Manifest | None, *, generation: int = 1) -> Manifest:
     return {"metadata": {"name": "qwen-engine", "generation": generation}, "status": status}
 
 
-def test_where_there_is_none_nothing_runs() -> None:
+def test_the_view_of_an_absent_workload_is_empty_and_not_rolling() -> None:
     assert workload_view(None) == WorkloadView()
     assert not workload_view(None).rolling
 
@@ -27,13 +29,13 @@ def test_where_there_is_none_nothing_runs() -> None:
         (deployment_status(0), 1, False),
     ],
 )
-def test_it_rolls_while_pods_of_an_earlier_template_may_be_there(
+def test_a_workload_is_rolling_while_pods_of_an_earlier_template_may_exist(
     status: Manifest | None, generation: int, *, rolling: bool
 ) -> None:
     assert workload_view(deployment(status, generation=generation)).rolling is rolling
 
 
-def test_the_api_servers_words_on_pods_that_it_refuses_are_kept() -> None:
+def test_the_view_of_a_deployment_has_the_api_servers_message_about_rejected_pods() -> None:
     message = 'pods "qwen-engine-7c9f" is forbidden: exceeded quota: small, requested: cpu=4, limited: cpu=2'
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
     status = {**deployment_status(0), "conditions": [{"type": "Progressing", "status": "True"}, failure]}
@@ -50,9 +52,24 @@ def test_the_api_servers_words_on_pods_that_it_refuses_are_kept() -> None:
         ("DeploymentPaused", 1, False),
     ],
 )
-def test_it_is_overdue_when_its_controller_says_so_of_the_latest_specification(
+def test_a_deployments_progress_deadline_is_exceeded_only_for_its_latest_generation(
     reason: str, generation: int, *, overdue: bool
 ) -> None:
     progress = {"type": "Progressing", "status": "False", "reason": reason}
     status = {**deployment_status(1, ready=0), "conditions": [progress]}
     assert workload_view(deployment(status, generation=generation)).deadline_exceeded is overdue
+
+
+SERVING = WorkloadView(exists=True, observed=True, desired=2, replicas=2, updated=2, ready=2)
+
+
+def test_two_roles_are_not_ready_while_the_workload_of_one_does_not_exist() -> None:
+    assert combined([SERVING, WorkloadView()]).ready == 0
+
+
+def test_a_role_that_had_given_up_before_it_served_does_not_fail_the_rollout_of_another() -> None:
+    served = replace(SERVING, ready=1, deadline_exceeded=True)
+    rolling = replace(SERVING, replicas=3, updated=1)
+    assert not served.failed
+    assert not combined([served, rolling]).failed
+    assert combined([SERVING, replace(rolling, deadline_exceeded=True)]).failed

@@ -73,6 +73,6 @@ def test_the_installed_command_renders_a_sample(environment: Path, tmp_path: Pat
     assert "haproxy.cfg: |" in rendered
 
 
-def test_both_commands_are_installed(environment: Path, tmp_path: Path) -> None:
+def test_the_wheel_installs_both_commands(environment: Path, tmp_path: Path) -> None:
     assert "render" in run(environment / "infd", "--help", cwd=tmp_path)
     assert (environment / "inference-operator").exists()

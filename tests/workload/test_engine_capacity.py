@@ -1,4 +1,4 @@
-"""On which nodes an engine would find room."""
+"""How many engines the free GPUs of nodes allow."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def gpus(*nodes: Manifest, free: int = 1, total: int = 8, awaited: int = 0) -> C
         ([], 0, 1, 0),
     ],
 )
-def test_slots_are_counted_node_by_node_without_those_ahead(
+def test_free_engine_places_are_counted_per_node_less_pending_gpus(
     free: list[int], awaited: int, amount: int, slots: int
 ) -> None:
     nodes = tuple(NodeGpus(node_view(node(f"n{number}")), 8, left) for number, left in enumerate(free))
@@ -38,7 +38,7 @@ def test_slots_are_counted_node_by_node_without_those_ahead(
 
 
 @pytest.mark.parametrize(("total", "amount", "possible"), [(8, 8, True), (8, 9, False), (0, 1, False)])
-def test_room_is_possible_where_a_node_is_large_enough(total: int, amount: int, *, possible: bool) -> None:
+def test_an_engine_fits_where_a_node_has_enough_gpus_in_total(total: int, amount: int, *, possible: bool) -> None:
     assert engine_capacity(gpus(node("a"), free=0, total=total), {}, amount) == EngineCapacity(0, possible=possible)
 
 
@@ -105,5 +105,5 @@ CASES: dict[str, tuple[Manifest, Manifest, bool]] = {
 
 
 @pytest.mark.parametrize(("on", "pod", "admitted"), CASES.values(), ids=CASES)
-def test_only_nodes_count_that_the_scheduler_would_take(on: Manifest, pod: Manifest, *, admitted: bool) -> None:
+def test_only_nodes_that_suit_the_pod_count_for_engine_capacity(on: Manifest, pod: Manifest, *, admitted: bool) -> None:
     assert engine_capacity(gpus(on), pod, 1) == EngineCapacity(int(admitted), possible=admitted)

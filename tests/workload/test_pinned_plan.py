@@ -1,17 +1,17 @@
-"""What is pinned stays pinned from one release of the operator to the next.
+"""Pinned plans stay valid from one release of the operator to the next.
 
-A plan is decided once and stands in an annotation of the engine Deployment, with the fingerprint of what was asked
-(architecture, 4.4). Where the fingerprint of an unchanged specification changes, the next release decides every plan
-of its kind anew, and engines that serve may be replaced.
+A plan is decided once. An annotation of the engine Deployment stores it with the hash of the specification
+(architecture, 4.4). If the hash of an unchanged specification changes, the next release decides every such plan again
+and may replace serving engines.
 
-If a test here fails, do not write the new value down before you know which it is:
+If a test here fails, first find the cause:
 
-- Specifications that use a new field or argument have a new content_hash, and no others: leave what stands here alone,
-  and keep the new value out of `asked_of_sizes` where it is not used. Add a line to `ASKED` for the new one.
-- What an existing field means has changed, so that plans must be decided anew: record the new fingerprints, raise
-  `SIZING_RULES`, and say in CHANGELOG.md for whom engines restart.
-- A field of `Plan` or `Pinned` is new: give it a default, so that `STORED`, which older releases wrote, is still read.
-  Never change `STORED`; add what this release writes as another one if it must differ.
+- Only specifications that use a new field or argument have a new hash: keep the recorded values, keep the new value out
+  of `asked_of_sizes` where it is not used, and add a line to `SPECIFICATIONS` for the new field.
+- An existing field has a new meaning, so plans must be decided again: record the new hashes, raise `SIZING_RULES`, and
+  say in CHANGELOG.md whose engines restart.
+- `Plan` or `PinnedPlan` has a new field: give it a default, so that `STORED` of older releases is still read. Never
+  change `STORED`. If this release writes another form, add it as another constant.
 """
 
 import json
@@ -25,7 +25,7 @@ from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.testing.builders import ENGINES, inference_deployment, inputs, planned
 
-ASKED: dict[str, tuple[Manifest, str]] = {
+SPECIFICATIONS: dict[str, tuple[Manifest, str]] = {
     "a model alone": (inference_deployment(), "0d96558eb5f0a75f"),
     "another source": (
         inference_deployment(source="oci://ghcr.io/org/qwen:1", parallelism={"tensor": 1}),
@@ -86,7 +86,7 @@ ASKED: dict[str, tuple[Manifest, str]] = {
         "7ad016994fd860d3",
     ),
 }
-"""Specifications, and the fingerprint of what their plans answer."""
+"""Specifications, and the hash of the fields that their plans depend on."""
 
 STORED: Manifest = {
     "asked": "9726d6d048aa964e",
@@ -139,20 +139,20 @@ STORED: Manifest = {
     },
     "rules": 2,
 }
-"""The annotation as it was written before plans said what is not counted."""
+"""A plan annotation of a release whose plans had no list of uncounted memory."""
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_an_unchanged_specification_has_the_fingerprint_that_it_had(name: str) -> None:
-    raw, recorded = ASKED[name]
-    assert planned(raw).plan.asked == recorded
+@pytest.mark.parametrize("name", SPECIFICATIONS)
+def test_the_hash_of_an_unchanged_specification_is_the_recorded_one(name: str) -> None:
+    raw, recorded = SPECIFICATIONS[name]
+    assert planned(raw).plan.spec_hash == recorded
 
 
-def test_the_rules_are_those_that_decided() -> None:
+def test_a_new_plan_records_the_current_sizing_rules() -> None:
     assert planned(inference_deployment()).plan.rules == SIZING_RULES == 2
 
 
-def test_what_an_older_release_has_written_stands() -> None:
+def test_a_plan_annotation_of_an_older_release_is_kept() -> None:
     raw = inference_deployment(parallelism={"tensor": 2})
     made = planned(raw).desired
     engines = dict(made[ENGINES])

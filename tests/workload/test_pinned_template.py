@@ -1,6 +1,6 @@
-"""Engines that serve keep the pod template that they have, whatever another release of the operator makes of it.
+"""The pinned pod template: serving engines keep it when another operator release would build another one.
 
-Another release is played by settings that go into every engine's pod, beside the image.
+Settings that change every engine pod stand for the other release.
 """
 
 import base64
@@ -22,11 +22,11 @@ from tests.testing.builders import ENGINES, NOW, SETTINGS, inference_deployment,
 from tests.testing.random_specs import Specs
 
 SURGE = {"strategy": "Surge"}
-"""So that no free slot has to be looked for first."""
+"""This strategy needs no lookup of free GPUs."""
 RAW = inference_deployment(rollout=SURGE)
 MADE = planned(RAW).desired
 LATER = Settings(dns_staleness_seconds=77, image_pull_policy="Always")
-"""An engine waits for longer when it stops, and is pulled each time."""
+"""They change the preStop hook and the image pull policy."""
 SPECS = 120
 
 SERVES = PodView(
@@ -43,7 +43,7 @@ BUSY = replace(SERVES, ready=False, start=PodStartup(StartupStage.PROCESS, NOW, 
 
 
 def later(raw: Manifest, *pods: PodView, engines: Manifest = MADE[ENGINES]) -> Planned:
-    """What a later release plans for what an earlier one has made."""
+    """The plan of a later release for the children of an earlier one."""
     children = {**MADE, ENGINES: engines}
     result = outcome(inputs(raw, children=children.values(), pods=pods, settings=LATER))
     assert isinstance(result, Planned)
@@ -55,7 +55,7 @@ def template(found: Planned) -> Manifest:
     return made
 
 
-def answers(engines: Manifest) -> str:
+def inputs_hash(engines: Manifest) -> str:
     kept = pinned_template(engines["metadata"]["annotations"][TEMPLATE_ANNOTATION])
     assert kept
     assert kept.template == engines["spec"]["template"]
@@ -63,7 +63,7 @@ def answers(engines: Manifest) -> str:
 
 
 @pytest.mark.parametrize("pod", [SERVES, BUSY], ids=["ready", "busy"])
-def test_what_serves_keeps_its_template_and_says_so(pod: PodView) -> None:
+def test_serving_engines_keep_their_template_after_an_upgrade_with_a_notice(pod: PodView) -> None:
     found = later(RAW, pod)
     assert template(found) == MADE[ENGINES]["spec"]["template"]
     assert "Engines keep their current pod template" in found.notice
@@ -80,13 +80,13 @@ def test_what_serves_keeps_its_template_and_says_so(pod: PodView) -> None:
     ],
     ids=["none", "loads", "ends", "another"],
 )
-def test_where_nothing_serves_the_new_template_is_taken(pods: tuple[PodView, ...]) -> None:
+def test_the_new_template_is_used_when_no_engine_serves(pods: tuple[PodView, ...]) -> None:
     found = later(RAW, *pods)
     assert template(found) == template(planned(RAW, settings=LATER)) != MADE[ENGINES]["spec"]["template"]
     assert found.notice == ""
 
 
-def test_an_edit_of_what_engines_run_takes_the_new_template() -> None:
+def test_an_edit_of_the_pod_template_takes_the_new_template() -> None:
     edited = inference_deployment(rollout=SURGE, podTemplate={"annotations": {"example.com/renewed": "1"}})
     assert template(later(edited, SERVES)) == template(planned(edited, settings=LATER))
 
@@ -94,20 +94,20 @@ def test_an_edit_of_what_engines_run_takes_the_new_template() -> None:
 @pytest.mark.parametrize(
     "asked", [{"replicas": 3}, {"router": {"replicas": 3}}, {"rollout": {"strategy": "Replace"}}, {"paused": False}]
 )
-def test_an_edit_of_anything_else_does_not(asked: Manifest) -> None:
+def test_an_edit_outside_the_pod_template_keeps_the_pinned_template(asked: Manifest) -> None:
     found = later(inference_deployment(**{"rollout": SURGE, **asked}), SERVES)
     assert template(found) == MADE[ENGINES]["spec"]["template"]
 
 
 def packed(text: str) -> str:
-    """The form in which builds before this one wrote the annotation."""
+    """The packed form of the annotation in earlier builds."""
     document = json.loads(text)
     plain = json.dumps(document["template"], sort_keys=True, separators=(",", ":")).encode()
     return f"{document['inputsHash']}.{document['hash']}.{base64.b64encode(zlib.compress(plain, 9)).decode()}"
 
 
 def spaced(text: str) -> str:
-    """The same JSON, written otherwise."""
+    """The same JSON with other whitespace."""
     return json.dumps(json.loads(text), indent=1)
 
 
@@ -129,20 +129,20 @@ DEEP = base64.b64encode(zlib.compress(b"[" * 500_000)).decode()
     ["", "1.2.3", "a.b.%%", "no dots", f"a.b.{DEEP}", "{}", "{", '{"template": 1}', "[" * 100_000],
     ids=["empty", "short", "letters", "one", "deep", "no keys", "no JSON", "no hashes", "nested"],
 )
-def test_what_a_hand_has_broken_is_made_anew(text: str) -> None:
+def test_an_invalid_template_annotation_gives_the_new_template(text: str) -> None:
     broken = {**MADE[ENGINES]["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
     engines = {**MADE[ENGINES], "metadata": {**MADE[ENGINES]["metadata"], "annotations": broken}}
     assert template(later(RAW, SERVES, engines=engines)) == template(planned(RAW, settings=LATER))
 
 
-def test_the_same_release_finds_its_own_template() -> None:
+def test_the_same_release_builds_the_pinned_template_without_a_notice() -> None:
     result = outcome(inputs(RAW, children=MADE.values(), pods=[SERVES], settings=SETTINGS))
     assert isinstance(result, Planned)
     assert (result.desired, result.notice) == (MADE, "")
 
 
-def test_another_template_never_answers_the_same() -> None:
-    """Else an edit would have no effect while engines are ready."""
+def test_equal_inputs_hashes_mean_equal_templates() -> None:
+    """Otherwise an edit would have no effect while engines are ready."""
     source, seen = Specs(0), dict[str, Manifest]()
     for _ in range(SPECS):
         spec = source.valid()
@@ -150,5 +150,5 @@ def test_another_template_never_answers_the_same() -> None:
             result = outcome(inputs(inference_deployment(source="", **one)))
             if isinstance(result, Planned) and ENGINES in result.desired:
                 engines = result.desired[ENGINES]
-                assert seen.setdefault(answers(engines), engines["spec"]["template"]) == engines["spec"]["template"]
+                assert seen.setdefault(inputs_hash(engines), engines["spec"]["template"]) == engines["spec"]["template"]
     assert len(seen) > 1

@@ -1,4 +1,4 @@
-"""Surge or replace, and why."""
+"""The decision between surge and replace, and its reason."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -72,7 +72,7 @@ FIRST = Rollout(OLD, SURGE, RolloutReason.NOTHING_RUNS)
 LIVE = deployment(carries=FIRST)
 
 
-def test_a_new_one_and_one_without_pods_have_nothing_to_replace() -> None:
+def test_a_workload_without_running_pods_surges_because_nothing_runs() -> None:
     assert decided(moving()) == Rollout(NEW, SURGE, RolloutReason.NOTHING_RUNS)
     assert decided(moving(live=LIVE)) == Rollout(NEW, SURGE, RolloutReason.NOTHING_RUNS)
     leaving = replace(pod(), terminating=True)
@@ -80,14 +80,14 @@ def test_a_new_one_and_one_without_pods_have_nothing_to_replace() -> None:
 
 
 @pytest.mark.parametrize("asked", [SURGE, REPLACE])
-def test_what_is_asked_is_done_at_once_and_without_a_look(asked: RolloutStrategy) -> None:
+def test_a_requested_rollout_strategy_is_used_without_a_lookup(asked: RolloutStrategy) -> None:
     for live, template in ((None, NEW), (LIVE, NEW), (LIVE, OLD)):
         engines = moving(pod(), asked=asked, live=live, template=template)
         assert decided(engines) == Rollout(template, asked, RolloutReason.ASKED)
         assert switch_due(engines) is None
 
 
-def test_nothing_changes_until_it_is_known_whether_there_is_room() -> None:
+def test_a_rollout_is_undecided_until_free_gpus_are_looked_up() -> None:
     assert decided(moving(pod(), live=LIVE)) == Undecided(LOOK, LIVE)
 
 
@@ -100,20 +100,20 @@ def test_nothing_changes_until_it_is_known_whether_there_is_room() -> None:
         ({LOOK: Unavailable("the operator has no right to it")}, SURGE, RolloutReason.UNKNOWN),
     ],
 )
-def test_a_new_template_is_decided_by_room(
+def test_the_rollout_strategy_of_a_new_template_depends_on_free_gpus(
     seen: dict[Lookup, LookupResult], strategy: RolloutStrategy, why: RolloutReason
 ) -> None:
     assert decided(moving(pod(), live=LIVE), seen) == Rollout(NEW, strategy, why)
 
 
-def test_without_sight_of_nodes_or_gpus_it_is_not_known() -> None:
+def test_the_rollout_surges_when_nodes_or_gpus_are_not_visible() -> None:
     assert decided(moving(pod(), live=LIVE), visible=False) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
     live = deployment(gpus=0, carries=FIRST)
     assert decided(moving(pod(), live=live, gpus=0)) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
 
 
 @pytest.mark.parametrize("seen", [found(1), {LOOK: Unavailable("no")}])
-def test_an_engine_that_needs_more_gpus_than_would_be_freed_replaces_none(seen: dict[Lookup, LookupResult]) -> None:
+def test_the_rollout_surges_when_ending_an_engine_frees_too_few_gpus(seen: dict[Lookup, LookupResult]) -> None:
     assert decided(moving(pod(), live=LIVE, gpus=2), seen) == Rollout(NEW, SURGE, RolloutReason.NO_USE)
     assert decided(moving(pod(), live=LIVE, gpus=2), found(2)) == Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
 
@@ -121,7 +121,7 @@ def test_an_engine_that_needs_more_gpus_than_would_be_freed_replaces_none(seen: 
 @pytest.mark.parametrize(
     "standing", [Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT), Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)]
 )
-def test_a_decision_stands_whatever_room_there_is_now(standing: Rollout) -> None:
+def test_a_recorded_rollout_decision_stays_when_free_gpus_change(standing: Rollout) -> None:
     live = deployment(carries=standing)
     for pods in ((), (pod(NEW),), (pod(OLD), pod(NEW))):
         assert decided(moving(*pods, live=live), found(0)) == standing
@@ -133,7 +133,7 @@ def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: 
     return moving(pod(OLD), pod(NEW, problem=problem, age=age), live=live)
 
 
-def test_a_surge_without_room_is_switched_once() -> None:
+def test_an_unschedulable_surge_switches_to_replace_once() -> None:
     young, old = surging(age=29), surging(age=30)
     assert decided(young) == Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
     assert switch_due(young) == NOW + timedelta(seconds=1)
@@ -146,12 +146,12 @@ def test_a_surge_without_room_is_switched_once() -> None:
 
 
 @pytest.mark.parametrize("why", [RolloutReason.UNKNOWN, RolloutReason.ASKED])
-def test_so_is_one_that_nobody_counted_for(why: RolloutReason) -> None:
+def test_an_unschedulable_surge_without_counted_gpus_switches_to_replace(why: RolloutReason) -> None:
     assert decided(surging(why, age=31)) == Rollout(NEW, REPLACE, RolloutReason.UNSCHEDULABLE)
 
 
-def test_ending_an_engine_that_makes_no_room_is_never_tried() -> None:
-    """What asks for a node that does not exist must not cost the engine that serves."""
+def test_a_surge_never_switches_to_replace_where_that_would_not_help() -> None:
+    """A new engine that fits no node must not end the engine that serves."""
     assert switch_due(surging(age=600, problem=NO_SUCH_NODE)) is None
     assert switch_due(surging(RolloutReason.NO_USE, age=600)) is None
     assert switch_due(surging(age=600, problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))) is None
@@ -159,12 +159,12 @@ def test_ending_an_engine_that_makes_no_room_is_never_tried() -> None:
     assert switch_due(replace(alone, pods=alone.pods[1:])) is None
 
 
-def test_the_limit_is_stated() -> None:
+def test_the_unschedulable_limit_is_30_seconds_as_documented() -> None:
     assert timedelta(seconds=30) == UNSCHEDULABLE_LIMIT
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"template": "new", "strategy": "Sideways", "why": "Asked"}'])
-def test_a_decision_that_a_hand_has_broken_is_made_again(text: str) -> None:
+def test_an_invalid_rollout_annotation_is_decided_again(text: str) -> None:
     live = deployment()
     live["metadata"]["annotations"] = {ROLLOUT_ANNOTATION: text}
     assert decided(moving(pod(), live=live), found(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)

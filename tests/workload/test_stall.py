@@ -7,13 +7,15 @@ from inference_operator.api.reasons import Reason
 from inference_operator.manifest import POD, Ref
 from inference_operator.objects.names import ENGINE
 from inference_operator.views.pod import PodProblem, PodView
-from inference_operator.views.samples import Asked, EngineSample, Samples, Watched
+from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples
 from inference_operator.workload.stall import Removal, has_stalled, is_suspect, stalled_engines
 
 STALL = 300.0
 SAMPLE = EngineSample("m", running=2, waiting=1, progress=(7.0,))
-HUNG = Watched(SAMPLE, sessions=3, at=400.0, since=100.0, asked=Asked.WAITING, asked_at=250.0)
-WELL = Watched(SAMPLE, sessions=3, at=400.0, since=399.0)
+STALLED = EngineActivity(
+    SAMPLE, sessions=3, at=400.0, no_progress_since=100.0, probe=ProbeState.NO_RESPONSE, probe_sent_at=250.0
+)
+HEALTHY = EngineActivity(SAMPLE, sessions=3, at=400.0, no_progress_since=399.0)
 
 
 def engine(name: str, **parts: object) -> PodView:
@@ -23,82 +25,84 @@ def engine(name: str, **parts: object) -> PodView:
 
 A, B = engine("a"), engine("b")
 LOADING = engine("c", ready=False)
-HOMELESS = engine("c", ready=False, problem=PodProblem(Reason.UNSCHEDULABLE, "no node"))
+UNSCHEDULABLE = engine("c", ready=False, problem=PodProblem(Reason.UNSCHEDULABLE, "no node"))
 
 
-def verdict(pods: Sequence[PodView], known: dict[str, Watched], *, wanted: int = 2) -> list[str]:
-    samples = Samples({f"uid-{name}": seen for name, seen in known.items()})
-    found = stalled_engines(pods, samples, desired=wanted, namespace="default", stall_seconds=STALL)
-    return [removal.uid for removal in found]
+def deleted_uids(pods: Sequence[PodView], activities: dict[str, EngineActivity], *, wanted: int = 2) -> list[str]:
+    samples = Samples({f"uid-{name}": activity for name, activity in activities.items()})
+    removals = stalled_engines(pods, samples, desired=wanted, namespace="default", stall_seconds=STALL)
+    return [removal.uid for removal in removals]
 
 
-def test_an_engine_that_stands_still_is_replaced_and_says_why() -> None:
-    found = stalled_engines([A], Samples({A.uid: HUNG}), desired=1, namespace="default", stall_seconds=STALL)
-    assert found == (
+def test_a_stalled_engine_is_deleted_with_the_reason() -> None:
+    removals = stalled_engines([A], Samples({A.uid: STALLED}), desired=1, namespace="default", stall_seconds=STALL)
+    assert removals == (
         Removal(Ref(POD, "default", "a"), "uid-a", "Pod `a` had 3 requests and made no progress for 300 s"),
     )
 
 
-def test_one_at_a_time_the_longest_first() -> None:
-    assert verdict([A, B], {"a": HUNG, "b": replace(HUNG, since=90.0)}) == ["uid-b"]
+def test_of_two_stalled_engines_only_the_longest_stalled_is_deleted() -> None:
+    assert deleted_uids([A, B], {"a": STALLED, "b": replace(STALLED, no_progress_since=90.0)}) == ["uid-b"]
 
 
 @pytest.mark.parametrize(
     ("pods", "why"),
     [
-        ([A, LOADING], "a replacement loads"),
-        ([A], "a replacement has not been made yet"),
-        ([A, engine("b", terminating=True)], "nor while the one before it ends"),
-        ([engine("a", terminating=True), B], "it is going already"),
+        ([A, LOADING], "another pod loads"),
+        ([A], "a replacement does not exist yet"),
+        ([A, engine("b", terminating=True)], "another pod still terminates"),
+        ([engine("a", terminating=True), B], "it is already terminating"),
         ([engine("a", ready=False, problem=PodProblem(Reason.CRASH_LOOP, "x")), B], "it is not ready"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_it_waits(pods: Sequence[PodView], why: str) -> None:
-    assert verdict(pods, {"a": HUNG}) == [], why
+def test_a_stalled_engine_stays_while_another_pod_starts_or_is_missing_or_it_is_not_ready(
+    pods: Sequence[PodView], why: str
+) -> None:
+    assert deleted_uids(pods, {"a": STALLED}) == [], why
 
 
-def test_a_pod_that_cannot_start_delays_nothing() -> None:
-    assert verdict([A, HOMELESS], {"a": HUNG}) == ["uid-a"]
+def test_a_stalled_engine_is_deleted_while_another_pod_is_unschedulable() -> None:
+    assert deleted_uids([A, UNSCHEDULABLE], {"a": STALLED}) == ["uid-a"]
 
 
-def test_without_samples_there_is_no_verdict() -> None:
-    assert verdict([A, B], {}) == []
+def test_an_engine_without_samples_is_not_deleted() -> None:
+    assert deleted_uids([A, B], {}) == []
 
 
-def test_an_engine_that_gets_on_stays() -> None:
-    assert verdict([A, B], {"a": WELL, "b": WELL}) == []
+def test_an_engine_with_progress_is_not_deleted() -> None:
+    assert deleted_uids([A, B], {"a": HEALTHY, "b": HEALTHY}) == []
 
 
 @pytest.mark.parametrize(
-    ("seen", "stalled"),
+    ("activity", "stalled"),
     [
-        (HUNG, True),
-        (replace(HUNG, at=399.0), False),
-        (replace(HUNG, asked=Asked.NOT), False),
-        (replace(HUNG, asked_at=251.0), False),
-        (replace(HUNG, asked=Asked.UNFIT), True),
-        (replace(HUNG, asked=Asked.UNFIT, sample=replace(SAMPLE, running=0, waiting=0)), False),
-        (replace(HUNG, sample=replace(SAMPLE, running=0, waiting=0)), True),
-        (replace(HUNG, since=None), False),
+        (STALLED, True),
+        (replace(STALLED, at=399.0), False),
+        (replace(STALLED, probe=ProbeState.NOT_SENT), False),
+        (replace(STALLED, probe_sent_at=251.0), False),
+        (replace(STALLED, probe=ProbeState.UNSUPPORTED), True),
+        (replace(STALLED, probe=ProbeState.UNSUPPORTED, sample=replace(SAMPLE, running=0, waiting=0)), False),
+        (replace(STALLED, sample=replace(SAMPLE, running=0, waiting=0)), True),
+        (replace(STALLED, no_progress_since=None), False),
     ],
     ids=[
-        "it owes an answer",
-        "not long enough",
-        "nobody has asked",
-        "it has not had its time to answer",
-        "it takes no such question, and says that it has work",
-        "it takes no such question, and only a router says that it has work",
-        "it hung while idle and owes an answer",
-        "it gets on",
+        "the probe request is unanswered",
+        "too short a time without progress",
+        "no probe request was sent",
+        "the probe request still has time",
+        "probe requests are unsupported, and its metrics count requests",
+        "probe requests are unsupported, and only a router counts requests",
+        "it hung while idle and the probe request is unanswered",
+        "it makes progress",
     ],
 )
-def test_what_counts_as_stalled(seen: Watched, stalled: bool) -> None:  # noqa: FBT001 - a column of the table
-    assert has_stalled(seen, stall_seconds=STALL) is stalled
+def test_an_engine_has_stalled_by_its_activity(activity: EngineActivity, stalled: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert has_stalled(activity, stall_seconds=STALL) is stalled
 
 
-def test_it_is_asked_once_after_half_of_the_time() -> None:
-    half = replace(HUNG, asked=Asked.NOT, at=250.0)
+def test_a_probe_request_is_sent_once_after_half_of_stall_seconds() -> None:
+    half = replace(STALLED, probe=ProbeState.NOT_SENT, at=250.0)
     assert is_suspect(half, stall_seconds=STALL)
     assert not is_suspect(replace(half, at=249.0), stall_seconds=STALL)
-    assert not is_suspect(half.asked_now(), stall_seconds=STALL)
+    assert not is_suspect(half.with_probe_sent(), stall_seconds=STALL)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from inference_operator.api.spec import EngineSpec
-from inference_operator.cli.fit_answer import Answer, answer_of_misfit, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.gpus import add_gpus, named_gpus
 from inference_operator.cli.output import add_output, dumped
 from inference_operator.cli.parser import UsageError
@@ -120,7 +120,7 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
     for text in options.gpu or [f"{kind}:{HINTED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
         plan = choose(facts, [offer], memory, wishes)
-        yield answer_of_misfit(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
+        yield answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
 
 
 def _facts(options: argparse.Namespace) -> ModelFacts:

@@ -125,9 +125,10 @@ def _not_counted(missing: Sequence[str]) -> str:
     return f" Not counted: {', '.join(missing)}." if missing else ""
 
 
-def answer_of_misfit(offer: GpuOffer, misfit: Infeasible) -> Answer:
-    """Why no plan fits."""
-    return Answer(offer.kind, fits=False, reason=f"{misfit.problem} {misfit.cure}", budget=misfit.budget)
+def answer_of_infeasible(offer: GpuOffer, infeasible: Infeasible) -> Answer:
+    """The reason why no plan fits, and the budget of the closest one."""
+    reason = f"{infeasible.problem} {infeasible.cure}"
+    return Answer(offer.kind, fits=False, reason=reason, budget=infeasible.budget)
 
 
 def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:

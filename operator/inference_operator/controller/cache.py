@@ -13,7 +13,7 @@ from inference_operator.controller.sample_store import SampleStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
-from inference_operator.objects.names import workload_name
+from inference_operator.objects.names import ROUTER, workload_name
 from inference_operator.pipeline.inputs import Inputs, RolePolicy
 from inference_operator.pipeline.roles import requested_roles
 from inference_operator.settings import Settings
@@ -73,8 +73,10 @@ class Cache:
     def engine(self, key: Key, component: str) -> Engine | None:
         """The engine that runs in the pods of a component; None if the component is no role, such as the router."""
         refs = (Ref(kind, key.namespace, workload_name(key.name, component)) for kind in WORKLOAD_KINDS)
-        name = next((cached.engine for ref in refs if (cached := self._objects.get(ref))), "")
-        return self._engines.get(name)
+        cached = next((found for ref in refs if (found := self._objects.get(ref))), None)
+        if cached is None or component == ROUTER:
+            return None
+        return self._engines.get(cached.engine or self._engines.default)
 
     def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
         """Everything that a decision about a key needs; None if the resource is absent or being deleted."""

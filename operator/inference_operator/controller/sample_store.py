@@ -3,27 +3,27 @@
 from collections.abc import Iterable
 
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import RouterSample, Samples, Watched
+from inference_operator.views.samples import EngineActivity, RouterSample, Samples
 
 
 class SampleStore:
     """Samples by pod uid. Decisions see no sample of a pod whose last scrape failed: a missing value is not zero."""
 
     def __init__(self) -> None:
-        self._engines: dict[str, Watched] = {}
+        self._engines: dict[str, EngineActivity] = {}
         self._routers: dict[str, RouterSample] = {}
         self._missing: set[str] = set()
 
-    def engine(self, uid: str) -> Watched | None:
+    def engine(self, uid: str) -> EngineActivity | None:
         """The last sample of an engine, even if a later scrape failed."""
         return self._engines.get(uid)
 
-    def see_engine(self, uid: str, sample: Watched) -> None:
+    def see_engine(self, uid: str, sample: EngineActivity) -> None:
         """Store a sample of an engine."""
         self._engines[uid] = sample
         self._missing.discard(uid)
 
-    def correct(self, uid: str, sample: Watched) -> None:
+    def correct(self, uid: str, sample: EngineActivity) -> None:
         """Replace the sample of an engine; whether its last scrape failed stays as it is."""
         self._engines[uid] = sample
 

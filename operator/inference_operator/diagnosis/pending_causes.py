@@ -45,9 +45,9 @@ def volume_wait(pod: PodView, *, namespace: str) -> PendingWait | None:
 def creation_wait(job: Manifest) -> PendingWait | None:
     """The wait of a Job for its pod; None if its creation time is unknown."""
     meta = mapping(job, "metadata")
-    made = timestamp(meta.get("creationTimestamp"))
+    created = timestamp(meta.get("creationTimestamp"))
     name, namespace, uid = (str(meta.get(field, "")) for field in ("name", "namespace", "uid"))
-    return PendingWait(EventsLookup(namespace, name, uid), made + CREATION_PATIENCE) if made else None
+    return PendingWait(EventsLookup(namespace, name, uid), created + CREATION_PATIENCE) if created else None
 
 
 _PULLING = "Pulling"
@@ -55,7 +55,7 @@ _OF_IMAGES = frozenset({_PULLING, "Pulled", "Failed", "BackOff"})
 """Reasons of Events about images (Kubernetes 1.36, pkg/kubelet/events/event.go)."""
 
 
-def is_pulling(found: ObjectEvents) -> bool:
+def is_pulling(events: ObjectEvents) -> bool:
     """Whether the latest Event of a pod about images is "Pulling".
 
     On a node before Kubernetes 1.36 only Events show that: the pod's status does not change while images are pulled.
@@ -65,7 +65,7 @@ def is_pulling(found: ObjectEvents) -> bool:
         >>> is_pulling(ObjectEvents((EventSummary("Pulling", "Pulling image"), EventSummary("Scheduled", "..."))))
         True
     """
-    return next((event.reason for event in found.events if event.reason in _OF_IMAGES), "") == _PULLING
+    return next((event.reason for event in events.events if event.reason in _OF_IMAGES), "") == _PULLING
 
 
 def problem_from_events(events: ObjectEvents) -> PodProblem | None:
@@ -82,9 +82,9 @@ _BEFORE_CAUSE = re.compile(
 """Removed from messages, since each attempt gives the pod another name."""
 
 
-def _not_created(found: ObjectEvents) -> PodProblem | None:
+def _not_created(events: ObjectEvents) -> PodProblem | None:
     """Why the last attempt to create a pod failed; None if it did not."""
-    last = next((event for event in found.events if event.reason in (_FAILED, _CREATED)), None)
+    last = next((event for event in events.events if event.reason in (_FAILED, _CREATED)), None)
     if last is None or last.reason == _CREATED:
         return None
     cause = _BEFORE_CAUSE.sub("", last.message)
@@ -114,21 +114,21 @@ _GENERAL = "Unable to attach or mount volumes"
 """How the kubelet's summary of all volumes begins, which it repeats every two minutes; another Event has the cause."""
 
 
-def _not_mounted(found: ObjectEvents) -> PodProblem | None:
+def _not_mounted(events: ObjectEvents) -> PodProblem | None:
     """The most specific Event about volumes after the last Event about images.
 
     A kubelet pulls images only once all volumes are mounted (Kubernetes 1.36, pkg/kubelet/kubelet.go, SyncPod).
     """
-    since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, found.events))
+    since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, events.events))
     messages = [event.message for reason in _UNAVAILABLE for event in since if event.reason == reason]
     message = _most_specific(messages)
-    if elsewhere := _ATTACHED_ELSEWHERE.search(message):
-        users = f" by {elsewhere['users']}" if elsewhere["users"] else ""
+    if attached := _ATTACHED_ELSEWHERE.search(message):
+        users = f" by {attached['users']}" if attached["users"] else ""
         return PodProblem(
             Reason.VOLUME_UNAVAILABLE,
-            f"its volume `{elsewhere['volume']}` is in use on another node{users}, and only one node at a time can have"
-            " it",
-            cure="End what uses it there, or use a claim of the access mode ReadOnlyMany or ReadWriteMany.",
+            f"its volume `{attached['volume']}` is in use on another node{users}, and only one node at a time can"
+            " mount it",
+            cure="Delete the pods that use it there, or use a claim of the access mode ReadOnlyMany or ReadWriteMany.",
         )
     return PodProblem(Reason.VOLUME_UNAVAILABLE, f"a volume cannot be mounted: {message}") if message else None
 

@@ -32,7 +32,7 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
     - No container has run: the kubelet's message, with what to do.
     - An engine terminated, and its termination message or log names a known error: that error.
     - The kubelet restarted the engine because its startup probe failed: the startup timeout.
-    - Otherwise: how the container terminated, with its last words.
+    - Otherwise: how the container terminated, with the end of its output.
     """
     if pod is None or pod.problem is None:
         return None
@@ -40,13 +40,13 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
     if problem.reason is Reason.UNSCHEDULABLE:
         cause = scheduler_sentence(problem.cause, gpu_shortfall(pod, request))
         return PodDiagnosis(pod, problem.reason, f"{subject}: {cause}")
-    if problem.ended is None:
+    if problem.terminated is None:
         return PodDiagnosis(pod, problem.reason, with_cure(f"{subject}: {problem.cause}", cure_of(problem.reason)))
-    if error := _engine_error(pod, problem.ended, request):
+    if error := _engine_error(pod, problem.terminated, request):
         return PodDiagnosis(pod, error.reason, f"{subject}: {error.cause}.")
-    if slow := startup_timeout(pod, problem.ended, request):
+    if slow := startup_timeout(pod, problem.terminated, request):
         return PodDiagnosis(pod, Reason.STARTUP_TIMEOUT, f"{subject}: {slow}")
-    return PodDiagnosis(pod, problem.reason, f"{subject}: {problem.cause}{_last_words(problem.ended, request)}")
+    return PodDiagnosis(pod, problem.reason, f"{subject}: {problem.cause}{_last_output(problem.terminated, request)}")
 
 
 _WITHOUT_CURE = frozenset(
@@ -74,7 +74,7 @@ def diagnosis_lookups(diagnosis: PodDiagnosis | None, request: DiagnosisRequest)
     """The lookups that can tell more: log and Events of a terminated container, or nodes with free GPUs."""
     if diagnosis is None or diagnosis.pod.problem is None:
         return ()
-    pod, ended = diagnosis.pod, diagnosis.pod.problem.ended
+    pod, ended = diagnosis.pod, diagnosis.pod.problem.terminated
     if ended is None:
         shortfall = shortfall_lookup(pod, request)
         return (shortfall,) if shortfall else ()
@@ -96,7 +96,7 @@ def _engine_error(pod: PodView, ended: Terminated, request: DiagnosisRequest) ->
     return role.engine.diagnose(ended.message) or in_log
 
 
-def _last_words(ended: Terminated, request: DiagnosisRequest) -> str:
+def _last_output(ended: Terminated, request: DiagnosisRequest) -> str:
     """The end of what the container wrote, which says most, or why it cannot be read."""
     if ended.message:
         return f": {one_line(ended.message)}"

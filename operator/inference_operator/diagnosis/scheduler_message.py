@@ -1,4 +1,4 @@
-"""The scheduler's words on why no node takes a pod, as a sentence for users."""
+"""Turns the scheduler's message about an unschedulable pod into a sentence for users."""
 
 import re
 from collections.abc import Sequence
@@ -7,59 +7,64 @@ _COUNT = re.compile(
     r"^0/(?P<nodes>\d+) nodes are available: (?P<causes>.*?)\.?"
     r"(?:\s+no new claims to deallocate,?)?(?:\s+preemption: .*)?$"
 )
-"""After the causes come remarks of the plugins that could make room (Kubernetes 1.36, plugins/dynamicresources and
-plugins/defaultpreemption); they say nothing that a user could act upon."""
+"""After the causes come remarks of the plugins that could free resources (Kubernetes 1.36, plugins/dynamicresources and
+plugins/defaultpreemption). They contain nothing that a user could act upon."""
 _CAUSE = re.compile(r"(?P<number>\d+) (?P<what>(?:(?!, \d+ ).)+)")
 
-_WORDS: Sequence[tuple[re.Pattern[str], str]] = (
+_CAUSES: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"^Insufficient (?P<what>\S+)$"), "too little free `{what}`"),
     (
         re.compile(r"^node\(s\) had untolerated taint\(?s?\)? ?\{(?P<what>.*)\}$"),
         "a taint that is not tolerated ({what})",
     ),
     (re.compile(r"^node\(s\) had untolerated taint\(s\)$"), "a taint that is not tolerated"),
-    (re.compile(r"^node\(s\) didn't match Pod's node affinity/selector$"), "other labels than are asked for"),
-    (re.compile(r"^node\(s\) had volume node affinity conflict$"), "no way to the volume"),
-    (re.compile(r"^node\(s\) didn't match pod topology spread constraints.*$"), "pods enough of this kind"),
-    (re.compile(r"^node\(s\) were unschedulable$"), "been closed to new pods"),
-    (re.compile(r"^Too many pods$"), "as many pods as they take"),
+    (
+        re.compile(r"^node\(s\) didn't match Pod's node affinity/selector$"),
+        "labels that do not match the node selector or affinity",
+    ),
+    (re.compile(r"^node\(s\) had volume node affinity conflict$"), "no access to the volume"),
+    (
+        re.compile(r"^node\(s\) didn't match pod topology spread constraints.*$"),
+        "too many pods for the topology spread constraints",
+    ),
+    (re.compile(r"^node\(s\) were unschedulable$"), "been cordoned"),
+    (re.compile(r"^Too many pods$"), "reached the maximum number of pods"),
 )
-"""Reasons of the scheduler's plugins (Kubernetes 1.36, pkg/scheduler/framework/plugins), said after "have"."""
+"""Reasons of the scheduler's plugins (Kubernetes 1.36, pkg/scheduler/framework/plugins), and the words that follow
+"has" or "have" in the sentence."""
 
-CURE = "Add a node that has what is missing, make room on one, or ask for less"
+CURE = "Add a suitable node, free resources on an existing one, or request less"
 
 
 def scheduler_sentence(message: str, more: str = "") -> str:
-    """What the scheduler says, in a sentence; its own words where they have another form.
+    """The scheduler's message as a sentence; unchanged if its form is unknown.
 
     Args:
-        message: the scheduler's.
-        more: a sentence on what it does not say.
+        message: the scheduler's message.
+        more: a sentence with further detail.
 
     Examples:
         >>> scheduler_sentence("0/4 nodes are available: 1 node(s) were unschedulable, 3 Insufficient nvidia.com/gpu.")
-        'none of 4 nodes takes it: 1 has been closed to new pods, 3 have too little free `nvidia.com/gpu`. \
-Add a node that has what is missing, make room on one, or ask for less.'
+        'it fits none of 4 nodes: 1 has been cordoned, 3 have too little free `nvidia.com/gpu`. \
+Add a suitable node, free resources on an existing one, or request less.'
         >>> scheduler_sentence("no nodes available to schedule pods")
-        'there is no node at all. Add a node that has what is missing, make room on one, or ask for less.'
+        'the cluster has no nodes. Add a suitable node, free resources on an existing one, or request less.'
     """
     if message.startswith("no nodes available"):
-        return f"there is no node at all. {CURE}."
+        return f"the cluster has no nodes. {CURE}."
     counted = _COUNT.match(message)
     if counted is None:
         return message
-    causes = [_said(int(found["number"]), found["what"]) for found in _CAUSE.finditer(counted["causes"])]
+    causes = [_cause_text(int(match["number"]), match["what"]) for match in _CAUSE.finditer(counted["causes"])]
     if not causes:
         return message
-    nodes = (
-        "the only node does not take it" if counted["nodes"] == "1" else f"none of {counted['nodes']} nodes takes it"
-    )
-    said = f"{nodes}: {', '.join(causes)}."
-    return " ".join(part for part in (said, more, f"{CURE}.") if part)
+    nodes = "it does not fit the only node" if counted["nodes"] == "1" else f"it fits none of {counted['nodes']} nodes"
+    sentence = f"{nodes}: {', '.join(causes)}."
+    return " ".join(part for part in (sentence, more, f"{CURE}.") if part)
 
 
-def _said(number: int, what: str) -> str:
-    for pattern, words in _WORDS:
-        if found := pattern.match(what.strip()):
-            return f"{number} {'has' if number == 1 else 'have'} {words.format(**found.groupdict())}"
+def _cause_text(number: int, what: str) -> str:
+    for pattern, words in _CAUSES:
+        if match := pattern.match(what.strip()):
+            return f"{number} {'has' if number == 1 else 'have'} {words.format(**match.groupdict())}"
     return f"{number} {what.strip()}"

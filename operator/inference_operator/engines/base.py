@@ -1,4 +1,4 @@
-"""What every engine answers, in words that know nothing of Kubernetes."""
+"""The protocol of an inference engine such as vLLM, and its values. They hold no Kubernetes objects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from inference_operator.views.samples import EngineSample
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """The model as the engine sees it: a hub repository or a path in its file system, and its name in the API."""
+class ServedModel:
+    """The model to serve: a hub repository or a path in the container, and the served model name."""
 
     model: str
     name: str
@@ -40,14 +40,14 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class EngineProcess:
-    """How an engine is started, watched and stopped."""
+    """The process of an engine: how it is started, probed and stopped."""
 
     user: int
-    """User id of its processes."""
+    """User id of the processes."""
     group: int
-    """Group id of its processes."""
+    """Group id of the processes."""
     port: int
-    """TCP port of its API and its metrics."""
+    """TCP port of the API and the metrics."""
     max_concurrency: int
     """Requests that a router pod sends to one engine at a time; more requests wait in the router."""
     command: Sequence[str]
@@ -55,63 +55,64 @@ class EngineProcess:
     env: Sequence[EnvironmentVariable]
     health_path: str
     writable: Sequence[str]
+    """Paths that must be writable."""
     startup_seconds: int
-    """How long it may take until it answers its health path."""
+    """Time limit until the health path answers."""
     pre_stop: Sequence[str]
-    """What runs beside it, and ends, before it gets SIGTERM; without a shell."""
+    """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell."""
     stop_seconds: int
-    """How long it may take from there to its end."""
+    """Time limit from SIGTERM to the end of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why an engine ended, as it says itself."""
+    """The cause of an engine's end, from its own log."""
 
     reason: Reason
     cause: str
-    """A phrase with the engine's own figures and what to do, on one line."""
+    """One line with the engine's figures and what to do."""
 
 
 class Phase(Enum):
-    """What an engine does before it answers, in the order in which it does so."""
+    """The phases of an engine's start, in their order."""
 
     SETTING_UP = auto()
-    """Its processes have begun, and know what they are to run."""
+    """The processes run and have read their configuration."""
     DOWNLOADING = auto()
-    """It fetches the model from a hub."""
+    """The engine downloads the model from a hub."""
     LOADING = auto()
-    """It reads the weights into its device's memory."""
+    """It loads the weights into device memory."""
     COMPILING = auto()
-    """It compiles the model for its device."""
+    """It compiles the model for the device."""
     WARMING_UP = auto()
-    """It has its KV cache, and runs the model for practice."""
+    """The KV cache is allocated, and the engine makes warm-up runs."""
     CAPTURING = auto()
-    """It records what the device does, so that it can be repeated (CUDA graphs)."""
+    """It captures CUDA graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubAccess:
-    """How an engine gets at its model, so that whatever else reads the model gets at it in the same way."""
+    """An engine's access to model files. The inspection Job uses the same access."""
 
     user: int
     """User id of the engine's processes."""
     group: int
     """Group id of the engine's processes."""
     env: Sequence[EnvironmentVariable]
-    """Mirror, token, cache, proxies and certificates."""
+    """Environment variables for mirror, token, cache, proxies and certificates."""
     writable: Sequence[str]
-    """Paths that must be writable for it."""
+    """Paths that must be writable."""
     revision: str | None
-    """Branch, tag or commit of the hub's repository; None is the default branch."""
+    """Branch, tag or commit of the hub repository; None is the default branch."""
 
 
 METRICS_PATH = "/metrics"
-"""Where every engine shows its metrics, on the port of its API."""
+"""Path of every engine's metrics, on the port of its API."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The smallest request that only an engine that computes can answer; sent with POST, as JSON."""
+class ProbeRequest:
+    """A minimal inference request, which an engine answers only if it computes. Sent as POST with a JSON body."""
 
     path: str
     body: Manifest
@@ -120,32 +121,32 @@ class Question:
 class Engine(Protocol):
     """One kind of engine."""
 
-    def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
-        """Why what was asked cannot be given by the engine of this image, or None."""
+    def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
+        """Why this image's engine cannot run the specification; None if it can."""
 
     def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
-        """How the engine of this image uses the memory of these GPUs."""
+        """How this image's engine uses the memory of these GPUs."""
 
     def cpu_memory(self, *, latent: bool) -> EngineMemory:
-        """How the engine uses memory on CPUs, for a model with latent attention or another one."""
+        """How the engine uses memory on CPUs; `latent` is whether the model uses multi-head latent attention (MLA)."""
 
-    def shape(self, asked: EngineSpec) -> Shape:
-        """What is asked of an engine, in the words of sizing: everything but how many GPUs it has."""
+    def shape(self, spec: EngineSpec, /) -> Shape:
+        """The engine's options that decide sizing, except the number of GPUs."""
 
-    def process(self, asked: EngineSpec, plan: Plan, served: Served, timeouts: Timeouts) -> EngineProcess:
-        """How one engine of this plan is run."""
+    def process(self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts) -> EngineProcess:
+        """The process of one engine of this plan."""
 
-    def access(self, asked: EngineSpec) -> HubAccess:
-        """How the engine gets at its model."""
+    def access(self, spec: EngineSpec, /) -> HubAccess:
+        """The engine's access to its model."""
 
     def diagnose(self, log: str) -> Diagnosis | None:
-        """What its last words say about its end; None where they say nothing that is known."""
+        """The cause of the engine's end, from the end of its log; None if the log shows no known error."""
 
     def phase(self, log: str) -> Phase | None:
-        """How far it is, by the log of a start; None where that does not tell yet."""
+        """The phase that the log of a start shows; None if it shows none yet."""
 
     def sample(self, metrics_text: str) -> EngineSample | None:
-        """What an engine's metrics tell about its work; None where they do not."""
+        """The sample in a Prometheus metrics text; None if it lacks the metrics."""
 
-    def question(self, model: str) -> Question:
-        """A question to an engine that seems to stand still, about the model of this name."""
+    def probe_request(self, model: str) -> ProbeRequest:
+        """The probe request to an engine that makes no progress, for the model of this served name."""

@@ -24,7 +24,8 @@ class AttemptsProgress:
 
     jobs: tuple[int, ...] = ()
     """Numbers of the attempts whose Jobs must exist."""
-    found: Entry | None = None
+    entry: Entry | None = None
+    """The model's facts, once an attempt has reported them."""
     failure: Failure | None = None
     """Why the last finished attempt failed."""
     waiting: str = ""
@@ -53,26 +54,26 @@ def attempts_progress(attempts: Sequence[Attempt], now: datetime, *, wanted: boo
         >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True).jobs
         (1, 2)
     """
-    known = sorted(attempts, key=lambda one: one.number)
-    for one in reversed(known):
-        if isinstance(found := parsed_result(one.words), Entry):
-            return AttemptsProgress((one.number,), found)
-    over = next((one for one in reversed(known) if one.finished is not None), None)
-    failure = _failure(over) if over else None
+    latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
+    for attempt in latest_first:
+        if isinstance(entry := parsed_result(attempt.message), Entry):
+            return AttemptsProgress((attempt.number,), entry)
+    finished = next((attempt for attempt in latest_first if attempt.finished is not None), None)
+    failure = _failure(finished) if finished else None
     if not wanted:
         return AttemptsProgress(failure=failure)
-    running = next((one for one in reversed(known) if one.finished is None), None)
-    if over is None or over.finished is None:
+    running = next((attempt for attempt in latest_first if attempt.finished is None), None)
+    if finished is None or finished.finished is None:
         return (
             AttemptsProgress((running.number,), waiting=_waiting(running.problem))
             if running
             else AttemptsProgress((1,))
         )
-    if running and running.number > over.number:
-        return AttemptsProgress((over.number, running.number), failure=_failure(over, running.problem))
-    again = over.finished + wait_after(over.number)
-    following = (over.number + 1,) if now >= again else ()
-    return AttemptsProgress((over.number, *following), failure=failure, again=None if following else again)
+    if running and running.number > finished.number:
+        return AttemptsProgress((finished.number, running.number), failure=_failure(finished, running.problem))
+    again = finished.finished + wait_after(finished.number)
+    following = (finished.number + 1,) if now >= again else ()
+    return AttemptsProgress((finished.number, *following), failure=failure, again=None if following else again)
 
 
 def wait_after(number: int) -> timedelta:
@@ -95,16 +96,16 @@ def _waiting(problem: PodProblem | None) -> str:
     return with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
 
 
-def _failure(over: Attempt, following: PodProblem | None = None) -> Failure:
-    """The failure that the last attempt reported; else why the next one does not run, or how the last one ended."""
-    said = parsed_result(over.words)
-    if isinstance(said, Failure):
-        return said
-    why = over.failure or one_line(over.words) or "it said nothing"
-    ended = f"Job {over.job} ended without an answer: {why.rstrip('.')}."
+def _failure(finished: Attempt, following: PodProblem | None = None) -> Failure:
+    """The failure that the finished attempt reported; else why the next one does not run, or how this one ended."""
+    reported = parsed_result(finished.message)
+    if isinstance(reported, Failure):
+        return reported
+    why = finished.failure or one_line(finished.message) or "its pod wrote no message"
+    problem = f"Job {finished.job} ended without a result: {why.rstrip('.')}."
     if following:
-        ended = f"the next pod for it does not run: {_waiting(following)}"
-    elif over.problem:
-        ended = f"the pod of Job {over.job} did not run in time: {_waiting(over.problem)}"
+        problem = f"the pod of the next attempt does not run: {_waiting(following)}"
+    elif finished.problem:
+        problem = f"the pod of Job {finished.job} did not run in time: {_waiting(finished.problem)}"
     cure = "Look at the Job's Events in this namespace."
-    return Failure(Cause.TIMED_OUT, NotUnderstood("model", f"could not be read: {ended}", cure))
+    return Failure(Cause.TIMED_OUT, NotUnderstood("model", f"could not be read: {problem}", cure))

@@ -1,4 +1,4 @@
-"""The ConfigMap that keeps what an inspection found, so that a model is inspected once."""
+"""The ConfigMap with the result of a model's inspection, which makes further inspections unnecessary."""
 
 from inference_operator.inspection.result import INSPECTOR_VERSION, parsed_result, result_text
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
@@ -10,26 +10,26 @@ MODEL_FILE = "model.json"
 
 
 def model_config_ref(source: str, revision: str | None, *, owner: Owner) -> Ref:
-    """Where what is known of a model is kept.
+    """The ConfigMap for the result of a model's inspection.
 
     Args:
-        source: as `spec.model.source` has it.
+        source: value of `spec.model.source`.
         revision: branch, tag or commit; None is the default branch.
-        owner: whose it is.
+        owner: the InferenceDeployment.
     """
-    asked = content_hash([source, revision, INSPECTOR_VERSION])
-    return Ref(CONFIG_MAP, owner.key.namespace, model_config_name(owner.key.name, asked))
+    source_hash = content_hash([source, revision, INSPECTOR_VERSION])
+    return Ref(CONFIG_MAP, owner.key.namespace, model_config_name(owner.key.name, source_hash))
 
 
-def model_config_map(ref: Ref, found: Entry, *, owner: Owner) -> Manifest:
-    """The ConfigMap with what was found."""
-    content = {"data": {MODEL_FILE: result_text(found)}}
+def model_config_map(ref: Ref, result: Entry, *, owner: Owner) -> Manifest:
+    """The ConfigMap with this result."""
+    content = {"data": {MODEL_FILE: result_text(result)}}
     return child(ref.kind, ref.name, owner=owner, component=INSPECTION, content=content)
 
 
-def kept_model(config: Manifest | None) -> Entry | None:
-    """What a ConfigMap keeps; None where there is none or a hand has broken it."""
+def stored_model(config: Manifest | None) -> Entry | None:
+    """The result in a ConfigMap; None without a ConfigMap or with an invalid one."""
     data = (config or {}).get("data")
     text = data.get(MODEL_FILE) if isinstance(data, dict) else None
-    found = parsed_result(text) if isinstance(text, str) else None
-    return found if isinstance(found, Entry) else None
+    result = parsed_result(text) if isinstance(text, str) else None
+    return result if isinstance(result, Entry) else None

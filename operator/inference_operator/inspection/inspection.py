@@ -8,9 +8,9 @@ from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.pending_causes import problem_from_events
 from inference_operator.engines.base import HubAccess
 from inference_operator.inspection.attempts import AttemptsProgress, attempts_progress
-from inference_operator.inspection.config_map import kept_model, model_config_map, model_config_ref
+from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
-from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt, attempt
+from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt, job_attempt
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
@@ -48,7 +48,7 @@ class InspectionState:
     @property
     def running(self) -> bool:
         """Whether the first attempt runs, or is about to: there is neither a result nor a failure yet."""
-        return bool(self.progress.jobs) and self.progress.found is None and self.progress.failure is None
+        return bool(self.progress.jobs) and self.progress.entry is None and self.progress.failure is None
 
     @property
     def message(self) -> str:
@@ -60,7 +60,7 @@ class InspectionState:
 
     def recheck_at(self, now: datetime) -> datetime | None:
         """When the state changes without an event: the next attempt, or a Job that is no longer needed."""
-        tidying = self.progress.found is not None and any(ref.kind == JOB for ref in self.desired)
+        tidying = self.progress.entry is not None and any(ref.kind == JOB for ref in self.desired)
         again = (self.progress.again,) if self.progress.again else ()
         return now + TIDYING if tidying else min((*again, *self.due), default=None)
 
@@ -85,20 +85,22 @@ def inspection_state(
         wanted: whether a decision waits for the result. If not, no further attempt is made.
     """
     ref = model_config_ref(request.spec.model.source, request.access.revision, owner=request.owner)
-    if kept := kept_model(live.get(ref)):
-        return InspectionState(AttemptsProgress(found=kept), {ref: model_config_map(ref, kept, owner=request.owner)})
+    if stored := stored_model(live.get(ref)):
+        return InspectionState(
+            AttemptsProgress(entry=stored), {ref: model_config_map(ref, stored, owner=request.owner)}
+        )
     job_hash = _job(request, 1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
     own_pods = [pod for pod in pods if pod.component == INSPECTION]
     live_jobs = [job for job in live.values() if is_inspection_job(job) and "deletionTimestamp" not in job["metadata"]]
-    attempts = [attempt(job, own_pods) for job in live_jobs]
-    current = [_with_events(one, results) for one in attempts if one.asked == job_hash]
+    attempts = [job_attempt(job, own_pods) for job in live_jobs]
+    current = [_with_events(attempt, results) for attempt in attempts if attempt.job_hash == job_hash]
     progress = attempts_progress(current, now, wanted=wanted)
     jobs = [_job(request, number) for number in progress.jobs]
-    waits = [one.wait for one in current if one.wait and one.number in progress.jobs]
-    result = [model_config_map(ref, progress.found, owner=request.owner)] if progress.found else []
+    waits = [attempt.wait for attempt in current if attempt.wait and attempt.number in progress.jobs]
+    result = [model_config_map(ref, progress.entry, owner=request.owner)] if progress.entry else []
     return InspectionState(
         progress,
-        {Ref.of(one): one for one in (*result, *jobs)},
+        {Ref.of(child): child for child in (*result, *jobs)},
         lookups=tuple(wait.lookup for wait in waits if wait.due <= now),
         due=tuple(wait.due for wait in waits if wait.due > now),
     )
@@ -112,13 +114,15 @@ def is_inspection_job(manifest: Manifest) -> bool:
 
 def without_inspection_jobs(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:
     """All children but the Jobs of inspections. The ConfigMaps with results stay."""
-    return {ref: one for ref, one in live.items() if not is_inspection_job(one)}
+    return {ref: child for ref, child in live.items() if not is_inspection_job(child)}
 
 
-def _with_events(one: Attempt, results: LookupResults) -> Attempt:
+def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
     """The attempt, with the cause that Events show if it makes no progress."""
-    events = results.get(one.wait.lookup) if one.wait else None
-    return replace(one, problem=one.problem or problem_from_events(events)) if isinstance(events, ObjectEvents) else one
+    events = results.get(attempt.wait.lookup) if attempt.wait else None
+    if not isinstance(events, ObjectEvents):
+        return attempt
+    return replace(attempt, problem=attempt.problem or problem_from_events(events))
 
 
 def _job(request: InspectionRequest, number: int) -> Manifest:

@@ -1,4 +1,4 @@
-"""The Job that reads what a model's files say of it, in the user's namespace and with the engine's own access."""
+"""The Job that inspects a model: it reads the model's files in the user's namespace, with the engine's own access."""
 
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import HubAccess
@@ -15,16 +15,17 @@ from inference_operator.objects.volumes import writable_mounts, writable_volumes
 from inference_operator.settings import Settings
 
 DEADLINE_SECONDS = 600
-"""For everything: a node, the operator's image, the volume, and the two minutes that `infd inspect` gives itself."""
+"""Time limit of the Job: for a node, the operator's image, the volume, and `infd inspect`, which may take 2 minutes."""
 
 RESOURCES: Manifest = {
     "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"},
     "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "256Mi"},
 }
-"""`infd inspect` takes 56 MiB for a usual model and 190 MiB for an index of 32 MiB, which it keeps on disk once."""
+"""`infd inspect` uses 56 MiB of memory for a usual model, and 190 MiB for an index of 32 MiB. It stores that index on
+disk once."""
 
 TERMINATION_MESSAGE = "/dev/termination-log"
-"""Where the kubelet reads a container's last words unless told otherwise (Kubernetes, `terminationMessagePath`)."""
+"""Default path of a container's termination message (Kubernetes, `terminationMessagePath`)."""
 
 _WHERE_VOLUMES_ARE = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "schedulerName")
 _ANYWHERE = ("tolerations", "priorityClassName", "schedulerName")
@@ -33,25 +34,25 @@ _ANYWHERE = ("tolerations", "priorityClassName", "schedulerName")
 def inspection_job(
     spec: Spec, source: ModelSource, access: HubAccess, *, attempt: int, owner: Owner, settings: Settings
 ) -> Manifest:
-    """The Job of one attempt. Whatever changes in it is another Job, since a Job cannot be edited.
+    """The Job of one attempt. A Job cannot be edited, so every change of its content gives it another name.
 
     Args:
-        spec: what is asked.
+        spec: the specification.
         source: the model.
-        access: how the engine gets at it.
-        attempt: counted from 1.
-        owner: whose it is.
+        access: the engine's access to the model.
+        attempt: number of the attempt, counted from 1.
+        owner: the InferenceDeployment.
         settings: the operator's settings.
     """
     content = _content(spec, source, access, name=owner.key.name, settings=settings)
-    asked = content_hash(content)
+    job_hash = content_hash(content)
     return child(
         JOB,
-        inspection_job_name(owner.key.name, asked, attempt),
+        inspection_job_name(owner.key.name, job_hash, attempt),
         owner=owner,
         component=INSPECTION,
         content=content,
-        annotations={JOB_HASH_ANNOTATION: asked, ATTEMPT_ANNOTATION: str(attempt)},
+        annotations={JOB_HASH_ANNOTATION: job_hash, ATTEMPT_ANNOTATION: str(attempt)},
     )
 
 
@@ -68,7 +69,7 @@ def _content(spec: Spec, source: ModelSource, access: HubAccess, *, name: str, s
             *writable_volumes(access.writable),
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
-        **_placed(spec, source, name),
+        **_scheduling(spec, source, name),
     }
     return {
         "spec": {
@@ -100,8 +101,8 @@ def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Set
     }
 
 
-def _placed(spec: Spec, source: ModelSource, name: str) -> Manifest:
-    """Where a volume is, only the engine's nodes may reach; the hub is read from anywhere that lets it in."""
-    fields = scheduling(spec.scheduling, gpus=1, selector=selector_labels(name, INSPECTION))
-    wanted = _ANYWHERE if isinstance(source, HubModel) else _WHERE_VOLUMES_ARE
-    return {field: fields[field] for field in wanted if field in fields}
+def _scheduling(spec: Spec, source: ModelSource, resource: str) -> Manifest:
+    """The scheduling fields. A volume may be reachable only from the engine's nodes; a hub is read from any node."""
+    fields = scheduling(spec.scheduling, gpus=1, selector=selector_labels(resource, INSPECTION))
+    names = _ANYWHERE if isinstance(source, HubModel) else _WHERE_VOLUMES_ARE
+    return {name: fields[name] for name in names if name in fields}

@@ -1,4 +1,4 @@
-"""What Jobs and their pods tell about attempts at something that ends."""
+"""Reads the state of an inspection attempt from its Job and the Job's pods."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,48 +10,51 @@ from inference_operator.views.pod import PodProblem, PodView, one_line
 from inference_operator.views.raw import annotations, timestamp
 
 JOB_HASH_ANNOTATION = "inference-operator.dev/asked"
-"""Fingerprint of all that the attempt does."""
+"""Annotation with the hash of the Job's content."""
 ATTEMPT_ANNOTATION = "inference-operator.dev/attempt"
-"""Which attempt at it this is, counted from 1."""
+"""Annotation with the number of the attempt, counted from 1."""
 
 MOST_DIGITS = 4
+"""Digits of an attempt's number. A longer number is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One Job."""
+    """One attempt."""
 
     job: str
-    asked: str
+    """Name of the Job."""
+    job_hash: str
+    """Hash of the Job's content."""
     number: int
-    words: str = ""
-    """The last words of its pod, once that has ended."""
+    message: str = ""
+    """Termination message of its pod; empty until the pod has terminated."""
     problem: PodProblem | None = None
-    """Why its pod does not run; None where it runs, has ended or is not there."""
+    """Why its pod does not run; None if the pod runs, has terminated or does not exist."""
     finished: datetime | None = None
-    """When its controller said that it is over; None while it goes on."""
+    """When the Job controller marked it complete or failed; None before that."""
     failure: str = ""
-    """Why it failed, in its controller's words; empty if it has not."""
+    """The Job controller's message on why it failed; empty if it has not failed."""
     wait: PendingWait | None = None
-    """That it waits for its pod, or its pod for volumes; None if neither."""
+    """Its wait for a pod, or its pod's wait for volumes; None if it waits for neither."""
 
 
-def attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
-    """Read a Job and its pods, of which the kubelet may have ended one before the Job's controller knows."""
-    meta, noted = job["metadata"], annotations(job)
-    number = str(noted.get(ATTEMPT_ANNOTATION, ""))
+def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
+    """The attempt of a Job. Its pod may show the end of the attempt before the Job controller does."""
+    meta, notes = job["metadata"], annotations(job)
+    number = str(notes.get(ATTEMPT_ANNOTATION, ""))
     own = [pod for pod in pods if pod.name.startswith(f"{meta['name']}-")]
-    over = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
-    failed = over is not None and over.get("type") == "Failed"
-    said = one_line(over.get("message")) or one_line(over.get("reason")) if over else ""
+    end = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
+    failed = end is not None and end.get("type") == "Failed"
+    why = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
     return Attempt(
         job=meta["name"],
-        asked=str(noted.get(JOB_HASH_ANNOTATION, "")),
+        job_hash=str(notes.get(JOB_HASH_ANNOTATION, "")),
         number=int(number) if number.isdigit() and len(number) <= MOST_DIGITS else 1,
-        words=next((pod.last_words for pod in own if pod.last_words), ""),
+        message=next((pod.termination_message for pod in own if pod.termination_message), ""),
         problem=next((pod.problem for pod in own if pod.problem and not pod.failed), None),
-        finished=timestamp(over.get("lastTransitionTime")) if over else None,
-        failure=(said or "it has failed") if failed else "",
+        finished=timestamp(end.get("lastTransitionTime")) if end else None,
+        failure=(why or "it has failed") if failed else "",
         wait=_wait(job, own),
     )
 
@@ -64,5 +67,5 @@ def _wait(job: Manifest, own: Sequence[PodView]) -> PendingWait | None:
 
 
 def _is_end(condition: Manifest) -> bool:
-    """Whether a condition says that a Job is over (Kubernetes 1.36, batch/v1 JobConditionType)."""
+    """Whether a condition marks a Job as complete or failed (Kubernetes 1.36, batch/v1 JobConditionType)."""
     return condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"

@@ -74,7 +74,7 @@ def unusable(why: NotUnderstood) -> Failure:
     return Failure(Cause.UNUSABLE, why)
 
 
-def result_text(found: InspectionResult) -> str:
+def result_text(result: InspectionResult) -> str:
     """One line of JSON of at most `LIMIT` bytes.
 
     Examples:
@@ -84,12 +84,12 @@ def result_text(found: InspectionResult) -> str:
         >>> parsed_result(text).message
         'hf://a/b: is gated. Set `HF_TOKEN`.'
     """
-    if isinstance(found, Failure):
-        return next(text for clip in _CLIPS if len(text := _failure(found, clip)) <= LIMIT)
-    text = _line(entry_document(found))
+    if isinstance(result, Failure):
+        return next(text for clip in _CLIPS if len(text := _failure(result, clip)) <= LIMIT)
+    text = _line(entry_document(result))
     if len(text) <= LIMIT:
         return text
-    problem = f"what sizing reads of it is longer than {LIMIT} bytes."
+    problem = f"the fields that sizing needs are longer than {LIMIT} bytes."
     return result_text(unusable(NotUnderstood("config.json", problem, "Use a model of the usual form.")))
 
 
@@ -110,12 +110,12 @@ def parsed_result(text: str) -> InspectionResult | None:
 def _read(fields: dict[str, object]) -> InspectionResult | None:
     error = fields.get("error")
     if isinstance(error, dict):
-        words = NotUnderstood(*(str(error[part]) for part in ("field", "problem", "cure")))
-        return Failure(Cause(error["cause"]), words)
-    found = entry_of(fields)
-    texts = (found.name, found.source, found.commit, found.weights.origin if found.weights else "")
-    good = all(isinstance(text, str) for text in texts) and isinstance(found.config, dict)
-    return found if good and found.weights is not None and found.weights.total_bytes > 0 else None
+        why = NotUnderstood(*(str(error[part]) for part in ("field", "problem", "cure")))
+        return Failure(Cause(error["cause"]), why)
+    entry = entry_of(fields)
+    texts = (entry.name, entry.source, entry.commit, entry.weights.origin if entry.weights else "")
+    valid = all(isinstance(text, str) for text in texts) and isinstance(entry.config, dict)
+    return entry if valid and entry.weights is not None and entry.weights.total_bytes > 0 else None
 
 
 def _failure(failure: Failure, clip: int) -> str:

@@ -1,4 +1,4 @@
-"""A part of the spec that has Kubernetes' own shape, in the form in which the API server stores it."""
+"""Converts parts of the spec that have a Kubernetes type into the form in which the API server stores them."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from inference_operator.manifest import Manifest
 
 
 def api_form(part: BaseModel) -> Manifest:
-    """Its fields by their names in the API, without those that are empty: the API server leaves these out.
+    """The fields by their API names, without empty ones, which the API server omits.
 
     Examples:
         >>> from inference_operator.api.scheduling import Toleration

@@ -1,4 +1,4 @@
-"""Where the model's files are inside the engine's container."""
+"""The volume with the model's files, and their path in the container."""
 
 from inference_operator.manifest import Manifest
 from inference_operator.models.source import ClaimModel, HubModel, ImageModel, ModelSource
@@ -8,7 +8,7 @@ _VOLUME = "model"
 
 
 def model_argument(source: ModelSource) -> str:
-    """What the engine is told to load.
+    """The model that the engine is started with: a hub repository or a path.
 
     Examples:
         >>> model_argument(HubModel("Qwen/Qwen3-8B")), model_argument(ClaimModel("models", "llama/8b"))
@@ -24,7 +24,7 @@ def model_argument(source: ModelSource) -> str:
 
 
 def model_volumes(source: ModelSource, *, pull_policy: str) -> list[Manifest]:
-    """The volume that holds the model, if it is in one."""
+    """The volume of the model; none for a model of a hub."""
     match source:
         case HubModel():
             return []
@@ -35,7 +35,7 @@ def model_volumes(source: ModelSource, *, pull_policy: str) -> list[Manifest]:
 
 
 def model_mounts(source: ModelSource) -> list[Manifest]:
-    """Where that volume is mounted, read-only."""
+    """The read-only mount of that volume."""
     if isinstance(source, HubModel):
         return []
     return [{"name": _VOLUME, "mountPath": MODEL_PATH, "readOnly": True}]

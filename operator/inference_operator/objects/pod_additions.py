@@ -1,6 +1,7 @@
-"""What users add to the engines' pods: refused where it would take the place of what is the operator's, else merged.
+"""Users' additions to the engine pods: labels, annotations, volumes, mounts and sidecars.
 
-Every list that takes additions has one key that tells its items apart; nothing is ever merged into an item.
+An addition that would replace something of the operator's is refused. Others are appended to the lists of the pod
+template; no item of the operator's is changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,43 +21,45 @@ from inference_operator.objects.scheduling import QUEUE_LABEL
 _PATH = "spec.podTemplate"
 
 _OWN_DOMAINS = (GROUP, "container.apparmor.security.beta.kubernetes.io", "seccomp.security.alpha.kubernetes.io")
-"""The operator's own, and those by which Kubernetes once loosened a container's confinement."""
+"""Domains of keys that users cannot set: the operator's own, and those of former annotations that weaken a container's
+confinement."""
 
 _OWN_KEYS: Mapping[str, str] = {
-    **dict.fromkeys(labels("", ""), "Remove it; the operator finds its pods by it."),
-    "pod-template-hash": "Remove it; Kubernetes tells rollouts apart by it.",
+    **dict.fromkeys(labels("", ""), "Remove it; the operator selects its pods by it."),
+    "pod-template-hash": "Remove it; Deployments set it.",
     QUEUE_LABEL: "Use `spec.scheduling.queueName`.",
 }
-"""Labels and annotations that are not the user's, and what to do instead."""
+"""Labels and annotations that users cannot set, and what to do instead."""
 
 
-def refusal_of_additions(asked: PodTemplateSpec, own_mounts: Sequence[Manifest]) -> Refusal | None:
+def refusal_of_additions(requested: PodTemplateSpec, own_mounts: Sequence[Manifest]) -> Refusal | None:
     """Why the additions cannot be merged, or None.
 
     Args:
-        asked: what the user adds.
-        own_mounts: the volume mounts of the engine as the operator makes it.
+        requested: the additions.
+        own_mounts: the engine's volume mounts without the additions.
     """
-    return next(_refusals(asked, own_mounts), None)
+    return next(_refusals(requested, own_mounts), None)
 
 
-def _refusals(asked: PodTemplateSpec, own_mounts: Sequence[Manifest]) -> Iterator[Refusal]:
-    for part, keys in (("labels", asked.labels), ("annotations", asked.annotations)):
-        yield from (_taken(f"{part}[{key}]", f"`{key}`", cure) for key in keys if (cure := _cure_of_key(key)))
+def _refusals(requested: PodTemplateSpec, own_mounts: Sequence[Manifest]) -> Iterator[Refusal]:
+    for part, keys in (("labels", requested.labels), ("annotations", requested.annotations)):
+        yield from (_reserved(f"{part}[{key}]", f"`{key}`", cure) for key in keys if (cure := _cure_of_key(key)))
     own_volumes = {mount["name"] for mount in own_mounts}
-    for volume in asked.volumes:
+    for volume in requested.volumes:
         if volume.name in own_volumes:
-            yield _taken(f"volumes[{volume.name}]", f"the volume `{volume.name}`", "Give it another name.")
-    yield from _wrong_mounts("volumeMounts", asked, asked.volume_mounts)
-    for mount in asked.volume_mounts:
-        if hidden := _hidden(mount, own_mounts):
+            yield _reserved(f"volumes[{volume.name}]", f"the volume `{volume.name}`", "Give it another name.")
+    yield from _wrong_mounts("volumeMounts", requested, requested.volume_mounts)
+    for mount in requested.volume_mounts:
+        if hidden := _hidden_path(mount, own_mounts):
+            problem = f"it would hide `{hidden}`, which is reserved for the operator."
             cure = "Mount it elsewhere, or below that path."
-            yield _taken(f"volumeMounts[{mount.mount_path}]", f"`{hidden}`, which it would hide,", cure)
-    for sidecar in asked.sidecars:
+            yield Refusal(Reason.INVALID_SPEC, f"{_PATH}.volumeMounts[{mount.mount_path}]", problem, cure)
+    for sidecar in requested.sidecars:
         path = f"sidecars[{sidecar.name}]"
         if sidecar.name == ENGINE:
-            yield _taken(path, f"the container `{ENGINE}`", "Give it another name.")
-        yield from _wrong_mounts(f"{path}.volumeMounts", asked, sidecar.volume_mounts)
+            yield _reserved(path, f"the container `{ENGINE}`", "Give it another name.")
+        yield from _wrong_mounts(f"{path}.volumeMounts", requested, sidecar.volume_mounts)
         if refusal := refusal_of_resources(sidecar.resources, f"{_PATH}.{path}.resources"):
             yield refusal
 
@@ -68,12 +71,12 @@ def _cure_of_key(key: str) -> str | None:
     return _OWN_KEYS.get(key)
 
 
-def _taken(field: str, what: str, cure: str) -> Refusal:
-    return Refusal(Reason.INVALID_SPEC, f"{_PATH}.{field}", f"{what} is the operator's.", cure)
+def _reserved(field: str, what: str, cure: str) -> Refusal:
+    return Refusal(Reason.INVALID_SPEC, f"{_PATH}.{field}", f"{what} is reserved for the operator.", cure)
 
 
-def _wrong_mounts(field: str, asked: PodTemplateSpec, mounts: Sequence[Mount]) -> Iterator[Refusal]:
-    names = {volume.name for volume in asked.volumes}
+def _wrong_mounts(field: str, requested: PodTemplateSpec, mounts: Sequence[Mount]) -> Iterator[Refusal]:
+    names = {volume.name for volume in requested.volumes}
     for mount in mounts:
         if mount.name not in names:
             where = f"{_PATH}.{field}[{mount.mount_path}]"
@@ -81,51 +84,51 @@ def _wrong_mounts(field: str, asked: PodTemplateSpec, mounts: Sequence[Mount]) -
             yield Refusal(Reason.INVALID_SPEC, where, f"there is no volume `{mount.name}`.", cure)
 
 
-def _hidden(mount: Mount, own_mounts: Sequence[Manifest]) -> str | None:
+def _hidden_path(mount: Mount, own_mounts: Sequence[Manifest]) -> str | None:
     path = f"/{normpath(mount.mount_path).strip('/')}/".replace("//", "/")
     return next((own["mountPath"] for own in own_mounts if f"{own['mountPath']}/".startswith(path)), None)
 
 
-def volumes(asked: Sequence[Volume], *, pull_policy: str) -> list[Manifest]:
-    """The volumes, beside the operator's."""
-    return [_volume(volume, pull_policy) for volume in asked]
+def volumes(requested: Sequence[Volume], *, pull_policy: str) -> list[Manifest]:
+    """The requested volumes, as a pod specification has them."""
+    return [_volume(volume, pull_policy) for volume in requested]
 
 
-def _volume(asked: Volume, pull_policy: str) -> Manifest:
-    if asked.empty_dir is not None:
-        return {"name": asked.name, "emptyDir": _folder(asked.empty_dir)}
-    if asked.image is not None:
-        return {"name": asked.name, "image": {"reference": asked.image.reference, "pullPolicy": pull_policy}}
-    return api_form(asked)
+def _volume(volume: Volume, pull_policy: str) -> Manifest:
+    if volume.empty_dir is not None:
+        return {"name": volume.name, "emptyDir": _empty_dir(volume.empty_dir)}
+    if volume.image is not None:
+        return {"name": volume.name, "image": {"reference": volume.image.reference, "pullPolicy": pull_policy}}
+    return api_form(volume)
 
 
-def _folder(asked: EmptyDirVolume) -> Manifest:
-    size = {"sizeLimit": canonical(asked.size_limit)} if asked.size_limit else {}
-    return {**api_form(asked), **size}
+def _empty_dir(volume: EmptyDirVolume) -> Manifest:
+    size = {"sizeLimit": canonical(volume.size_limit)} if volume.size_limit else {}
+    return {**api_form(volume), **size}
 
 
-def mounts(asked: Sequence[Mount]) -> list[Manifest]:
-    """The mounts, beside the operator's."""
-    return [api_form(mount) for mount in asked]
+def mounts(requested: Sequence[Mount]) -> list[Manifest]:
+    """The requested volume mounts, as a container has them."""
+    return [api_form(mount) for mount in requested]
 
 
-def sidecars(asked: Sequence[Sidecar], *, pull_policy: str) -> list[Manifest]:
-    """Containers that Kubernetes starts before the engine and stops after it (sidecar containers, since 1.29)."""
-    return [_sidecar(one, pull_policy) for one in asked]
+def sidecars(requested: Sequence[Sidecar], *, pull_policy: str) -> list[Manifest]:
+    """Sidecar containers: Kubernetes starts them before the engine and stops them after it (since Kubernetes 1.29)."""
+    return [_sidecar(sidecar, pull_policy) for sidecar in requested]
 
 
-def _sidecar(asked: Sidecar, pull_policy: str) -> Manifest:
-    built: Manifest = {
-        "name": asked.name,
-        "image": asked.image,
+def _sidecar(sidecar: Sidecar, pull_policy: str) -> Manifest:
+    container: Manifest = {
+        "name": sidecar.name,
+        "image": sidecar.image,
         "imagePullPolicy": pull_policy,
         "restartPolicy": "Always",
-        "command": list(asked.command),
-        "args": list(asked.args),
-        "env": environment(asked.env),
-        "resources": stated(asked.resources),
+        "command": list(sidecar.command),
+        "args": list(sidecar.args),
+        "env": environment(sidecar.env),
+        "resources": stated(sidecar.resources),
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts(asked.volume_mounts),
+        "volumeMounts": mounts(sidecar.volume_mounts),
     }
-    return {name: value for name, value in built.items() if value}
+    return {name: value for name, value in container.items() if value}

@@ -1,8 +1,8 @@
-"""Kubernetes quantities in the one form in which the API server writes them back.
+"""Kubernetes quantities in canonical form: the form in which the API server stores them.
 
-Rules: apimachinery 0.36, pkg/api/resource/quantity.go (CanonicalizeBytes): no fractions, the largest suffix that
-needs none, and the family of suffixes (decimal or binary) that was written where it can say the amount exactly.
-Pods' quantities are rounded up to thousandths before (Kubernetes 1.36, pkg/apis/core/v1/defaults.go).
+Rules (apimachinery 0.36, pkg/api/resource/quantity.go, CanonicalizeBytes): no fractions; the largest suffix that needs
+no fraction; the suffix family of the input (decimal or binary) if it can express the amount exactly.
+The quantities of pods are first rounded up to thousandths (Kubernetes 1.36, pkg/apis/core/v1/defaults.go).
 """
 
 from decimal import ROUND_CEILING, Decimal
@@ -27,7 +27,7 @@ def value(quantity: str) -> Decimal:
 
 
 def canonical(quantity: str) -> str:
-    """The quantity as the API server stores it; what is finer than a thousandth is rounded up.
+    """The quantity as the API server stores it, rounded up to thousandths.
 
     Examples:
         >>> canonical("1000m"), canonical("0.5"), canonical("1536Mi"), canonical("1024Mi"), canonical("12000")
@@ -37,7 +37,7 @@ def canonical(quantity: str) -> str:
     """
     thousandths = int((value(quantity) * 1000).to_integral_value(ROUND_CEILING))
     whole, rest = divmod(thousandths, 1000)
-    # What no binary suffix divides is stored bare, and read back as decimal.
+    # An amount that is no multiple of 1024 is stored without a suffix, and read back as decimal.
     if quantity.endswith("i") and not rest and whole and whole % _SMALLEST_BINARY == 0:
         return _binary(whole)
     return _decimal(thousandths)

@@ -1,4 +1,4 @@
-"""Where engines may run: what the user asks, in the pod's own fields, and the taint of GPU nodes."""
+"""Scheduling fields of an engine pod: the user's, the node constraints of a plan, and the toleration of GPU nodes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,48 +9,48 @@ from inference_operator.objects.api_form import api_form
 from inference_operator.sizing.plan import Plan
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""Kueue admits the pods of a Deployment that carries it, and copies it into the pods itself
+"""Label of a Deployment whose pods Kueue admits. Kueue itself copies it into the pods
 (kubernetes-sigs/kueue, pkg/controller/jobs/deployment/deployment_webhook.go)."""
 
 GPU_TOLERATION: Manifest = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
 """GPU nodes are often tainted with their resource's name (NVIDIA GPU operator, GKE, EKS)."""
 
-_AS_ASKED = ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName", "schedulerName")
+_UNCHANGED = ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName", "schedulerName")
 
 
-def scheduling(asked: SchedulingSpec, *, gpus: int, selector: Mapping[str, str]) -> Manifest:
-    """The fields of an engine's pod that say where it may run.
+def scheduling(requested: SchedulingSpec, *, gpus: int, selector: Mapping[str, str]) -> Manifest:
+    """The scheduling fields of an engine pod.
 
     Args:
-        asked: what the user asks.
+        requested: the user's scheduling section.
         gpus: GPUs of one engine.
-        selector: the labels that select the engines.
+        selector: the labels that select the pods, for topology spread constraints.
     """
-    fields = api_form(asked)
-    result = {name: fields[name] for name in _AS_ASKED if name in fields}
+    fields = api_form(requested)
+    result = {name: fields[name] for name in _UNCHANGED if name in fields}
     if tolerations := _tolerations(fields.get("tolerations", []), gpus):
         result["tolerations"] = tolerations
-    if asked.topology_spread:
-        result["topologySpreadConstraints"] = [_spread(one, selector) for one in asked.topology_spread]
+    if requested.topology_spread:
+        result["topologySpreadConstraints"] = [
+            _spread(constraint, selector) for constraint in requested.topology_spread
+        ]
     return result
 
 
 def bound_to_gpus(fields: Manifest, plan: Plan) -> Manifest:
-    """The same with what ties engines to the GPUs that they were sized for; what the user says of nodes stays."""
+    """The fields with node constraints that keep engines on the GPUs of their plan; the user's constraints stay."""
     selector = {**plan.node_selector, **fields.get("nodeSelector", {})}
     result = {**fields, "nodeSelector": selector} if selector else fields
-    return (
-        {**result, "affinity": _avoiding(fields.get("affinity", {}), plan.avoided_products)}
-        if (plan.avoided_products)
-        else result
-    )
+    if not plan.avoided_products:
+        return result
+    return {**result, "affinity": _without_products(fields.get("affinity", {}), plan.avoided_products)}
 
 
-def _avoiding(affinity: Manifest, products: Sequence[str]) -> Manifest:
-    """The affinity with more conditions in each of its terms, of which one has to hold."""
+def _without_products(affinity: Manifest, products: Sequence[str]) -> Manifest:
+    """The affinity without these GPU products. Every term excludes them, because one matching term suffices."""
     labels = sorted({label_of(product) for product in products})
     others = [
-        {"key": label, "operator": "NotIn", "values": [one for one in products if label_of(one) == label]}
+        {"key": label, "operator": "NotIn", "values": [product for product in products if label_of(product) == label]}
         for label in labels
     ]
     nodes = affinity.get("nodeAffinity", {})
@@ -62,20 +62,20 @@ def _avoiding(affinity: Manifest, products: Sequence[str]) -> Manifest:
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def queue_labels(asked: SchedulingSpec) -> dict[str, str]:
-    """The label of the engines' Deployment by which Kueue knows their queue."""
-    return {QUEUE_LABEL: asked.queue_name} if asked.queue_name else {}
+def queue_labels(requested: SchedulingSpec) -> dict[str, str]:
+    """The label that gives the engines' Deployment its Kueue queue; none without a queue."""
+    return {QUEUE_LABEL: requested.queue_name} if requested.queue_name else {}
 
 
-def _tolerations(asked: Sequence[Manifest], gpus: int) -> list[Manifest]:
-    own = [GPU_TOLERATION] if gpus and GPU_TOLERATION not in asked else []
-    return [*own, *asked]
+def _tolerations(requested: Sequence[Manifest], gpus: int) -> list[Manifest]:
+    own = [GPU_TOLERATION] if gpus and GPU_TOLERATION not in requested else []
+    return [*own, *requested]
 
 
-def _spread(asked: TopologySpread, selector: Mapping[str, str]) -> Manifest:
-    """Each rollout is spread by itself, as if the pods that it replaces were gone."""
+def _spread(constraint: TopologySpread, selector: Mapping[str, str]) -> Manifest:
+    """The constraint, counted per pod template hash: pods that a rollout replaces do not count."""
     return {
-        **api_form(asked),
+        **api_form(constraint),
         "labelSelector": {"matchLabels": dict(selector)},
         "matchLabelKeys": ["pod-template-hash"],
     }

@@ -1,4 +1,4 @@
-"""The volumes of an engine: its model, what it writes, and the memory that its processes share."""
+"""Volumes and mounts of an engine: the model, writable paths, and shared memory."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _SHARED_MEMORY = "shm"
 
 
 def engine_volumes(source: ModelSource, process: EngineProcess, plan: Plan, *, pull_policy: str) -> list[Manifest]:
-    """The pod's volumes."""
+    """The volumes of an engine pod."""
     return [
         *model_volumes(source, pull_policy=pull_policy),
         *writable_volumes(process.writable),
@@ -21,26 +21,26 @@ def engine_volumes(source: ModelSource, process: EngineProcess, plan: Plan, *, p
 
 
 def engine_mounts(source: ModelSource, writable: Sequence[str]) -> list[Manifest]:
-    """Where the engine sees them."""
+    """The mounts of those volumes in the engine's container."""
     return [
         *model_mounts(source),
         *writable_mounts(writable),
-        {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - the pod's own
+        {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - a volume of the pod
     ]
 
 
 def writable_volumes(paths: Sequence[str]) -> list[Manifest]:
-    """An empty volume for each path that a container writes to."""
+    """An emptyDir volume for each path that a container writes to."""
     return [{"name": _volume_name(path), "emptyDir": {}} for path in paths]
 
 
 def writable_mounts(paths: Sequence[str]) -> list[Manifest]:
-    """Where the container sees them."""
+    """The mounts of the writable volumes."""
     return [{"name": _volume_name(path), "mountPath": path} for path in paths]
 
 
 def _volume_name(path: str) -> str:
-    """A volume for each writable path, named after it.
+    """Name of the volume of a writable path.
 
     Examples:
         >>> _volume_name("/home/vllm")

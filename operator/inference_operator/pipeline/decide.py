@@ -11,7 +11,7 @@ from typing import TypeVar
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, Spec
-from inference_operator.engines.base import Engine, Served
+from inference_operator.engines.base import Engine, ServedModel
 from inference_operator.inspection.inspection import (
     InspectionRequest,
     InspectionState,
@@ -99,8 +99,8 @@ def _decided(inputs: Inputs) -> Outcome:
     # 2. What is known about the model, from the catalogue or from its inspection.
     states = [_role_state(inputs, spec, request) for request in inputs.role_requests]
     inspected = _inspection(inputs, spec, source, states)
-    found = inspected.progress.found
-    model = inspected_model(found) if found else known_model(source, states[0].engine.access(spec.engine).revision)
+    entry = inspected.progress.entry
+    model = inspected_model(entry) if entry else known_model(source, states[0].engine.access(spec.engine).revision)
     if spec.paused:
         return Paused(desired=inputs.children, model=model)
     # 3. Every engine must accept the specification.
@@ -134,7 +134,9 @@ def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
     engine = inputs.engines[request.engine]
     current = _spec_hash(spec, engine)
     plans = (
-        plan for plan in inputs.pinned_plans(request.name) if plan.asked == current and plan.engine == request.engine
+        plan
+        for plan in inputs.pinned_plans(request.name)
+        if plan.spec_hash == current and plan.engine == request.engine
     )
     latest = next(plans, None)
     kept = None if _all_unschedulable(inputs, request.name) else latest
@@ -210,7 +212,7 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
     """A new plan. The GPU kind stays if the model still fits on it; `latest` stays if nothing changes."""
     latest = state.latest
     recorded = inputs.pinned_plans(state.request.name)
-    kind = "" if latest else next((one.plan.gpu for one in recorded), "")
+    kind = "" if latest else next((pinned.plan.gpu for pinned in recorded), "")
     sizes = engine_plan(replace(request, previous_kind=kind), state.engine)
     if isinstance(sizes, Refusal):
         return latest or sizes
@@ -230,7 +232,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
     4. The Deployment with its replicas, and the objects around it.
     """
     owner, settings, name = inputs.resource.owner, inputs.settings, state.request.name
-    served = Served(model_argument(source), spec.model.served_name or owner.key.name)
+    served = ServedModel(model_argument(source), spec.model.served_name or owner.key.name)
     process = state.engine.process(spec.engine, plan.plan, served, timeouts(spec, plan.plan, settings))
     request = WorkloadRequest(name, spec, source, plan, process, owner, settings)
     built = engine_template(request)

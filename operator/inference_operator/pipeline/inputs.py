@@ -55,7 +55,9 @@ class Inputs:
         spec = self.resource.spec
         if isinstance(spec, Spec):
             return self.roles(spec, self.engines)
-        live = [self._component(one) for ref, one in sorted(self.children.items()) if ref.kind in WORKLOAD_KINDS]
+        live = [
+            self._component(manifest) for ref, manifest in sorted(self.children.items()) if ref.kind in WORKLOAD_KINDS
+        ]
         names = [name for name in live if name not in ("", ROUTER)] or [ENGINE]
         return tuple(RoleRequest(name, self.engines.default) for name in names)
 
@@ -89,7 +91,7 @@ class Inputs:
         """
         requests = {request.name: request for request in self.role_requests}
         text = annotations(self.workload(role)).get(PLAN_ANNOTATION)
-        annotated = pinned_plan(text if isinstance(text, str) else None)
+        annotated = pinned_plan(text)
         engine = annotated.engine if annotated else requests[role].engine
         recorded = plan_from_status(self.resource.status, engine=engine) if role == next(iter(requests)) else None
         plans = [plan for plan in (recorded, annotated) if plan is not None]

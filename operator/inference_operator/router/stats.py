@@ -1,7 +1,7 @@
-"""What HAProxy's statistics mean.
+"""Reads a router's load from HAProxy's statistics page in CSV form.
 
-Its Prometheus exporter names servers by their slot, which is nothing to the outside; the statistics page in its CSV
-form has the address of each (HAProxy 3.0, management guide, 9.1), with the option `stats show-legends`.
+HAProxy's Prometheus exporter has only the names of server slots. The CSV form also has each server's address (HAProxy
+3.0, management guide, 9.1), with the option `stats show-legends`.
 """
 
 from collections import Counter
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from inference_operator.views.samples import RouterSample
 
 STATS_PATH = "/stats"
-"""Where the frontend of the metrics shows them."""
+"""Path of the statistics page on the metrics frontend."""
 
 SAMPLE_PATH = f"{STATS_PATH};up;csv"
-"""Only servers that are up: the other slots, at least 31 for one engine, say nothing."""
+"""Path of the statistics of servers that are up. Unused slots, at least 31 with one engine, are left out."""
 
 _BACKEND = "engines"
 _TOTAL = "BACKEND"
@@ -22,7 +22,7 @@ _COLUMNS = ("pxname", "svname", "scur", "qcur", "addr")
 
 
 def router_sample(text: str) -> RouterSample | None:
-    r"""Read a router's statistics; None where they are something else.
+    r"""The sample in a router's statistics; None if the text is something else.
 
     Examples:
         >>> router_sample(

@@ -18,7 +18,7 @@ from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, Po
 from inference_operator.scrape.schedule import Intervals, Schedule
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import Asked, RouterSample, Watched, together, watched
+from inference_operator.views.samples import EngineActivity, ProbeState, RouterSample, combined_samples, next_activity
 from inference_operator.workload.stall import has_stalled, is_suspect
 
 WORKERS = 32
@@ -175,13 +175,15 @@ class Scraper:
         if ENGINE in components and not await self._scrape_engines(key, engines):
             failed.append(ENGINE)
         answering = self._store.of(pod for pod, _ in engines).engines.values()
-        return Scraped(any(one.still_seconds > 0 for one in answering), failed)
+        urgent = any(one.seconds_without_progress > 0 for one in answering)
+        # The stall watchdog needs the routers' sessions too, so no interval grows while an engine seems to stall.
+        return Scraped(urgent, () if urgent else failed)
 
     async def _scrape_routers(self, key: Key, pods: Sequence[PodView]) -> bool:
         """Whether any router answered, or there is none."""
         routers = [pod for pod in pods if pod.component == ROUTER]
         samples = [sample for pod in routers if (sample := await self._scrape_router(pod)) is not None]
-        self._routers[key] = _Routers(together(samples), self._now())
+        self._routers[key] = _Routers(combined_samples(samples), self._now())
         return bool(samples) or not routers
 
     async def _scrape_router(self, pod: PodView) -> RouterSample | None:
@@ -200,7 +202,7 @@ class Scraper:
         if not complete:
             self._store.miss(pod.uid)
             return None
-        total = together(samples)
+        total = combined_samples(samples)
         self._store.see_router(pod.uid, total)
         return total
 
@@ -216,7 +218,7 @@ class Scraper:
 
     async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, sessions: int) -> bool:
         settings, intervals, known = self._settings, self._intervals[ENGINE], self._store.engine(pod.uid)
-        urgent = known is not None and known.still_seconds > 0
+        urgent = known is not None and known.seconds_without_progress > 0
         keep = (intervals.urgent if urgent else intervals.calm) <= KEEP_ALIVE_SECONDS
         text = await self._client.get(_api(pod), METRICS_PATH, keep=keep)
         sample = engine.sample(text) if text is not None else None
@@ -226,9 +228,9 @@ class Scraper:
             return False
         gap = GAP_ROUNDS * settings.scrape_seconds
         before = self._store.engine(pod.uid)
-        after = watched(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
+        after = next_activity(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
         if is_suspect(after, stall_seconds=settings.stall_seconds):
-            after = after.asked_now()
+            after = after.with_probe_sent()
             task = asyncio.create_task(self._send_test_request(pod, engine, after))
             self._test_requests.add(task)
             task.add_done_callback(self._test_requests.discard)
@@ -242,9 +244,9 @@ class Scraper:
             self._callbacks.on_stalled(key)
         return True
 
-    async def _send_test_request(self, pod: PodView, engine: Engine, sent: Watched) -> None:
+    async def _send_test_request(self, pod: PodView, engine: Engine, sent: EngineActivity) -> None:
         """Send an engine its smallest request, and store what comes of it."""
-        request = engine.question(sent.sample.model)
+        request = engine.probe_request(sent.sample.model)
         try:
             status = await self._client.post(
                 _api(pod), request.path, request.body, seconds=self._settings.stall_seconds
@@ -252,12 +254,12 @@ class Scraper:
         except TimeoutError:
             return  # the store says already that there is no answer
         now = self._store.engine(pod.uid)
-        if now is None or now.asked_at != sent.asked_at or now.asked is not Asked.WAITING:
+        if now is None or now.probe_sent_at != sent.probe_sent_at or now.probe is not ProbeState.NO_RESPONSE:
             return
         if status == HTTPStatus.OK:
-            now = now.alive(self._now())
+            now = now.with_probe_answered(self._now())
         else:
-            now = replace(now, asked=Asked.NOT if status is None else Asked.UNFIT)
+            now = replace(now, probe=ProbeState.NOT_SENT if status is None else ProbeState.UNSUPPORTED)
         self._store.correct(pod.uid, now)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import Status
+from inference_operator.status.reconciling import UNDECIDED_ROLLOUT
 
 MAX_NOTE_BYTES = 1024
 """Upper bound of an Event's note (Kubernetes 1.36, API reference, events.k8s.io/v1)."""
@@ -56,7 +57,9 @@ def _ready(before: Status, after: Status) -> Iterator[Event]:
 
 def _reconciling(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.RECONCILING), after.condition(ConditionType.RECONCILING)
-    if now is None or now.status != "True" or now.reason in _WITHOUT_EVENT or (was and was.reason == now.reason):
+    if now is None or now.status != "True" or now.reason in _WITHOUT_EVENT or now.message == UNDECIDED_ROLLOUT:
+        return  # the Event of a rollout names its strategy, and so comes once that is decided
+    if was and was.reason == now.reason and was.message != UNDECIDED_ROLLOUT:
         return
     yield _event("Normal" if now.reason in _NORMAL else "Warning", now)
 
@@ -75,6 +78,6 @@ def _engine_stalled(before: Status, after: Status) -> Iterator[Event]:
         yield _event("Warning", now)
 
 
-def _event(kind: Literal["Normal", "Warning"], told: Condition) -> Event:
-    note = told.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
-    return Event(kind, told.reason, note)
+def _event(kind: Literal["Normal", "Warning"], condition: Condition) -> Event:
+    note = condition.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
+    return Event(kind, condition.reason, note)

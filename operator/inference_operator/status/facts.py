@@ -66,6 +66,8 @@ class Facts:
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
     rollout: Rollout | None
     """How the engines of the first role are replaced."""
+    rollout_undecided: bool
+    """Whether engines wait to be replaced until a lookup shows which GPUs are free."""
     startup: StartupStatus | None
     """The engine that is furthest in its start; None if no start is to be reported."""
     progress: str
@@ -100,7 +102,7 @@ class Facts:
     @property
     def rejected_workload(self) -> WorkloadView | None:
         """A workload whose pods Kubernetes rejects; engines before routers."""
-        return next((one for one in (self.engines, self.routers) if one.rejection), None)
+        return next((workload for workload in (self.engines, self.routers) if workload.rejection), None)
 
     @property
     def rejection(self) -> str:
@@ -140,7 +142,6 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
     routers = workload_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
     staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
     diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), routers, staying)
-    obstacles = [one for one in results if isinstance(one, Conflict | Waiting | Rejected)]
     failures = [one for one in results if isinstance(one, Failed)]
     unchanged = not isinstance(outcome, Planned) and engines.exists
     first = inputs.role_requests[0].name
@@ -154,7 +155,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
         paused=isinstance(outcome, Paused),
-        blocked=next(iter([*obstacles, *failures]), None),
+        blocked=_obstacle(results) or next(iter(failures), None),
         failures=failures,
         diagnosis=diagnoses.pod,
         stall="; ".join(removal.why for removal in outcome.removals),
@@ -166,6 +167,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         model=outcome.model,
         missing_gpu_kind=outcome.missing_gpu_kind if isinstance(outcome, Planned) else "",
         rollout=outcome.roles[0].rollout if isinstance(outcome, Planned) else None,
+        rollout_undecided=isinstance(outcome, Planned) and any(role.rollout is None for role in outcome.roles),
         startup=diagnoses.startup.status,
         progress=diagnoses.startup.message,
         lookups=diagnoses.lookups,
@@ -173,6 +175,10 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         previous=inputs.resource.status,
         now=inputs.now,
     )
+
+
+def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | None:
+    return next((one for one in results if isinstance(one, Conflict | Waiting | Rejected)), None)
 
 
 def _diagnosis_request(inputs: Inputs, outcome: Outcome, workloads: Mapping[str, WorkloadView]) -> DiagnosisRequest:

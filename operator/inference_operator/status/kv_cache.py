@@ -28,7 +28,7 @@ def kv_cache(inputs: Inputs, template: str | None, plan: Plan | None) -> KvCache
     return KvCacheStatus(estimated_tokens=computed, reported_tokens=reported, pod_template_hash=template)
 
 
-def remark(found: KvCacheStatus | None) -> str:
+def remark(kv_cache: KvCacheStatus | None) -> str:
     """A sentence about the reported size; empty where it is as estimated.
 
     Examples:
@@ -39,12 +39,12 @@ def remark(found: KvCacheStatus | None) -> str:
         >>> remark(KvCacheStatus(reported_tokens=65_536, pod_template_hash="a"))
         'An engine reports a KV cache of 65,536 tokens.'
     """
-    if found is None:
+    if kv_cache is None:
         return ""
-    sentence = f"An engine reports a KV cache of {found.reported_tokens:,} tokens"
-    if not found.estimated_tokens:
+    sentence = f"An engine reports a KV cache of {kv_cache.reported_tokens:,} tokens"
+    if not kv_cache.estimated_tokens:
         return f"{sentence}."
-    off = found.reported_tokens / found.estimated_tokens - 1
+    off = kv_cache.reported_tokens / kv_cache.estimated_tokens - 1
     if abs(off) <= DEVIATION:
         return ""
     return f"{sentence}, {abs(off):.0%} {'more' if off > 0 else 'fewer'} than estimated.".replace("%", " %")
@@ -55,4 +55,4 @@ def _reported(inputs: Inputs, template: str) -> int | None:
     ready = [pod for pod in inputs.engine_pods if pod.template == template and pod.ready and not pod.terminating]
     ready.sort(key=lambda pod: (str(pod.created), pod.name))
     samples = (inputs.samples.engines[pod.uid].sample for pod in ready if pod.uid in inputs.samples.engines)
-    return next((one.kv_cache_tokens for one in samples if one.kv_cache_tokens), None)
+    return next((sample.kv_cache_tokens for sample in samples if sample.kv_cache_tokens), None)

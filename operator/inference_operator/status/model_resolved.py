@@ -26,10 +26,10 @@ def model_resolved(facts: Facts) -> Verdict:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.model is None:
         return Verdict("Unknown", Reason.MODEL_UNKNOWN, "No model facts available: the model has not been inspected.")
-    found = facts.model.facts
-    if not isinstance(found, ModelFacts):
-        return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{found.message} Read from {facts.model.origin}.")
-    size = f"{found.weight_bytes / GIB:.1f} GiB of weights ({found.weights_from})"
-    name = found.architecture or "A model whose config names no architecture"
-    message = f"{name}: {size}, up to {found.context:,} tokens. From {facts.model.origin}."
+    model = facts.model.facts
+    if not isinstance(model, ModelFacts):
+        return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {facts.model.origin}.")
+    size = f"{model.weight_bytes / GIB:.1f} GiB of weights ({model.weights_from})"
+    name = model.architecture or "A model whose config names no architecture"
+    message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}."
     return Verdict("True", Reason.MODEL_KNOWN, message)

@@ -1,6 +1,6 @@
 """Condition Ready: whether a request would be answered."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.status.facts import Facts, rejection_reason
@@ -16,36 +16,8 @@ _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
 
 
 def ready(facts: Facts) -> Verdict:
-    """Whether a request would be answered, and what is missing if not.
-
-    The first rule that applies:
-
-    - Paused: what runs is counted, and no cause is given, since the operator does nothing about it.
-    - Scaled to zero, with a ready router: True.
-    - Engines and routers are ready: True, with a note if an edit is refused.
-    - The specification is refused: its reason.
-    - A child cannot be written, and not everything exists yet: that reason.
-    - Engines are ready but no router is.
-    - Engines have served before.
-    - A first start: the cause if it is known, else `Starting`.
-    """
-    if facts.paused:
-        return _paused(facts)
-    if facts.at_zero and facts.connected and facts.routers.ready:
-        message = "Scaled to zero. Set `spec.replicas` to 1 or more to serve."
-        return Verdict("True", Reason.SCALED_TO_ZERO, message)
-    if facts.serving:
-        return Verdict("True", Reason.SERVING, _sentences(_engines_ready(facts), _refused_edit(facts), facts.notice))
-    if facts.refusal:
-        return Verdict("False", facts.refusal.reason, facts.refusal.message)
-    if facts.blocked and not (isinstance(facts.blocked, Failed) and facts.complete):
-        return Verdict("False", _OBSTACLES[type(facts.blocked)], _obstacle(facts.blocked))
-    if facts.at_zero or facts.engines.ready:
-        return Verdict("False", Reason.ROUTER_UNAVAILABLE, _sentences("No router is ready.", _cause(facts)))
-    if _has_served(facts):
-        message = _sentences("No engine is ready. Engines have served before.", _cause(facts))
-        return Verdict("False", Reason.ENGINES_UNAVAILABLE, message)
-    return _first_start(facts)
+    """Whether a request would be answered, and what is missing if not: the first of `_RULES` that applies."""
+    return next(verdict for rule in _RULES if (verdict := rule(facts)))
 
 
 def missing_node(facts: Facts) -> str:
@@ -54,12 +26,6 @@ def missing_node(facts: Facts) -> str:
         return ""
     cure = "Wait for the node autoscaler, add such a node, or name other GPUs in `spec.hardware.gpu.products`."
     return f"No node has {facts.missing_gpu_kind} yet. {cure}"
-
-
-def _first_start(facts: Facts) -> Verdict:
-    if facts.inspection:
-        return Verdict("False", Reason.INSPECTING_MODEL, facts.inspection)
-    return Verdict("False", _cause_reason(facts), _sentences(_engines_ready(facts), _cause(facts)))
 
 
 def _cause_reason(facts: Facts) -> Reason:
@@ -81,23 +47,6 @@ def _engines_ready(facts: Facts) -> str:
     return f"{facts.engines.ready} of {facts.desired} engines are ready."
 
 
-def _obstacle(blocked: Conflict | Waiting | Rejected | Failed) -> str:
-    condition = "Reconciling" if isinstance(blocked, Waiting | Failed) else "Stalled"
-    return f"{blocked.ref} cannot be created yet: see the condition {condition}."
-
-
-def _refused_edit(facts: Facts) -> str:
-    """That the latest specification is not the one that serves; empty if it is."""
-    return f"The last edit is refused ({facts.refusal.reason}): see the condition Stalled." if facts.refusal else ""
-
-
-def _paused(facts: Facts) -> Verdict:
-    idle = facts.at_zero and facts.connected and facts.routers.ready > 0
-    counted = f"{facts.engines.ready} of {facts.desired} engines and {facts.routers.ready} routers are ready."
-    message = f"Paused: the operator changes nothing while `spec.paused` is true. {counted}"
-    return Verdict("True" if facts.serving or idle else "False", Reason.PAUSED, message)
-
-
 def _sentences(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
@@ -114,3 +63,81 @@ def _has_served(facts: Facts) -> bool:
     if before is None:
         return False
     return before.reason in _AFTER_SERVING or (before.reason, before.status) == (Reason.PAUSED, "True")
+
+
+def _paused(facts: Facts) -> Verdict | None:
+    """The user paused it: what runs is counted, without a cause, since the operator does nothing about it."""
+    if not facts.paused:
+        return None
+    idle = facts.at_zero and facts.connected and facts.routers.ready > 0
+    counted = f"{facts.engines.ready} of {facts.desired} engines and {facts.routers.ready} routers are ready."
+    message = f"Paused: the operator changes nothing while `spec.paused` is true. {counted}"
+    return Verdict("True" if facts.serving or idle else "False", Reason.PAUSED, message)
+
+
+def _scaled_to_zero(facts: Facts) -> Verdict | None:
+    """No engine should run, and a router is ready."""
+    if not (facts.at_zero and facts.connected and facts.routers.ready):
+        return None
+    return Verdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero. Set `spec.replicas` to 1 or more to serve.")
+
+
+def _serving(facts: Facts) -> Verdict | None:
+    """Engines and routers are ready; the message says if the last edit is refused."""
+    if not facts.serving:
+        return None
+    refused = f"The last edit is refused ({facts.refusal.reason}): see the condition Stalled." if facts.refusal else ""
+    return Verdict("True", Reason.SERVING, _sentences(_engines_ready(facts), refused, facts.notice))
+
+
+def _refused(facts: Facts) -> Verdict | None:
+    """The specification is refused, and nothing serves."""
+    return Verdict("False", facts.refusal.reason, facts.refusal.message) if facts.refusal else None
+
+
+def _child_not_written(facts: Facts) -> Verdict | None:
+    """A child cannot be written. A failed request counts only while something is missing."""
+    blocked = facts.blocked
+    if blocked is None or (isinstance(blocked, Failed) and facts.complete):
+        return None
+    condition = "Reconciling" if isinstance(blocked, Waiting | Failed) else "Stalled"
+    message = f"{blocked.ref} cannot be created yet: see the condition {condition}."
+    return Verdict("False", _OBSTACLES[type(blocked)], message)
+
+
+def _no_router(facts: Facts) -> Verdict | None:
+    """Engines are ready, or none should run, but no router is ready."""
+    if not (facts.at_zero or facts.engines.ready):
+        return None
+    return Verdict("False", Reason.ROUTER_UNAVAILABLE, _sentences("No router is ready.", _cause(facts)))
+
+
+def _no_engine(facts: Facts) -> Verdict | None:
+    """Engines have served before, and none is ready now."""
+    if not _has_served(facts):
+        return None
+    message = _sentences("No engine is ready. Engines have served before.", _cause(facts))
+    return Verdict("False", Reason.ENGINES_UNAVAILABLE, message)
+
+
+def _inspecting(facts: Facts) -> Verdict | None:
+    """A first start waits for the inspection of the model."""
+    return Verdict("False", Reason.INSPECTING_MODEL, facts.inspection) if facts.inspection else None
+
+
+def _first_start(facts: Facts) -> Verdict | None:
+    """A first start: the cause if it is known, else `Starting`."""
+    return Verdict("False", _cause_reason(facts), _sentences(_engines_ready(facts), _cause(facts)))
+
+
+_RULES: Sequence[Callable[[Facts], Verdict | None]] = (
+    _paused,
+    _scaled_to_zero,
+    _serving,
+    _refused,
+    _child_not_written,
+    _no_router,
+    _no_engine,
+    _inspecting,
+    _first_start,
+)

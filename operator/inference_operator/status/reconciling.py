@@ -12,6 +12,9 @@ from inference_operator.status.verdict import Verdict
 from inference_operator.status.write_results import Failed, Waiting
 from inference_operator.workload.rollout import Rollout, RolloutReason
 
+UNDECIDED_ROLLOUT = "Engines will be replaced once free GPUs are known."
+"""Message while a rollout waits for the lookup that decides its strategy."""
+
 
 def reconciling(facts: Facts) -> Verdict:
     """Whether work goes on.
@@ -21,7 +24,7 @@ def reconciling(facts: Facts) -> Verdict:
     - Paused, or the specification is refused: no.
     - A write waits or failed and will be repeated, or the model is inspected: yes.
     - The resource is stalled: no.
-    - Ready, and no pod of an earlier template is left: no.
+    - Ready, and no pod of an earlier template is left: no; yes if a rollout waits for the lookup of free GPUs.
     - Kubernetes rejects a pod, or a pod does not run: yes, with that cause.
     - Not ready: yes, with the reason of Ready.
     - Otherwise a rollout is in progress.
@@ -32,6 +35,8 @@ def reconciling(facts: Facts) -> Verdict:
         return Verdict("False", Reason.SETTLED, "Waiting does not help: see the condition Stalled.")
     state = ready(facts)
     if state.status == "True" and not facts.rolling:
+        if facts.rollout_undecided:
+            return Verdict("True", Reason.ROLLING_OUT, UNDECIDED_ROLLOUT)
         return Verdict("False", Reason.SETTLED, "No changes are in progress.")
     if facts.rejected_workload:
         return Verdict("True", rejection_reason(facts.rejected_workload), facts.rejection)

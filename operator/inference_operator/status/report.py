@@ -66,22 +66,22 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         outcome: what was decided in this round.
         results: the results of this round's writes.
     """
-    known = facts(inputs, outcome, results)
-    conditions = tuple(_condition(kind, rule(known), inputs) for kind, rule in RULES.items())
-    decided = known.decided
+    current = facts(inputs, outcome, results)
+    conditions = tuple(_condition(kind, rule(current), inputs) for kind, rule in RULES.items())
+    decided = current.decided
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
-        replicas=known.engines.replicas,
-        ready_replicas=known.engines.ready,
-        ready=f"{known.engines.ready}/{known.desired}",
-        selector=selector_text(known.key.name, ENGINE),
-        plan=PlanStatus.model_validate({**to_json(decided.plan), "spec_hash": decided.asked}) if decided else None,
-        engine=EngineStatus(image=decided.image, kv_cache=known.kv_cache) if decided else None,
-        startup=known.startup,
+        replicas=current.engines.replicas,
+        ready_replicas=current.engines.ready,
+        ready=f"{current.engines.ready}/{current.desired}",
+        selector=selector_text(current.key.name, ENGINE),
+        plan=PlanStatus.model_validate({**to_json(decided.plan), "spec_hash": decided.spec_hash}) if decided else None,
+        engine=EngineStatus(image=decided.image, kv_cache=current.kv_cache) if decided else None,
+        startup=current.startup,
     )
-    requeue = replace(_requeue(known, status), lookups=(*outcome.lookups, *known.lookups))
+    requeue = replace(_requeue(current, status), lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)
 
 
@@ -99,12 +99,12 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
     )
 
 
-def _requeue(known: Facts, status: Status) -> Requeue:
+def _requeue(current: Facts, status: Status) -> Requeue:
     """Reconcile again after a failure, while somebody else's object is in the way, and when a deadline passes."""
-    if known.failures:
-        return Requeue(max(failure.retry_after for failure in known.failures), backoff=True)
-    if known.blocked is not None:
+    if current.failures:
+        return Requeue(max(failure.retry_after for failure in current.failures), backoff=True)
+    if current.blocked is not None:
         return Requeue(RECHECK.total_seconds())
-    deadline = progress_deadline(replace(known, previous=status))  # the problem may begin with this very status
-    due = [moment - known.now for moment in (deadline, *known.due) if moment and moment > known.now]
+    deadline = progress_deadline(replace(current, previous=status))  # the problem may begin with this very status
+    due = [moment - current.now for moment in (deadline, *current.due) if moment and moment > current.now]
     return Requeue(min(due).total_seconds()) if due else Requeue()

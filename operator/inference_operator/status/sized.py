@@ -28,18 +28,18 @@ SIZE_REASONS = frozenset(
 
 
 def sized(facts: Facts) -> Verdict:
-    """Tell the sizes, or why there are none."""
+    """The computed GPU memory use, or why there is none."""
     if facts.refusal and facts.refusal.reason in SIZE_REASONS:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.inspection:
-        return Verdict("Unknown", Reason.INSPECTING_MODEL, "Sizes are counted once the model is known.")
+        return Verdict("Unknown", Reason.INSPECTING_MODEL, "Sizing waits for the inspection of the model.")
     plan = facts.plan
     if plan is None:
         return Verdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
-    told = remark(facts.kv_cache)
+    reported = remark(facts.kv_cache)
     if plan.per_gpu is None:
-        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_not_counted(plan), told))))
-    sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), told)))
+        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_without_sizing(plan), reported))))
+    sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), reported)))
     if plan.uncounted:
         return Verdict("Unknown", Reason.PARTLY_ESTIMATED, f"{_uncounted(plan)} {sentences}")
     reason = Reason.CONTEXT_REDUCED if plan.context_reduced else Reason.FITS
@@ -47,43 +47,44 @@ def sized(facts: Facts) -> Verdict:
 
 
 def _uncounted(plan: Plan) -> str:
-    """What is missing from the arithmetic, first, since the rest is no more than a bound."""
-    return f"Not counted: {', '.join(plan.uncounted)}. What it takes is taken from the KV cache."
+    """What the computation leaves out. It comes first, because the figures after it are only an upper bound."""
+    return f"Not counted: {', '.join(plan.uncounted)}. Its memory reduces the KV cache."
 
 
-def _not_counted(plan: Plan) -> str:
+def _without_sizing(plan: Plan) -> str:
     if plan.device is Device.CPU:
-        given = f", of which {plan.kv_cache_bytes / GIB:.1f} GiB for the KV cache" if plan.kv_cache_bytes else ""
-        model = "" if plan.weight_bytes else " Nothing is known of the model, so its weights are not counted."
+        kv_cache = f", of which {plan.kv_cache_bytes / GIB:.1f} GiB for the KV cache" if plan.kv_cache_bytes else ""
+        model = "" if plan.weight_bytes else " Nothing is known about the model, so its weights are not counted."
         missing = f" Not counted: {', '.join(plan.uncounted)}." if plan.uncounted else ""
-        return f"On CPUs an engine requests {plan.memory} of memory{given}; nodes are not looked at.{model}{missing}"
-    return f"{plan.unchecked} Tensor parallel {plan.parallel.tensor} is as asked; nothing was counted."
+        memory = f"On CPUs an engine requests {plan.memory} of memory{kv_cache}; free memory of nodes is not checked."
+        return f"{memory}{model}{missing}"
+    return f"{plan.unchecked} Tensor parallel {plan.parallel.tensor} is as requested; its memory use was not computed."
 
 
-def _sentences(plan: Plan, found: PerGpu) -> list[str]:
+def _sentences(plan: Plan, per_gpu: PerGpu) -> list[str]:
     group = f"Tensor parallel {plan.parallel.tensor}"
     if plan.parallel.pipeline > 1:
         group += f", pipeline parallel {plan.parallel.pipeline}"
     terms = (
-        f"weights {found.weights_gib:.1f}, activation {found.activation_gib:.1f}, non-torch {found.non_torch_gib:.1f},"
-        f" CUDA graphs {found.cuda_graphs_gib:.1f}"
+        f"weights {per_gpu.weights_gib:.1f}, activation {per_gpu.activation_gib:.1f},"
+        f" non-torch {per_gpu.non_torch_gib:.1f}, CUDA graphs {per_gpu.cuda_graphs_gib:.1f}"
     )
-    held = f"KV cache {found.kv_cache_gib:.1f} for {found.kv_cache_tokens:,} tokens"
-    longest = f"{found.longest_requests:g} requests of {plan.max_model_len:,} tokens"
-    told = [
-        f"{group} on {plan.gpu}: of {found.offered_gib:.1f} GiB each, {terms}, {held}.",
-        f"That is {longest} at once, or {found.typical_requests:g} of 2,048.",
+    kv_cache = f"KV cache {per_gpu.kv_cache_gib:.1f} for {per_gpu.kv_cache_tokens:,} tokens"
+    longest = f"{per_gpu.longest_requests:g} requests of {plan.max_model_len:,} tokens"
+    sentences = [
+        f"{group} on {plan.gpu}: of {per_gpu.offered_gib:.1f} GiB each, {terms}, {kv_cache}.",
+        f"That is {longest} at once, or {per_gpu.typical_requests:g} of 2,048.",
     ]
     if plan.context_reduced:
-        told.append(
-            "That is less than sizing aims at, since no larger group of these GPUs is on a node; larger GPUs or a"
-            " quantised model give more."
+        sentences.append(
+            "That is less than the target of sizing, and no node has a larger group of these GPUs. Larger GPUs or a"
+            " quantized model allow more."
         )
     if plan.cpu_offload_gib:
-        told.append(
-            f"{plan.cpu_offload_gib:g} GiB of each GPU's weights stay in the host's memory: each step takes at least"
-            f" {plan.cpu_offload_gib * GIB / HOST_LINK_BYTES_PER_SECOND:.1f} s more, which is the time of one token."
+        sentences.append(
+            f"{plan.cpu_offload_gib:g} GiB of each GPU's weights stay in host memory: each scheduler iteration, and so"
+            f" each token, takes at least {plan.cpu_offload_gib * GIB / HOST_LINK_BYTES_PER_SECOND:.1f} s more."
         )
     if plan.assumptions:
-        told.append(f"Assumed: {', '.join(plan.assumptions)}.")
-    return told
+        sentences.append(f"Assumed: {', '.join(plan.assumptions)}.")
+    return sentences

@@ -38,8 +38,11 @@ lasts until somebody acts."""
 
 
 def _deadline_exceeded(facts: Facts) -> bool:
-    """Whether a first start or a rollout makes no progress, or serving engines are down, for too long."""
-    if isinstance(facts.blocked, Waiting) or facts.unschedulable:
+    """Whether a first start or a rollout makes no progress, or serving engines are down, for too long.
+
+    Not while a rollout is undecided: the problem is one of the template that it replaces.
+    """
+    if isinstance(facts.blocked, Waiting) or facts.unschedulable or facts.rollout_undecided:
         return False
     deadline = progress_deadline(facts)
     if deadline is not None and facts.now >= deadline:
@@ -75,4 +78,4 @@ def _down_since(facts: Facts, component: str = "") -> datetime:
     """Since when requests fail because the component is not available; now if that begins now."""
     available = ConditionType.ROUTER_AVAILABLE if component == ROUTER else ConditionType.ENGINES_AVAILABLE
     before = [facts.previous.condition(kind) for kind in (ConditionType.READY, available)]
-    return max(one.since if one and one.status == "False" else facts.now for one in before)
+    return max(condition.since if condition and condition.status == "False" else facts.now for condition in before)

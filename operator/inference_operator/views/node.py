@@ -1,4 +1,4 @@
-"""What a node tells about itself."""
+"""View of a node: labels, taints and allocatable resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from inference_operator.views.resource_requests import whole_amount
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods away that do not tolerate it."""
+    """A taint of a node, which keeps away pods without a matching toleration."""
 
     key: str
     value: str
@@ -24,18 +24,18 @@ class NodeView:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     allocatable: Mapping[str, str]
-    """What pods may ask for, by resource, as Kubernetes quantities."""
+    """Amounts that pods can request, as Kubernetes quantities by resource name."""
     ready: bool
     unschedulable: bool
     """Whether it is cordoned."""
 
     def count(self, resource: str) -> int:
-        """How much of an extended resource it has; such resources are whole numbers."""
+        """The allocatable amount of an extended resource, which is a whole number."""
         return whole_amount(self.allocatable.get(resource))
 
 
 def node_view(node: Manifest) -> NodeView:
-    """Read a node."""
+    """The view of a node."""
     meta, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
     return NodeView(
         name=str(meta.get("name", "")),

@@ -1,4 +1,4 @@
-"""Whether a pod may be on a node: Kubernetes' rules of selectors, affinity and taints."""
+"""Whether the scheduler can place a pod on a node: Kubernetes' rules for node selectors, node affinity and taints."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,23 +7,23 @@ from inference_operator.views.node import NodeView, Taint
 
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 PASSING_TAINTS = "node.kubernetes.io/"
-"""Kubernetes' own taints: what is not ready, cordoned or under pressure (Kubernetes documentation, "Taints and
-Tolerations"). They say nothing about what a node is for."""
+"""Prefix of Kubernetes' own taints: not ready, cordoned or under pressure (Kubernetes documentation, "Taints and
+Tolerations"). They describe the node's current state, not its purpose."""
 
 
 def matches_node(node: NodeView, pod: Manifest) -> bool:
-    """Whether a pod of this specification may be on a node, whatever state the node is in now."""
+    """Whether a node's labels and lasting taints allow a pod of this specification; its current state is ignored."""
     selector: dict[str, str] = pod.get("nodeSelector") or {}
     lasting = [t for t in node.taints if t.effect in _HARD_EFFECTS and not t.key.startswith(PASSING_TAINTS)]
     return (
         all(node.labels.get(name) == value for name, value in selector.items())
-        and _is_in(node, pod)
+        and _matches_affinity(node, pod)
         and all(_tolerated(taint, pod.get("tolerations") or ()) for taint in lasting)
     )
 
 
 def schedulable_now(node: NodeView, pod: Manifest) -> bool:
-    """Whether a pod of this specification may be put on a node now, if there is room."""
+    """Whether the scheduler would place a pod of this specification on a node now, given enough free resources."""
     passing = [t for t in node.taints if t.effect in _HARD_EFFECTS and t.key.startswith(PASSING_TAINTS)]
     tolerations = pod.get("tolerations") or ()
     return (
@@ -35,7 +35,7 @@ def schedulable_now(node: NodeView, pod: Manifest) -> bool:
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Manifest]) -> bool:
-    """Kubernetes' rule (API reference, Toleration): empty keys and effects match all."""
+    """Whether a toleration matches the taint; empty keys and effects match all (API reference, Toleration)."""
     return any(
         t.get("effect") in {None, "", taint.effect}
         and (t.get("key") or "") in {"", taint.key}
@@ -44,22 +44,22 @@ def _tolerated(taint: Taint, tolerations: Iterable[Manifest]) -> bool:
     )
 
 
-def _is_in(node: NodeView, pod: Manifest) -> bool:
-    """Required node affinity: one term holds, and of that every expression (API reference, NodeSelector)."""
+def _matches_affinity(node: NodeView, pod: Manifest) -> bool:
+    """Required node affinity: all expressions of at least one term match (API reference, NodeSelector)."""
     affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     if not affinity:
         return True
     return any(
-        all(_holds(node.labels, e) for e in term.get("matchExpressions") or ())
-        and all(_holds({"metadata.name": node.name}, e) for e in term.get("matchFields") or ())
+        all(_matches_expression(node.labels, e) for e in term.get("matchExpressions") or ())
+        and all(_matches_expression({"metadata.name": node.name}, e) for e in term.get("matchFields") or ())
         for term in affinity.get("nodeSelectorTerms") or ()
         if term.get("matchExpressions") or term.get("matchFields")
     )
 
 
-def _holds(labels: Mapping[str, str], expression: Manifest) -> bool:
+def _matches_expression(labels: Mapping[str, str], expression: Manifest) -> bool:
     value, values = labels.get(expression["key"]), expression.get("values") or ()
     match expression["operator"]:
         case "In":

@@ -1,4 +1,4 @@
-"""What a pod tells about itself, and the kubelet's and scheduler's own words on why it does not run."""
+"""View of a pod, with the kubelet's or scheduler's message on why it does not run."""
 
 import re
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ from inference_operator.views.raw import condition, mapping, objects, timestamp
 from inference_operator.views.redact import redacted
 
 TEMPLATE_HASH_ANNOTATION = "inference-operator.dev/template"
-"""Hash of the pod template, in itself: tells the pods of a Deployment's template from those of an earlier one."""
+"""Annotation with the hash of the pod template; it separates current pods from those of an earlier template."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """A container that ended with an error."""
+    """A container that terminated with an error."""
 
     message: str
-    """Its termination message, which the kubelet fills with the end of the log; empty if it has none."""
+    """Its termination message, which the kubelet fills with the end of the log; empty without one."""
     log: LogLookup
-    """Where it tells more."""
+    """Lookup of its log."""
     ran: timedelta | None = None
-    """For how long, where that is known."""
+    """How long it ran; None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class PodProblem:
 
     reason: Reason
     cause: str
-    ended: Terminated | None = None
-    """The container whose own words may tell the cause; None where none has run."""
+    terminated: Terminated | None = None
+    """The container whose output may show the cause; None if no container has run."""
     cure: str = ""
-    """What to do, in a sentence, where that is more than what its reason says."""
+    """What to do, in a sentence; empty if the explanation of the reason suffices."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod."""
+    """One pod of an InferenceDeployment."""
 
     name: str
     component: str
@@ -52,20 +52,20 @@ class PodView:
     ready: bool
     terminating: bool
     failed: bool
-    """Whether it will never run again: evicted, or turned away by its node. Its ReplicaSet replaces it."""
+    """Whether its phase is Failed, for example after an eviction. Its ReplicaSet replaces it."""
     problem: PodProblem | None
     start: PodStartup | None = None
-    """How far it is; None where it is ready or has a problem."""
+    """Progress of its start; None if it is ready or has a problem."""
     template: str | None = None
-    """The hash of the template that it was made from."""
+    """Hash of the template that it was created from."""
     uid: str = ""
     address: str = ""
     """Its IP address; empty until it has one."""
-    last_words: str = ""
-    """The termination message of its first container, whole, if the pod has ended; only programs of our own are
-    believed what it says."""
+    termination_message: str = ""
+    """The whole termination message of its main container, once that has terminated. Trusted only from the
+    operator's own programs."""
     ports: Mapping[str, int] = field(default_factory=dict)
-    """The ports of its containers, by their names; of two with one name the first."""
+    """Container ports by name; of two with the same name the first."""
 
 
 _WAITING: Mapping[str, Reason] = {
@@ -79,18 +79,18 @@ _WAITING: Mapping[str, Reason] = {
     "RunContainerError": Reason.CONTAINER_CONFIG_ERROR,
     "CrashLoopBackOff": Reason.CRASH_LOOP,
 }
-"""Reasons for which a container waits (Kubernetes 1.36, pkg/kubelet/images and pkg/kubelet/kuberuntime)."""
+"""Reasons of waiting containers that are problems (Kubernetes 1.36, pkg/kubelet/images and pkg/kubelet/kuberuntime)."""
 
-_CLAIM_WORDS = ("persistentvolumeclaim", "unbound immediate PersistentVolumeClaims")
-"""The scheduler's words for a claim that no node can cure (Kubernetes 1.36,
-pkg/scheduler/framework/plugins/volumebinding). A volume that only some nodes can reach is a matter of nodes."""
+_CLAIM_MESSAGES = ("persistentvolumeclaim", "unbound immediate PersistentVolumeClaims")
+"""Parts of the scheduler's messages about a claim that no other node would solve (Kubernetes 1.36,
+pkg/scheduler/framework/plugins/volumebinding). A volume that only some nodes can reach counts as unschedulable."""
 
 MAX_CAUSE_LENGTH = 1024
-"""Kubelets may quote a whole log; a condition is for reading."""
+"""Characters of a cause. Kubelets may quote a whole log, and a condition must stay readable."""
 
 
 def pod_view(pod: Manifest, *, component: str) -> PodView:
-    """Read a pod."""
+    """The view of a pod."""
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     ready = condition(status, "Ready").get("status") == "True"
     problem = None if ready else _problem(pod, status)
@@ -106,20 +106,20 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         template=pod_template_hash(meta),
         uid=str(meta.get("uid", "")),
         address=str(status.get("podIP", "")),
-        last_words=_last_words(status, component),
+        termination_message=_termination_message(status, component),
         ports=_ports(mapping(pod, "spec")),
     )
 
 
-def _last_words(status: Manifest, component: str) -> str:
-    """Of the container that the pod is there for, once it has ended: others, such as a mesh's proxy, may run on."""
-    own = (one for one in objects(status, "containerStatuses") if one.get("name") == component)
-    ended = (mapping(mapping(container, "state"), "terminated") for container in own)
-    return next((str(one.get("message") or "") for one in ended), "")
+def _termination_message(status: Manifest, component: str) -> str:
+    """The message of the component's own container. Other containers, such as a service mesh's proxy, may still run."""
+    own = (container for container in objects(status, "containerStatuses") if container.get("name") == component)
+    terminated = (mapping(mapping(container, "state"), "terminated") for container in own)
+    return next((str(state.get("message") or "") for state in terminated), "")
 
 
 def _ports(spec: Manifest) -> Mapping[str, int]:
-    """The first of a name counts: sidecars come after what the operator makes."""
+    """The first port of a name counts, because the operator's containers precede those that others add."""
     ports = [port for container in objects(spec, "containers") for port in objects(container, "ports")]
     named = ((str(port.get("name", "")), port.get("containerPort")) for port in reversed(ports))
     return _shared(tuple((name, number) for name, number in named if isinstance(number, int)))
@@ -127,20 +127,20 @@ def _ports(spec: Manifest) -> Mapping[str, int]:
 
 @lru_cache(maxsize=100)
 def _shared(ports: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
-    """One for all pods that have the same, which nearly all do: it is half of what is kept of a pod."""
+    """One mapping for all pods with equal ports. Nearly all pods have them, and they are half of a view's memory."""
     return MappingProxyType(dict(ports))
 
 
 def pod_template_hash(metadata: Manifest) -> str | None:
-    """The hash that a pod, or a Deployment's template, carries in its annotations."""
+    """The template hash in the annotations of a pod or of a Deployment's pod template; None without one."""
     template = mapping(metadata, "annotations").get(TEMPLATE_HASH_ANNOTATION)
     return template if isinstance(template, str) else None
 
 
 def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
     if status.get("phase") == "Failed":
-        said = (one_line(status.get("reason")), one_line(status.get("message")))
-        return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in said if part) or "it has failed")
+        parts = (one_line(status.get("reason")), one_line(status.get("message")))
+        return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in parts if part) or "it has failed")
     for container in (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses")):
         if problem := _container_problem(pod, container):
             return problem
@@ -155,29 +155,30 @@ def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
     waiting = mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
-        return PodProblem(reason, _pulled(one_line(waiting.get("message"))) or str(waiting.get("reason")))
-    ended = mapping(state, "terminated")
-    if not ended and container.get("started") is not True:
-        ended = mapping(last, "terminated")
-    return _end(pod, container, ended) if reason or ended.get("exitCode") else None
+        return PodProblem(reason, _pull_error(one_line(waiting.get("message"))) or str(waiting.get("reason")))
+    terminated = mapping(state, "terminated")
+    if not terminated and container.get("started") is not True:
+        terminated = mapping(last, "terminated")
+    return _termination(pod, container, terminated) if reason or terminated.get("exitCode") else None
 
 
-def _end(pod: Manifest, container: Manifest, ended: Manifest) -> PodProblem:
-    """How a container ended last: the same words while it waits, runs and ends again."""
+def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> PodProblem:
+    """The last termination of a container; the same while it waits, runs and terminates again."""
     name = container.get("name")
-    if ended.get("reason") == "OOMKilled":
+    if terminated.get("reason") == "OOMKilled":
         limit = _memory_limit(pod, str(name))
         bound = f"its limit of {limit}" if limit else "its limit"
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than {bound}")
-    cause = f"container `{name}` ended with exit code {ended.get('exitCode')}"
-    said = redacted(str(ended.get("message") or "")).strip()
-    begun, over = timestamp(ended.get("startedAt")), timestamp(ended.get("finishedAt"))
-    ran = over - begun if begun and over else None
-    return PodProblem(Reason.CRASH_LOOP, cause, Terminated(said, _log_of_end(mapping(pod, "metadata"), container), ran))
+    cause = f"container `{name}` ended with exit code {terminated.get('exitCode')}"
+    message = redacted(str(terminated.get("message") or "")).strip()
+    started, finished = timestamp(terminated.get("startedAt")), timestamp(terminated.get("finishedAt"))
+    ran = finished - started if started and finished else None
+    log = _terminated_log(mapping(pod, "metadata"), container)
+    return PodProblem(Reason.CRASH_LOOP, cause, Terminated(message, log, ran))
 
 
 def _memory_limit(pod: Manifest, container: str) -> str:
-    """The container's limit of memory, as it was asked for; empty where it has none."""
+    """The container's memory limit as its specification has it; empty without one."""
     spec = mapping(pod, "spec")
     named = (c for c in (*objects(spec, "initContainers"), *objects(spec, "containers")) if c.get("name") == container)
     return str(mapping(mapping(next(named, {}), "resources"), "limits").get("memory") or "")
@@ -187,13 +188,13 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
 _TRANSPORT = re.compile(r"\brpc error: code = \w+ desc = ")
 
 
-def _pulled(message: str) -> str:
-    """The same words while an image is pulled and while the next attempt is awaited (kubelet 1.31 and later)."""
+def _pull_error(message: str) -> str:
+    """The error of an image pull: the same during the pull and during the back-off (kubelet 1.31 and later)."""
     return _TRANSPORT.sub("", _BACK_OFF.sub("", message))
 
 
-def _log_of_end(meta: Manifest, container: Manifest) -> LogLookup:
-    """The log of the run that ended last; the kubelet counts a restart when it begins the next run."""
+def _terminated_log(meta: Manifest, container: Manifest) -> LogLookup:
+    """The log of the last terminated run. The kubelet counts a restart when it starts the next run."""
     state, restarts = mapping(container, "state"), container.get("restartCount")
     run = restarts if isinstance(restarts, int) else 0
     return LogLookup(
@@ -208,11 +209,11 @@ def _log_of_end(meta: Manifest, container: Manifest) -> LogLookup:
 
 
 def _unschedulable(cause: str) -> PodProblem:
-    by_volume = any(word in cause for word in _CLAIM_WORDS)
-    return PodProblem(Reason.VOLUME_UNAVAILABLE if by_volume else Reason.UNSCHEDULABLE, cause)
+    claim_missing = any(message in cause for message in _CLAIM_MESSAGES)
+    return PodProblem(Reason.VOLUME_UNAVAILABLE if claim_missing else Reason.UNSCHEDULABLE, cause)
 
 
 def one_line(text: object) -> str:
-    """One line, bounded and without secrets; what a log says last says most."""
+    """The text as one line of bounded length, without secrets. The end is kept, where logs have their error."""
     line = " ".join(redacted(str(text or "")).split())
     return line if len(line) <= MAX_CAUSE_LENGTH else f"… {line[-MAX_CAUSE_LENGTH:]}"

@@ -1,4 +1,4 @@
-"""How far a pod is that has not been ready yet, as far as its own status tells."""
+"""Progress of a pod's start, as far as the pod's status shows it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,40 +10,40 @@ from inference_operator.views.raw import condition, mapping, objects, timestamp
 
 
 class StartupStage(Enum):
-    """What a pod waits for, in the order of a start."""
+    """What a starting pod waits for, in the order of a start."""
 
     QUEUE = auto()
-    """To be admitted, before a scheduler looks at it (Kubernetes documentation, "Pod Scheduling Readiness")."""
+    """Admission by a queue that gates its scheduling (Kubernetes documentation, "Pod Scheduling Readiness")."""
     NODE = auto()
-    """A node to be on."""
+    """A node."""
     SANDBOX = auto()
     """Its network and its volumes (the condition PodReadyToStartContainers: Kubernetes documentation, "Pod Lifecycle",
     pod network readiness); on a node before Kubernetes 1.36 its images too (kubernetes/kubernetes#134660)."""
     IMAGES = auto()
-    """Its images, of the container and of a model in an image."""
+    """The images of its containers and of image volumes."""
     PROCESS = auto()
-    """What runs in it, until that is ready."""
+    """Readiness of its running container."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodStartup:
-    """A start that takes its course."""
+    """A start without a problem so far."""
 
     stage: StartupStage
     placed: datetime | None
-    """When it got its node; None where it has none."""
+    """When it was scheduled; None before that."""
     log: LogLookup | None
-    """Where its process tells more; None where it does not run, or has answered."""
+    """Log of its container; None if the container does not run or has passed its startup probe."""
     answered: bool = False
-    """Whether its process has answered: it is about to be ready, or was and is no longer."""
+    """Whether its container has passed its startup probe: the pod becomes ready soon, or was ready before."""
 
 
 def pod_startup(pod: Manifest, *, container: str) -> PodStartup | None:
-    """How far a pod is; None for one that ends.
+    """The progress of a pod's start; None for a pod that terminates.
 
     Args:
         pod: a pod that is not ready.
-        container: the container that matters.
+        container: name of its main container.
     """
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     if "deletionTimestamp" in meta or status.get("phase") in ("Succeeded", "Failed"):
@@ -54,12 +54,12 @@ def pod_startup(pod: Manifest, *, container: str) -> PodStartup | None:
             StartupStage.QUEUE if scheduled.get("reason") == "SchedulingGated" else StartupStage.NODE, None, None
         )
     placed = timestamp(scheduled.get("lastTransitionTime"))
-    shown = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
-    if "running" in mapping(shown, "state"):
-        answered = shown.get("started") is True
-        return PodStartup(StartupStage.PROCESS, placed, None if answered else _log(meta, shown), answered)
-    equipped = condition(status, "PodReadyToStartContainers").get("status") == "True"
-    return PodStartup(StartupStage.IMAGES if equipped else StartupStage.SANDBOX, placed, None)
+    main = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
+    if "running" in mapping(main, "state"):
+        answered = main.get("started") is True
+        return PodStartup(StartupStage.PROCESS, placed, None if answered else _log(meta, main), answered)
+    has_sandbox = condition(status, "PodReadyToStartContainers").get("status") == "True"
+    return PodStartup(StartupStage.IMAGES if has_sandbox else StartupStage.SANDBOX, placed, None)
 
 
 def _log(meta: Manifest, container: Manifest) -> LogLookup:

@@ -1,4 +1,4 @@
-"""Parts of raw objects, whatever shape they have: somebody else wrote them."""
+"""Readers for parts of Kubernetes objects that others wrote and that may have any shape."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -7,7 +7,7 @@ from inference_operator.manifest import Manifest
 
 
 def mapping(parent: Manifest, name: str) -> Manifest:
-    """A part that is an object; an empty one where it is not.
+    """The field's value if it is an object, otherwise an empty object.
 
     Examples:
         >>> mapping({"status": {"phase": "Running"}}, "status"), mapping({"status": None}, "status")
@@ -18,7 +18,7 @@ def mapping(parent: Manifest, name: str) -> Manifest:
 
 
 def annotations(manifest: Manifest | None) -> Manifest:
-    """The annotations of an object; none where it is not there.
+    """The annotations of an object; empty without an object.
 
     Examples:
         >>> annotations({"metadata": {"annotations": {"a": "b"}}}), annotations(None)
@@ -28,7 +28,7 @@ def annotations(manifest: Manifest | None) -> Manifest:
 
 
 def objects(parent: Manifest, name: str) -> Iterable[Manifest]:
-    """The objects of a part that is a list.
+    """The objects in a field's list; empty if the field has no list.
 
     Examples:
         >>> objects({"containers": [{"name": "engine"}, None]}, "containers"), objects({}, "containers")
@@ -39,17 +39,17 @@ def objects(parent: Manifest, name: str) -> Iterable[Manifest]:
 
 
 def condition(status: Manifest, kind: str) -> Manifest:
-    """The condition of a type; an empty object where there is none.
+    """The condition of this type; an empty object without one.
 
     Examples:
         >>> condition({"conditions": [{"type": "Ready", "status": "True"}]}, "Ready")["status"]
         'True'
     """
-    return next((one for one in objects(status, "conditions") if one.get("type") == kind), {})
+    return next((item for item in objects(status, "conditions") if item.get("type") == kind), {})
 
 
 def timestamp(text: object) -> datetime | None:
-    """A Kubernetes time, or None.
+    """The time that a Kubernetes timestamp stands for; None for anything else.
 
     Examples:
         >>> timestamp("2026-01-02T03:04:05Z").isoformat()

@@ -1,6 +1,6 @@
-"""Secrets are taken out of what engines and kubelets say before anybody else reads it.
+"""Removes secrets from the messages of engines and kubelets before they reach a status, an Event or a log.
 
-What is hidden too often costs a word; what is hidden too seldom costs a key. So the forms are wide.
+The patterns are wide: a word hidden without need is harmless, a leaked key is not.
 """
 
 import re
@@ -11,7 +11,7 @@ _BY_FORM = re.compile(
     r"""
       \bhf_[A-Za-z0-9]{8,} | \bapi_org_[A-Za-z0-9]{8,}                        # Hugging Face
     | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_\w{16,}                      # GitHub
-    | \bsk-[A-Za-z0-9_-]{16,}                                                  # OpenAI and those who follow it
+    | \bsk-[A-Za-z0-9_-]{16,}                                                  # OpenAI and compatible services
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                            # AWS
     | \bAIza[A-Za-z0-9_-]{30,}                                                 # Google
     | \bxox[abprs]-[A-Za-z0-9-]{10,}                                           # Slack
@@ -27,7 +27,7 @@ _NAME = (
     r"|private[_-]?key|account[_-]?key|\bkey|\bsig|\bpwd"
 )
 _BY_NAME = re.compile(rf"""(?i)((?:{_NAME})["']?\s*[=:]\s*){_VALUE}""")
-"""`name=value`, `name: value` and `'name': ['value']`, whatever stands before the name."""
+"""`name=value`, `name: value` and `'name': ['value']`, with any text before the name."""
 
 _BY_OPTION = re.compile(rf"""(?i)(--[\w-]{{0,32}}(?:token|secret|password|key)["']?,?\s+){_VALUE}""")
 _AUTHORIZATION = re.compile(r"""(?i)(\bauthorization["']?\s*[=:]\s*["']?)(?!\[hidden\])(?:[a-z]+\s+)?[^\s,;"']+""")
@@ -36,13 +36,13 @@ _IN_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^\s/@]+@")
 
 
 def redacted(text: str) -> str:
-    """The text without what looks like a secret.
+    """The text with everything that looks like a secret replaced.
 
     Examples:
         >>> redacted("401 for https://me:secret@hub.example/x?token=abc with hf_AbCdEfGhIj, max_tokens=8")
         '401 for https://[hidden]@hub.example/x?token=[hidden] with [hidden], max_tokens=8'
     """
     text = _IN_URL.sub(rf"\1{HIDDEN}@", _BY_FORM.sub(HIDDEN, text))
-    for named in (_AUTHORIZATION, _BY_NAME, _BY_OPTION, _BEARER):
-        text = named.sub(rf"\1{HIDDEN}", text)
+    for pattern in (_AUTHORIZATION, _BY_NAME, _BY_OPTION, _BEARER):
+        text = pattern.sub(rf"\1{HIDDEN}", text)
     return text

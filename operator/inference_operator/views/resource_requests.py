@@ -1,10 +1,10 @@
-"""How much of an extended resource the scheduler reserves for a pod."""
+"""The amount of an extended resource that the scheduler reserves for a pod."""
 
 from inference_operator.manifest import Manifest
 
 
 def whole_amount(amount: object) -> int:
-    """An amount of an extended resource, which Kubernetes counts in whole numbers; 0 where there is none.
+    """An amount of an extended resource, which is a whole number; 0 without one.
 
     Examples:
         >>> whole_amount("8"), whole_amount(8), whole_amount(""), whole_amount(None)
@@ -15,20 +15,20 @@ def whole_amount(amount: object) -> int:
 
 
 def requested_amount(pod: Manifest, resource: str) -> int:
-    """What is reserved for a pod of this specification: its containers together, or its largest step of initialisation.
+    """The amount reserved for a pod: the sum of its containers, or its largest init container if that is more.
 
-    Containers of the initialisation that go on running count beside both (Kubernetes documentation, "Sidecar
-    Containers", resource sharing).
+    Sidecar containers are added to either (Kubernetes documentation, "Sidecar Containers", resource sharing).
 
     Examples:
-        >>> one = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-        >>> sidecar = {**one, "restartPolicy": "Always"}
-        >>> requested_amount({"containers": [one, one], "initContainers": [one, sidecar]}, "nvidia.com/gpu")
+        >>> container = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        >>> sidecar = {**container, "restartPolicy": "Always"}
+        >>> pod = {"containers": [container, container], "initContainers": [container, sidecar]}
+        >>> requested_amount(pod, "nvidia.com/gpu")
         3
     """
-    steps = pod.get("initContainers") or ()
-    sidecars = sum(_limit(c, resource) for c in steps if c.get("restartPolicy") == "Always")
-    largest = max((_limit(c, resource) for c in steps if c.get("restartPolicy") != "Always"), default=0)
+    init = pod.get("initContainers") or ()
+    sidecars = sum(_limit(c, resource) for c in init if c.get("restartPolicy") == "Always")
+    largest = max((_limit(c, resource) for c in init if c.get("restartPolicy") != "Always"), default=0)
     return sidecars + max(largest, sum(_limit(c, resource) for c in pod.get("containers") or ()))
 
 

@@ -1,4 +1,4 @@
-"""What engines and routers tell about their work, and for how long an engine has had work and not got on with it."""
+"""Samples of engine and router metrics, and how long an engine has had requests without making progress."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,127 +8,134 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """One look at an engine's metrics."""
+    """One scrape of an engine's metrics."""
 
     model: str
-    """The name under which it serves the model."""
+    """Served model name."""
     running: int
-    """Requests that it computes."""
+    """Requests that the engine computes."""
     waiting: int
-    """Requests that it has accepted and not begun."""
+    """Requests in the engine's own queue."""
     progress: tuple[float, ...]
-    """Numbers of which at least one moves with each step of the engine; only ever compared."""
+    """Numbers of which at least one changes with each scheduler iteration. They are only compared with each other."""
     kv_cache_tokens: int | None = None
-    """Tokens that its KV cache holds, as it tells itself; None where it does not."""
+    """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSample:
-    """One look at a router."""
+    """One scrape of a router's statistics."""
 
     sessions: Mapping[str, int]
-    """Requests that are with an engine, by the engine's IP address."""
+    """Requests that the router has sent to each engine, by the engine's IP address."""
     queued: int
-    """Requests that wait for a free engine."""
+    """Requests that wait because every engine has its maximum of requests."""
     held: int
-    """Requests that wait for any engine at all."""
+    """Requests that wait because no engine is up."""
 
 
-def together(samples: Iterable[RouterSample]) -> RouterSample:
-    """Several routers as one.
+def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
+    """The sums over several routers.
 
     Examples:
-        >>> together([RouterSample({"10.0.0.1": 2}, 1, 0), RouterSample({"10.0.0.1": 3}, 0, 4)])
+        >>> combined_samples([RouterSample({"10.0.0.1": 2}, 1, 0), RouterSample({"10.0.0.1": 3}, 0, 4)])
         RouterSample(sessions={'10.0.0.1': 5}, queued=1, held=4)
     """
-    known = list(samples)
+    routers = list(samples)
     sessions: Counter[str] = Counter()
-    for sample in known:
+    for sample in routers:
         sessions.update(sample.sessions)
-    return RouterSample(dict(sessions), sum(s.queued for s in known), sum(s.held for s in known))
+    return RouterSample(
+        dict(sessions), sum(router.queued for router in routers), sum(router.held for router in routers)
+    )
 
 
-class Asked(Enum):
-    """Whether an engine that seems to stand still has been sent a request of our own, and what came of it."""
+class ProbeState(Enum):
+    """State of the probe request that the operator sends to an engine that makes no progress."""
 
-    NOT = "not asked"
-    WAITING = "no answer"
-    UNFIT = "this engine does not take such a request"
+    NOT_SENT = "not sent"
+    NO_RESPONSE = "no response"
+    UNSUPPORTED = "the engine does not support the request"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """An engine over time.
+class EngineActivity:
+    """An engine's latest sample, and since when it has made no progress.
 
-    Times are seconds of a clock that no one sets. Only the difference of two means anything.
+    Times are seconds of a monotonic clock, so only differences have a meaning.
     """
 
     sample: EngineSample
     sessions: int
-    """Requests that routers have with it; as far as is known."""
+    """Requests that routers have sent to it and that are not finished, as far as samples show."""
     at: float
     """When the sample was taken."""
-    since: float | None = None
-    """When the first sample was taken of the standstill that lasts until `at`; None while it gets on or has no work."""
-    asked: Asked = Asked.NOT
-    asked_at: float = 0.0
-    """When the question was sent."""
+    no_progress_since: float | None = None
+    """Time of the first sample after the last progress; None for an engine without requests."""
+    probe: ProbeState = ProbeState.NOT_SENT
+    probe_sent_at: float = 0.0
+    """When the probe request was sent."""
 
     @property
     def outstanding(self) -> int:
-        """Requests that it has, as far as anybody knows."""
+        """Unfinished requests of the engine, by its own metrics or the routers', whichever is larger."""
         return max(self.sample.running + self.sample.waiting, self.sessions)
 
     @property
-    def still_seconds(self) -> float:
-        """For how long it has had work and made no progress."""
-        return 0.0 if self.since is None else self.at - self.since
+    def seconds_without_progress(self) -> float:
+        """How long the engine has had requests and made no progress."""
+        return 0.0 if self.no_progress_since is None else self.at - self.no_progress_since
 
     @property
     def unanswered_seconds(self) -> float:
-        """For how long it has owed an answer to our own request."""
-        return self.at - self.asked_at if self.asked is Asked.WAITING else 0.0
+        """How long the probe request has had no response."""
+        return self.at - self.probe_sent_at if self.probe is ProbeState.NO_RESPONSE else 0.0
 
-    def asked_now(self) -> "Watched":
-        """The same engine, with our own request on its way."""
-        return replace(self, asked=Asked.WAITING, asked_at=self.at)
+    def with_probe_sent(self) -> "EngineActivity":
+        """The same engine, with the probe request sent now."""
+        return replace(self, probe=ProbeState.NO_RESPONSE, probe_sent_at=self.at)
 
-    def alive(self, at: float) -> "Watched":
-        """The same engine after an answer: whatever its metrics show, it computes, and a standstill begins anew."""
-        return replace(self, since=at, asked=Asked.NOT)
+    def with_probe_answered(self, at: float) -> "EngineActivity":
+        """The same engine after a response. It computes, so the time without progress restarts."""
+        return replace(self, no_progress_since=at, probe=ProbeState.NOT_SENT)
 
 
-def watched(before: Watched | None, sample: EngineSample, *, sessions: int, at: float, longest_gap: float) -> Watched:
-    """An engine after one more look.
+def next_activity(
+    before: EngineActivity | None, sample: EngineSample, *, sessions: int, at: float, longest_gap: float
+) -> EngineActivity:
+    """The activity of an engine after its next sample.
 
     Args:
-        before: the engine after the look before; None if there is none.
-        sample: what the engine tells now.
-        sessions: requests that routers have with it.
-        at: when that was, in seconds.
-        longest_gap: seconds between two looks above which what lies between them is not known.
+        before: its activity at the previous sample; None if there is none.
+        sample: its new sample.
+        sessions: unfinished requests that routers have sent to it.
+        at: when the sample was taken, in seconds.
+        longest_gap: with more seconds than this between two samples, the time without progress restarts.
 
     Examples:
         >>> busy = EngineSample("m", running=1, waiting=0, progress=(7,))
-        >>> first = watched(None, busy, sessions=1, at=100, longest_gap=60)
-        >>> watched(first, busy, sessions=1, at=115, longest_gap=60).still_seconds
+        >>> first = next_activity(None, busy, sessions=1, at=100, longest_gap=60)
+        >>> next_activity(first, busy, sessions=1, at=115, longest_gap=60).seconds_without_progress
         15
-        >>> watched(first, replace(busy, progress=(8,)), sessions=1, at=115, longest_gap=60).still_seconds
+        >>> progressed = replace(busy, progress=(8,))
+        >>> next_activity(first, progressed, sessions=1, at=115, longest_gap=60).seconds_without_progress
         0
     """
-    now = Watched(sample, sessions, at)
+    now = EngineActivity(sample, sessions, at)
     if not now.outstanding:
         return now
-    if before is None or before.since is None or at - before.at > longest_gap:
-        return replace(now, since=at)
+    if before is None or before.no_progress_since is None or at - before.at > longest_gap:
+        return replace(now, no_progress_since=at)
     if sample.progress != before.sample.progress:
-        return replace(now, since=at)
-    return replace(now, since=before.since, asked=before.asked, asked_at=before.asked_at)
+        return replace(now, no_progress_since=at)
+    return replace(
+        now, no_progress_since=before.no_progress_since, probe=before.probe, probe_sent_at=before.probe_sent_at
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What was seen last of the pods of one InferenceDeployment, by the pods' uids; what is missing is not known."""
+    """The latest samples of one InferenceDeployment's pods, by pod uid. A missing sample does not mean zero."""
 
-    engines: Mapping[str, Watched] = field(default_factory=dict)
+    engines: Mapping[str, EngineActivity] = field(default_factory=dict)
     routers: Mapping[str, RouterSample] = field(default_factory=dict)

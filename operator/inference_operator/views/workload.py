@@ -78,20 +78,25 @@ def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
         desired=sum(one.desired for one in workloads),
         replicas=sum(one.replicas for one in workloads),
         updated=sum(one.updated for one in workloads),
-        ready=0 if any(one.desired and not one.ready for one in workloads) else sum(one.ready for one in workloads),
+        ready=0 if any(_serves_nothing(one) for one in workloads) else sum(one.ready for one in workloads),
         rejection=next((one.rejection for one in workloads if one.rejection is not None), None),
-        deadline_exceeded=any(one.deadline_exceeded for one in workloads),
+        deadline_exceeded=any(one.failed for one in workloads),
         deadline=max((one.deadline for one in workloads), default=DEFAULT_PROGRESS_DEADLINE),
         template=workloads[0].template if workloads else None,
         pod_spec=workloads[0].pod_spec if workloads else None,
-        startup=max((one.startup for one in workloads), default=timedelta(0)),
+        startup=max((workload.startup for workload in workloads), default=timedelta(0)),
     )
+
+
+def _serves_nothing(workload: WorkloadView) -> bool:
+    """Whether a role that should serve does not; a workload that does not exist yet has no desired pods."""
+    return not workload.exists or (workload.desired > 0 and workload.ready == 0)
 
 
 def _deployment(deployment: Manifest) -> WorkloadView:
     status, spec = mapping(deployment, "status"), mapping(deployment, "spec")
     observed, latest = status.get("observedGeneration", 0), deployment["metadata"].get("generation", 0)
-    conditions = {one.get("type"): one for one in objects(status, "conditions")}
+    conditions = {condition.get("type"): condition for condition in objects(status, "conditions")}
     failure, progress = conditions.get("ReplicaFailure") or {}, conditions.get("Progressing") or {}
     template = mapping(spec, "template")
     pod_spec = mapping(template, "spec")

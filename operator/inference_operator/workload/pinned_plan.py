@@ -6,12 +6,14 @@ stored together with a hash of the part of the specification that it depends on.
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from inference_operator.api.status import Status
 from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest
+from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sizing.plan import SIZING_RULES, Plan
 from inference_operator.sizing.stored_plan import StoredPlan, to_json
 from inference_operator.views.raw import annotations
@@ -23,7 +25,8 @@ PLAN_ANNOTATION = "inference-operator.dev/plan"
 class PinnedPlan:
     """A plan, the engine and image that it is for, and the hash of the specification that it was made from."""
 
-    asked: str
+    spec_hash: Annotated[str, Field(validation_alias="asked")]
+    """In the annotation it has the key `asked`, which earlier builds read too."""
     image: str
     plan: StoredPlan
     rules: int = SIZING_RULES
@@ -35,13 +38,13 @@ class PinnedPlan:
     def text(self) -> str:
         """The annotation's value."""
         fields = {
-            "asked": self.asked,
+            "asked": self.spec_hash,
             "image": self.image,
             "plan": to_json(self.plan),
             "rules": self.rules,
             "engine": self.engine,
         }
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        return compact_json(fields)
 
 
 _ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
@@ -49,8 +52,11 @@ _PLAN: TypeAdapter[Plan] = TypeAdapter(StoredPlan)
 
 
 def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
-    """The plan that status shows, for the engine of this name; None if status shows none."""
-    if status.plan is None or status.engine is None:
+    """The plan that status shows, for the engine of this name; None if status shows none.
+
+    A plan without a hash is incomplete: a status of d036b61 from which the API server has dropped the renamed fields.
+    """
+    if status.plan is None or status.engine is None or not status.plan.spec_hash:
         return None
     try:
         sizes = _PLAN.validate_python(status.plan.sizes())
@@ -74,11 +80,6 @@ def recorded_engine(workload: Manifest) -> str:
     return str(document.get("engine", VLLM)) if isinstance(document, dict) else ""
 
 
-def pinned_plan(text: str | None) -> PinnedPlan | None:
+def pinned_plan(text: object) -> PinnedPlan | None:
     """Parse the annotation; None if it is absent, or was edited into something else."""
-    if text is None:
-        return None
-    try:
-        return _ADAPTER.validate_json(text)
-    except ValidationError:
-        return None
+    return parsed_json(text, _ADAPTER)

@@ -9,11 +9,14 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+from pydantic import TypeAdapter
 
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
+from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sizing.stored_plan import stored_non_defaults
 from inference_operator.views.pod import PodView, pod_template_hash
 from inference_operator.views.raw import annotations
@@ -26,6 +29,18 @@ _EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_redu
 """Fields of a plan that explain it and do not change an engine's pod."""
 _MAX_BYTES = 2**20
 """Of a template: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredTemplate:
+    """The annotation's JSON."""
+
+    inputsHash: str  # noqa: N815 - a key of the JSON
+    hash: str
+    template: Manifest
+
+
+_ADAPTER = TypeAdapter(_StoredTemplate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +62,7 @@ class PinnedTemplate:
         """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
         if self.stored:
             return self.stored
-        document = {
-            "inputsHash": self.inputs_hash,
-            "hash": content_hash(self.template),
-            "template": self.template,
-        }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return compact_json(asdict(_StoredTemplate(self.inputs_hash, content_hash(self.template), self.template)))
 
 
 def pinned_template(text: object) -> PinnedTemplate | None:
@@ -65,25 +75,13 @@ def pinned_template(text: object) -> PinnedTemplate | None:
     """
     if not isinstance(text, str) or len(text) > _MAX_BYTES:
         return None
-    parsed = _parsed(text) if text.startswith("{") else _unpacked(text)
-    if parsed is None:
+    parsed = parsed_json(text, _ADAPTER) if text.startswith("{") else _unpacked(text)
+    if parsed is None or content_hash(parsed.template) != parsed.hash:
         return None
-    inputs_hash, template_hash, template = parsed
-    if not isinstance(template, dict) or content_hash(template) != template_hash:
-        return None
-    return PinnedTemplate(inputs_hash, template, stored=text)
+    return PinnedTemplate(parsed.inputsHash, parsed.template, stored=text)
 
 
-def _parsed(text: str) -> tuple[str, str, object] | None:
-    """The inputs' hash, the template's hash and the template."""
-    try:
-        document = json.loads(text)
-        return str(document["inputsHash"]), str(document["hash"]), document["template"]
-    except (ValueError, KeyError, RecursionError):
-        return None
-
-
-def _unpacked(text: str) -> tuple[str, str, object] | None:
+def _unpacked(text: str) -> _StoredTemplate | None:
     """The same from the packed form that earlier builds wrote: two hashes, then zlib in base64."""
     inputs_hash, _, rest = text.partition(".")
     template_hash, _, packed = rest.partition(".")
@@ -92,7 +90,7 @@ def _unpacked(text: str) -> tuple[str, str, object] | None:
         template = json.loads(decompressor.decompress(base64.b64decode(packed, validate=True), _MAX_BYTES))
     except (ValueError, RecursionError, zlib.error):
         return None
-    return inputs_hash, template_hash, template
+    return _StoredTemplate(inputs_hash, template_hash, template) if isinstance(template, dict) else None
 
 
 def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
@@ -103,7 +101,7 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
     """
     requested = spec.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
     decided = {name: value for name, value in stored_non_defaults(pinned.plan).items() if name not in _EXPLAINING}
-    return content_hash([requested, pinned.asked, pinned.image, decided])
+    return content_hash([requested, pinned.spec_hash, pinned.image, decided])
 
 
 def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence[PodView]) -> PinnedTemplate:

@@ -12,17 +12,17 @@ Rules of `rollout`, the first that applies:
 - The lookup shows no free GPUs: replace. Without a result: surge.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
+from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
 from inference_operator.views.node_fit import schedulable_now
 from inference_operator.views.pod import PodView
@@ -74,7 +74,7 @@ class Rollout:
     @property
     def text(self) -> str:
         """The annotation's value."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return compact_json(asdict(self))
 
 
 _ADAPTER = TypeAdapter(Rollout)
@@ -82,13 +82,7 @@ _ADAPTER = TypeAdapter(Rollout)
 
 def recorded_rollout(workload: Manifest | None) -> Rollout | None:
     """The decision that a workload records; None if there is none, or its annotation was edited."""
-    text = annotations(workload).get(ROLLOUT_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        return _ADAPTER.validate_json(text)
-    except ValidationError:
-        return None
+    return parsed_json(annotations(workload).get(ROLLOUT_ANNOTATION), _ADAPTER)
 
 
 @dataclass(frozen=True, slots=True)

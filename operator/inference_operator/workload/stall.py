@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from inference_operator.manifest import POD, Ref
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import Asked, Samples, Watched
+from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 
-ASK_SHARE = 0.5
-"""Part of `stall_seconds` after which the operator sends a request of its own. The rest is the time to answer it."""
+PROBE_SHARE = 0.5
+"""Part of `stall_seconds` after which the operator sends a probe request. The rest is the time to respond."""
 
 STALLED_GRACE_SECONDS = 1
 """Grace period of a stalled pod. It finishes no request, and clients can retry sooner. One second is the least with
@@ -29,23 +29,23 @@ class Removal:
     grace_seconds: int = STALLED_GRACE_SECONDS
 
 
-def is_suspect(engine: Watched, *, stall_seconds: float) -> bool:
-    """Whether an engine has made no progress for so long that the operator sends it a request."""
-    return engine.asked is Asked.NOT and engine.still_seconds >= ASK_SHARE * stall_seconds
+def is_suspect(engine: EngineActivity, *, stall_seconds: float) -> bool:
+    """Whether an engine has made no progress for so long that the operator sends it a probe request."""
+    return engine.probe is ProbeState.NOT_SENT and engine.seconds_without_progress >= PROBE_SHARE * stall_seconds
 
 
-def has_stalled(engine: Watched, *, stall_seconds: float) -> bool:
+def has_stalled(engine: EngineActivity, *, stall_seconds: float) -> bool:
     """Whether an engine has stalled.
 
     A router session is no proof of work, since its client may not have sent the request yet. So an engine has stalled
-    only if the operator's own request has no answer either. An engine that does not take such a request, such as one
+    only if the probe request has no response either. An engine that does not support the probe request, such as one
     for embeddings, has stalled if its own metrics count requests.
     """
-    if engine.still_seconds < stall_seconds:
+    if engine.seconds_without_progress < stall_seconds:
         return False
-    if engine.asked is Asked.UNFIT:
+    if engine.probe is ProbeState.UNSUPPORTED:
         return engine.sample.running + engine.sample.waiting > 0
-    return engine.unanswered_seconds >= (1 - ASK_SHARE) * stall_seconds
+    return engine.unanswered_seconds >= (1 - PROBE_SHARE) * stall_seconds
 
 
 def stalled_engines(
@@ -66,10 +66,10 @@ def stalled_engines(
     staying = [pod for pod in engines if not (pod.terminating or pod.failed)]
     if len(staying) < desired or any(not pod.ready and pod.problem is None for pod in staying):
         return ()
-    known = [(pod, samples.engines[pod.uid]) for pod in staying if pod.ready and pod.uid in samples.engines]
-    stalled = [(pod, engine) for pod, engine in known if has_stalled(engine, stall_seconds=stall_seconds)]
+    sampled = [(pod, samples.engines[pod.uid]) for pod in staying if pod.ready and pod.uid in samples.engines]
+    stalled = [(pod, engine) for pod, engine in sampled if has_stalled(engine, stall_seconds=stall_seconds)]
     if not stalled:
         return ()
-    pod, engine = max(stalled, key=lambda one: (one[1].still_seconds, one[0].name))
+    pod, engine = max(stalled, key=lambda pair: (pair[1].seconds_without_progress, pair[0].name))
     why = f"Pod `{pod.name}` had {engine.outstanding} requests and made no progress for {stall_seconds:.0f} s"
     return (Removal(Ref(POD, namespace, pod.name), pod.uid, why),)

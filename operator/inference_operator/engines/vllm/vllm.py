@@ -7,7 +7,15 @@ from importlib.resources import files
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.base import Diagnosis, EngineProcess, HubAccess, Phase, Question, Served, Timeouts
+from inference_operator.engines.base import (
+    Diagnosis,
+    EngineProcess,
+    HubAccess,
+    Phase,
+    ProbeRequest,
+    ServedModel,
+    Timeouts,
+)
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import hub_variables, revision_of
@@ -96,7 +104,7 @@ class Vllm:
         """The engine part of a spec, in the types of sizing."""
         return shape_of(asked)
 
-    def process(self, asked: EngineSpec, plan: Plan, served: Served, timeouts: Timeouts) -> EngineProcess:
+    def process(self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts) -> EngineProcess:
         """The process of one engine of this plan."""
         managed = (
             f"--served-model-name={served.name}",
@@ -143,9 +151,9 @@ class Vllm:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
 
-    def question(self, model: str) -> Question:
+    def probe_request(self, model: str) -> ProbeRequest:
         """A completion of one token: it takes one scheduler iteration."""
-        return Question("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
+        return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
 
 
 def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:

@@ -1,0 +1,63 @@
+"""Upgrades an earlier commit's operator under load: `python -m e2e.upgrade FOLDER`, with a checkout of that commit.
+
+The earlier commit's own `make demo` starts the cluster, its operator and two engines. Then this tree's chart and
+operator take over, while a client keeps sending requests. No pod may restart, and no request may be lost.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from e2e import demo, stack
+from e2e.cluster.handle import LocalCluster
+from e2e.load import Load
+from e2e.served import Served
+
+BEFORE, AFTER = 500, 1500
+"""Requests that are answered before the upgrade, and after it."""
+SETTLE_SECONDS = 30.0
+"""How long the new operator gets to do something wrong after it has taken over."""
+PHASE_SECONDS = 900
+
+
+def pods(cluster: LocalCluster) -> Mapping[str, tuple[str, int]]:
+    """Uid and container restarts of every engine and router, by name."""
+    listed = json.loads(cluster.kubectl("get", "pods", "--output=json"))["items"]
+    return {
+        pod["metadata"]["name"]: (
+            pod["metadata"]["uid"],
+            sum(container["restartCount"] for container in pod["status"]["containerStatuses"]),
+        )
+        for pod in listed
+    }
+
+
+def main(earlier: Path) -> int:
+    """Run it; returns 1 where a pod restarted or a request was lost."""
+    subprocess.run(["make", "-C", str(earlier), "demo"], check=True)
+    cluster = stack.bring_up(demo.CLUSTER)
+    served = Served(cluster, demo.NAME)
+    load = Load(served.address, served.name)
+    load.learn()
+    before, leader = pods(cluster), stack.leader(cluster)
+    with load.phase("operator upgrade", at_least=BEFORE + AFTER, seconds=PHASE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        phase.mark()
+        stack.install_operator(cluster)
+        while stack.leader(cluster) in ("", leader):
+            time.sleep(stack.POLL_SECONDS)
+        time.sleep(SETTLE_SECONDS)
+        phase.await_answers(AFTER)
+    after = pods(cluster)
+    print(phase.result)
+    print(f"pods before {dict(before)}\npods after  {dict(after)}")
+    print(f"operator before {leader}, after {stack.leader(cluster)}")
+    print(cluster.kubectl("get", "infd", "--output=wide"))
+    return int(after != before or bool(phase.result.lost))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
