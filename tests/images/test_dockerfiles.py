@@ -42,7 +42,7 @@ class TestDockerfile:
         assert len(started) == 1
         assert isinstance(json.loads(started[0]), list)
 
-    def test_dockerfile_copies_only_inputs_that_the_builder_knows(self, name: str) -> None:
+    def test_a_dockerfile_copies_only_inputs_known_to_the_builder(self, name: str) -> None:
         image = images.IMAGES[name]
         assert isinstance(image, Dockerfile)
         counted = [ROOT / entry for entry in image.inputs]

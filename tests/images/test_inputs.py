@@ -27,7 +27,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_second_build_with_the_same_inputs_does_nothing(repository: Path) -> None:
+def test_a_second_image_build_with_the_same_inputs_does_nothing(repository: Path) -> None:
     assert repository.is_dir()
     builder = KeptInMemory()
     IMAGE.ensure(builder)
@@ -47,7 +47,7 @@ def test_a_second_build_with_the_same_inputs_does_nothing(repository: Path) -> N
     ],
     ids=["Dockerfile", "deep file", "new file", "renamed", "made executable", "removed"],
 )
-def test_a_changed_input_means_a_new_build(repository: Path, change: object) -> None:
+def test_a_changed_input_causes_a_new_image_build(repository: Path, change: object) -> None:
     builder = KeptInMemory()
     IMAGE.ensure(builder)
     assert callable(change)
@@ -56,7 +56,7 @@ def test_a_changed_input_means_a_new_build(repository: Path, change: object) -> 
     assert len(builder.built) == 2
 
 
-def test_another_base_image_means_a_new_build(repository: Path) -> None:
+def test_another_base_image_causes_a_new_image_build(repository: Path) -> None:
     assert repository.is_dir()
     builder = KeptInMemory()
     IMAGE.ensure(builder)
@@ -65,7 +65,7 @@ def test_another_base_image_means_a_new_build(repository: Path) -> None:
     assert len(builder.built) == 2
 
 
-def test_files_that_are_no_input_cause_no_new_build(repository: Path) -> None:
+def test_changed_files_that_are_not_inputs_cause_no_image_build(repository: Path) -> None:
     builder = KeptInMemory()
     IMAGE.ensure(builder)
     (repository / "unrelated").write_text("y")

@@ -21,7 +21,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "inference-operator" / "images" / "tiny-llama"
 
 
-def test_the_test_model_is_made_once_in_the_engine_image() -> None:
+def test_the_test_model_is_made_only_once_in_the_engine_image() -> None:
     builder = KeptInMemory()
     MODEL.ensure(builder)
     MODEL.ensure(builder)
@@ -46,7 +46,7 @@ def test_a_failed_run_leaves_no_test_model(cache: Path) -> None:
     assert not list(cache.iterdir())
 
 
-def test_files_of_the_test_model_are_at_the_root_of_its_image() -> None:
+def test_the_image_of_the_test_model_has_the_model_files_at_its_root() -> None:
     builder, archive = KeptInMemory(), io.BytesIO()
     MODEL.ensure(builder)
     MODEL.write(builder, archive)

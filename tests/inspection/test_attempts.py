@@ -37,40 +37,42 @@ def running(number: int, problem: PodProblem | None = None) -> Attempt:
     return Attempt("job", "asked", number, problem=problem)
 
 
-def test_without_attempts_the_first_inspection_job_is_wanted() -> None:
+def test_the_first_inspection_job_is_wanted_if_there_are_no_attempts() -> None:
     assert attempts_progress([], NOW, wanted=True) == AttemptsProgress((1,))
 
 
-def test_progress_has_the_cause_why_the_current_attempts_pod_does_not_run() -> None:
+def test_inspection_progress_has_the_cause_why_the_pod_of_the_current_attempt_does_not_run() -> None:
     assert attempts_progress([running(1, NO_IMAGE)], NOW, wanted=True) == AttemptsProgress((1,), waiting=PULL)
 
 
 @pytest.mark.parametrize("finished", [None, NOW])
-def test_a_result_counts_before_the_job_finishes_and_its_job_stays_until_it_is_stored(finished: object) -> None:
+def test_an_inspection_result_counts_before_its_job_finishes_and_the_job_stays_until_the_result_is_stored(
+    finished: object,
+) -> None:
     said = Attempt("job", "asked", 2, result_text(FOUND), finished=NOW if finished else None)
     assert attempts_progress([failed(), said], NOW, wanted=True) == AttemptsProgress((2,), FOUND)
 
 
-def test_a_failed_attempt_is_followed_by_the_next_after_the_backoff() -> None:
+def test_a_failed_inspection_attempt_is_followed_by_another_after_the_backoff() -> None:
     due = NOW + FIRST_WAIT
     assert attempts_progress([failed()], NOW, wanted=True) == AttemptsProgress((1,), failure=GATED, again=due)
     assert attempts_progress([failed()], due - timedelta(seconds=1), wanted=True).jobs == (1,)
     assert attempts_progress([failed()], due, wanted=True) == AttemptsProgress((1, 2), failure=GATED)
 
 
-def test_the_failure_of_an_attempt_stays_known_while_the_next_one_runs() -> None:
+def test_the_failure_of_an_inspection_attempt_is_kept_while_the_next_attempt_runs() -> None:
     assert attempts_progress([failed(), running(2)], NOW, wanted=True) == AttemptsProgress((1, 2), failure=GATED)
     assert attempts_progress([failed(1), failed(2)], NOW, wanted=True).jobs == (2,)
 
 
-def test_after_a_timeout_the_failure_names_why_the_next_attempts_pod_does_not_run() -> None:
+def test_after_an_inspection_timeout_the_failure_names_why_the_next_attempts_pod_does_not_run() -> None:
     timed_out = Attempt("j", "a", 1, finished=NOW, failure=OVERDUE)
     failure = attempts_progress([timed_out, running(2, NO_IMAGE)], NOW, wanted=True).failure
     assert failure
     assert failure.why.problem == f"could not be read: the pod of the next attempt does not run: {PULL}"
 
 
-def test_after_a_timeout_the_failure_names_why_the_pod_was_not_created() -> None:
+def test_after_an_inspection_timeout_the_failure_names_why_the_pod_was_not_created() -> None:
     refused = PodProblem(Reason.QUOTA_EXCEEDED, "Kubernetes refuses it: exceeded quota: small")
     timed_out = Attempt("j", "a", 1, finished=NOW, failure=OVERDUE, problem=refused)
     failure = attempts_progress([timed_out], NOW, wanted=True).failure
@@ -93,11 +95,11 @@ def test_after_a_timeout_the_failure_names_why_the_pod_was_not_created() -> None
         ),
     ],
 )
-def test_the_problem_of_a_waiting_attempt_comes_with_its_cure(problem: PodProblem, words: str) -> None:
+def test_the_problem_of_a_waiting_inspection_attempt_has_a_cure(problem: PodProblem, words: str) -> None:
     assert attempts_progress([running(1, problem)], NOW, wanted=True).waiting == words
 
 
-def test_an_inspection_that_is_not_wanted_starts_no_further_attempt() -> None:
+def test_an_inspection_that_is_no_longer_needed_starts_no_further_attempt() -> None:
     assert attempts_progress([failed()], NOW + LONGEST_WAIT, wanted=False) == AttemptsProgress(failure=GATED)
     assert (
         attempts_progress([], NOW, wanted=False)

@@ -102,7 +102,7 @@ def test_an_inspection_job_has_the_node_selector_only_for_a_model_in_a_volume() 
     assert len(hub["tolerations"]) == len(claim["tolerations"]) == 2
 
 
-def test_each_attempt_and_each_changed_content_is_an_inspection_job_of_its_own() -> None:
+def test_each_attempt_and_each_changed_content_has_a_separate_inspection_job() -> None:
     made = [job(), job(number=2), job(engine={"env": ENV}), job("hf://org/other"), job(owner=Owner(Key("a", "b"), UID))]
     assert len({one["metadata"]["name"] for one in made}) == len(made)
     assert job()["metadata"]["name"] == job(replicas=3)["metadata"]["name"]
@@ -128,7 +128,7 @@ def test_the_model_config_map_stores_the_inspection_result() -> None:
     assert stored_model(made) == found
 
 
-def test_each_source_and_revision_has_a_model_config_map_of_its_own() -> None:
+def test_each_source_and_revision_has_a_separate_model_config_map() -> None:
     asked = [("hf://a/b", None), ("hf://a/b", "v1"), ("hf://a/c", None)]
     assert len({model_config_ref(source, revision, owner=OWNER) for source, revision in asked}) == len(asked)
 

@@ -89,7 +89,7 @@ def test_a_stored_inspection_keeps_the_facts_of_any_valid_config(config: dict[st
 
 
 @given(st.sampled_from(names()), st.sampled_from(["layer_types", "vision_config", "quantization_config"]), JSON)
-def test_one_invalid_field_of_a_stored_inspection_raises_nothing(name: str, field: str, value: object) -> None:
+def test_an_invalid_field_of_a_stored_inspection_raises_no_exception(name: str, field: str, value: object) -> None:
     known = entry(name)
     assert known
     config = {**known.config, field: value}
@@ -99,7 +99,7 @@ def test_one_invalid_field_of_a_stored_inspection_raises_nothing(name: str, fiel
 
 
 @given(st.text() | JSON.map(json.dumps) | st.text().map(lambda text: json.dumps({"error": text, "weights": text})))
-def test_any_text_is_an_inspection_or_none(text: str) -> None:
+def test_any_text_is_read_as_an_inspection_or_as_none(text: str) -> None:
     found = parsed_result(text)
     assert found is None or parsed_result(result_text(found)) == found
 

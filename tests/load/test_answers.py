@@ -27,12 +27,12 @@ async def asked(address: str, *, streamed: bool, seconds: float = 5) -> Answer:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_complete_answer_is_ok(streamed: bool) -> None:  # noqa: FBT001
+async def test_a_complete_response_counts_as_ok(streamed: bool) -> None:  # noqa: FBT001
     got = await answer(echo, streamed=streamed)
     assert (got.ok, got.loss, got.status, got.streamed) == (True, None, 200, streamed)
 
 
-async def test_status_429_is_not_a_lost_request() -> None:
+async def test_status_429_counts_as_rejected_and_not_as_lost() -> None:
     async def full(_: web.Request) -> web.StreamResponse:
         return web.Response(status=429, text="full")
 
@@ -49,7 +49,7 @@ async def test_status_429_is_not_a_lost_request() -> None:
         ("[]", False),
     ],
 )
-async def test_an_error_status_is_a_lost_request(body: str, clean: bool) -> None:  # noqa: FBT001
+async def test_an_error_status_counts_as_a_lost_request(body: str, clean: bool) -> None:  # noqa: FBT001
     async def fails(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, text=body)
 
@@ -64,7 +64,7 @@ async def test_a_port_without_listener_counts_as_refused() -> None:
     assert got.loss is Loss.REFUSED
 
 
-async def test_a_connection_that_has_ended_before_its_client_looks_at_it_is_reset(
+async def test_a_connection_closed_before_the_client_uses_it_counts_as_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a busy client finds it, whose connection the kernel of a process that was killed has accepted."""
@@ -83,7 +83,7 @@ async def test_a_connection_that_has_ended_before_its_client_looks_at_it_is_rese
     assert got.loss is Loss.RESET
 
 
-async def test_a_connection_that_ends_before_the_answer_is_reset() -> None:
+async def test_a_connection_closed_before_the_response_counts_as_reset() -> None:
     async def gone(request: web.Request) -> web.StreamResponse:
         abort(request)
         return web.Response()
@@ -91,14 +91,14 @@ async def test_a_connection_that_ends_before_the_answer_is_reset() -> None:
     assert (await answer(gone, streamed=False)).loss is Loss.RESET
 
 
-async def test_a_stream_without_its_end_marker_is_broken() -> None:
+async def test_a_stream_without_its_end_marker_counts_as_broken() -> None:
     async def unfinished(request: web.Request) -> web.StreamResponse:
         return await stream(request, PROMPT.split(), done=False)
 
     assert (await answer(unfinished, streamed=True)).loss is Loss.BROKEN
 
 
-async def test_an_answer_that_breaks_off_is_broken() -> None:
+async def test_a_truncated_response_counts_as_broken() -> None:
     async def half(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
@@ -111,7 +111,7 @@ async def test_an_answer_that_breaks_off_is_broken() -> None:
 
 
 @pytest.mark.parametrize("body", ["{}", '{"choices": []}', '{"choices": [{"text": null}]}', "no json"])
-async def test_an_answer_that_is_no_completion_is_broken(body: str) -> None:
+async def test_a_response_that_is_not_a_completion_counts_as_broken(body: str) -> None:
     async def odd(_: web.Request) -> web.StreamResponse:
         return web.Response(text=body)
 
@@ -119,7 +119,7 @@ async def test_an_answer_that_is_no_completion_is_broken(body: str) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_an_answer_with_another_text_is_a_lost_request(streamed: bool) -> None:  # noqa: FBT001
+async def test_a_response_with_an_unexpected_text_counts_as_a_lost_request(streamed: bool) -> None:  # noqa: FBT001
     async def wrong(request: web.Request) -> web.StreamResponse:
         return await (stream(request, ["one", "two"]) if streamed else plain("one two"))
 
@@ -128,7 +128,7 @@ async def test_an_answer_with_another_text_is_a_lost_request(streamed: bool) -> 
     assert "'one two' instead of 'one two three'" in got.detail
 
 
-async def test_an_answer_after_the_timeout_is_late() -> None:
+async def test_a_response_after_the_timeout_counts_as_late() -> None:
     async def slow(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(60)
         return web.Response()
@@ -136,7 +136,7 @@ async def test_an_answer_after_the_timeout_is_late() -> None:
     assert (await answer(slow, streamed=False, seconds=0.1)).loss is Loss.LATE
 
 
-async def test_each_chunk_of_a_stream_has_its_own_time() -> None:
+async def test_each_chunk_of_a_stream_is_recorded_with_its_arrival_time() -> None:
     async def steady(request: web.Request) -> web.StreamResponse:
         return await stream(request, ["a"] * 5, pause=0.02)
 

@@ -10,7 +10,7 @@ from e2e.load import Load, LoadError, Loss
 from tests.load.conftest import Serve, abort, echo
 
 
-def test_a_load_phase_without_a_fault_gets_equal_responses(serve: Serve) -> None:
+def test_a_load_phase_without_faults_gets_equal_responses(serve: Serve) -> None:
     at_once, most, thinking = 0, 0, 0.0
 
     async def counted(request: web.Request) -> web.StreamResponse:
@@ -36,7 +36,7 @@ def test_a_load_phase_without_a_fault_gets_equal_responses(serve: Serve) -> None
     assert all(kinds.count(kind) > result.sent / 8 for kind in [(a, b) for a in (False, True) for b in (False, True)])
 
 
-def test_kept_connections_are_used_again_and_new_ones_are_not(serve: Serve) -> None:
+def test_keep_alive_connections_are_reused_and_other_connections_are_not(serve: Serve) -> None:
     used: dict[object, int] = {}
 
     async def counted(request: web.Request) -> web.StreamResponse:
@@ -52,7 +52,7 @@ def test_kept_connections_are_used_again_and_new_ones_are_not(serve: Serve) -> N
     assert sum(number == 1 for number in used.values()) == sum(not answer.kept for answer in phase.result.answers)
 
 
-def test_a_worker_pauses_between_its_requests_where_a_phase_asks_for_it(serve: Serve) -> None:
+def test_a_worker_pauses_between_requests_if_the_load_phase_sets_a_pause(serve: Serve) -> None:
     load = Load(serve(echo), "m", workers=4)
     load.learn()
     with load.phase("gentle", at_least=4, seconds=20, pause=3.0) as phase:
@@ -60,7 +60,7 @@ def test_a_worker_pauses_between_its_requests_where_a_phase_asks_for_it(serve: S
     assert phase.result.sent == 4
 
 
-def test_losses_are_counted_by_kind_and_told_apart_by_the_fault(serve: Serve) -> None:
+def test_lost_requests_are_counted_by_kind_and_by_their_time_relative_to_the_fault(serve: Serve) -> None:
     broken = False
 
     async def fails_for_a_while(request: web.Request) -> web.StreamResponse:
@@ -86,7 +86,7 @@ def test_losses_are_counted_by_kind_and_told_apart_by_the_fault(serve: Serve) ->
     assert len(result.losses()) == len(result.lost)
 
 
-def test_gap_is_the_longest_time_without_a_good_answer(serve: Serve) -> None:
+def test_the_gap_of_a_load_phase_is_the_longest_time_without_a_successful_response(serve: Serve) -> None:
     waiting = 0.0
 
     async def waits_for_a_while(request: web.Request) -> web.StreamResponse:
@@ -105,7 +105,7 @@ def test_gap_is_the_longest_time_without_a_good_answer(serve: Serve) -> None:
     assert 0.3 < phase.result.gap <= phase.result.slowest
 
 
-def test_a_request_whose_client_gives_up_is_lost(serve: Serve) -> None:
+def test_a_request_that_exceeds_the_client_timeout_counts_as_lost(serve: Serve) -> None:
     waiting = 0.0
 
     async def waits_for_ever(request: web.Request) -> web.StreamResponse:
@@ -120,7 +120,7 @@ def test_a_request_whose_client_gives_up_is_lost(serve: Serve) -> None:
     assert {answer.loss for answer in phase.result.lost} == {Loss.LATE}
 
 
-def test_rejected_requests_are_counted_apart_from_lost_ones(serve: Serve) -> None:
+def test_rejected_requests_are_counted_separately_from_lost_requests(serve: Serve) -> None:
     numbers = count()
 
     async def full_at_times(request: web.Request) -> web.StreamResponse:
@@ -136,7 +136,9 @@ def test_rejected_requests_are_counted_apart_from_lost_ones(serve: Serve) -> Non
 
 
 @pytest.mark.parametrize(("at_most", "seconds"), [(20, 20.0), (100_000, 0.3)])
-def test_a_phase_that_meets_a_bound_before_its_end_is_an_error(serve: Serve, at_most: int, seconds: float) -> None:
+def test_a_load_phase_that_exceeds_its_time_or_request_limit_raises_load_error(
+    serve: Serve, at_most: int, seconds: float
+) -> None:
     load = Load(serve(echo), "m", workers=4)
     load.learn()
     with (
@@ -146,7 +148,7 @@ def test_a_phase_that_meets_a_bound_before_its_end_is_an_error(serve: Serve, at_
         pass
 
 
-def test_equal_answers_to_different_prompts_prove_nothing(serve: Serve) -> None:
+def test_a_server_with_equal_responses_to_different_prompts_is_refused_for_load(serve: Serve) -> None:
     async def same(_: web.Request) -> web.StreamResponse:
         return web.json_response({"choices": [{"text": "the same"}]})
 
@@ -155,6 +157,6 @@ def test_equal_answers_to_different_prompts_prove_nothing(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:80", "example.com:80", "10.0.0.1:80", "127.0.0.1", ""])
-def test_load_refuses_addresses_of_other_machines(address: str) -> None:
+def test_load_tests_refuse_addresses_of_other_machines(address: str) -> None:
     with pytest.raises(LoadError, match="no address of this machine's clusters"):
         Load(address, "m")

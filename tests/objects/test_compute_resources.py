@@ -11,20 +11,20 @@ ON_GPU = unchecked_plan(SizingRequest(2))
 ON_CPU = cpu_plan(SizingRequest(), CpuNeeds(None, 2**32, memory_gib=4), None, downloads=False)
 
 
-def test_default_resources_of_a_gpu_engine() -> None:
+def test_a_gpu_engine_has_the_planned_resources_by_default() -> None:
     assert requirements(ResourcesSpec(), ON_GPU) == {
         "requests": {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "2Gi", "nvidia.com/gpu": "2"},
         "limits": {"nvidia.com/gpu": "2"},
     }
 
 
-def test_default_resources_of_a_cpu_engine_have_no_limits() -> None:
+def test_a_cpu_engine_has_no_resource_limits_by_default() -> None:
     assert requirements(ResourcesSpec(), ON_CPU) == {
         "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi"}
     }
 
 
-def test_requested_resources_replace_defaults_by_name() -> None:
+def test_resources_of_the_spec_replace_defaults_of_the_same_resource_name() -> None:
     asked = ResourcesSpec(requests={"memory": "4096Mi", "example.com/nic": "1"}, limits={"example.com/nic": "1"})
     assert requirements(asked, ON_CPU) == {
         "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi", "example.com/nic": "1"},
@@ -32,7 +32,7 @@ def test_requested_resources_replace_defaults_by_name() -> None:
     }
 
 
-def test_a_limit_without_a_request_becomes_the_request() -> None:
+def test_a_resource_limit_without_a_request_is_also_the_request() -> None:
     result = requirements(ResourcesSpec(limits={"memory": "2Gi"}), ON_CPU)
     assert result["requests"]["memory"] == result["limits"]["memory"] == "2Gi"
 

@@ -39,13 +39,13 @@ def test_engines_accept_only_their_own_routers_and_the_operator() -> None:
     assert admitted(policies()[ENGINES]) == {8000: [OWN_ROUTERS, OPERATOR]}
 
 
-def test_routers_accept_everybody_but_their_metrics_ports_only_the_operator() -> None:
+def test_routers_accept_all_clients_but_metrics_ports_accept_only_the_operator() -> None:
     found = admitted(policies()[ROUTERS])
     assert found.pop(8080) == []
     assert found == {9100: [OPERATOR], 9101: [OPERATOR]}
 
 
-def test_namespaces_of_metrics_from_may_read_metrics() -> None:
+def test_pods_in_namespaces_of_the_metrics_from_setting_may_read_metrics() -> None:
     labels = ("kubernetes.io/metadata.name=monitoring", "team=sre")
     found = policies(*labels)
     assert admitted(found[ENGINES])[8000] == [OWN_ROUTERS, OPERATOR, MONITORING]

@@ -19,7 +19,7 @@ def template(**added: object) -> Manifest:
     return found
 
 
-def test_pod_additions_change_nothing_of_the_operators_template() -> None:
+def test_pod_additions_leave_the_operators_own_fields_of_the_template_unchanged() -> None:
     added = template(**POD_TEMPLATE)
     assert PLAIN["metadata"]["labels"].items() <= added["metadata"]["labels"].items()
     own, pod = PLAIN["spec"], added["spec"]
@@ -30,14 +30,14 @@ def test_pod_additions_change_nothing_of_the_operators_template() -> None:
     assert after["volumeMounts"][: len(before["volumeMounts"])] == before["volumeMounts"]
 
 
-def test_sidecars_get_the_restricted_security_context() -> None:
+def test_sidecars_of_the_pod_template_get_the_restricted_security_context() -> None:
     for container in template(**POD_TEMPLATE)["spec"]["initContainers"]:
         assert container["restartPolicy"] == "Always"
         assert container["securityContext"] == PLAIN["spec"]["containers"][0]["securityContext"]
 
 
 @pytest.mark.parametrize("added", [{"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"volumes": [FOLDER]}])
-def test_a_pod_addition_changes_the_engine_template_hash_and_no_router(added: Manifest) -> None:
+def test_a_pod_addition_changes_the_engine_template_hash_and_not_the_router(added: Manifest) -> None:
     hashes = [one["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION] for one in (template(**added), PLAIN)]
     assert hashes[0] != hashes[1]
     built = planned(inference_deployment(podTemplate=added)).desired
@@ -79,7 +79,9 @@ RESERVED: dict[str, Manifest] = {
 
 
 @pytest.mark.parametrize(("field", "added"), RESERVED.items(), ids=RESERVED)
-def test_an_addition_that_is_reserved_for_the_operator_is_refused_with_its_field(field: str, added: Manifest) -> None:
+def test_a_pod_addition_with_a_name_or_path_reserved_for_the_operator_is_refused_with_its_field(
+    field: str, added: Manifest
+) -> None:
     result = outcome(inputs(inference_deployment(source="pvc://models", parallelism={"tensor": 1}, podTemplate=added)))
     assert isinstance(result, Refused)
     assert result.refusal.field == f"spec.podTemplate.{field}"
@@ -87,7 +89,7 @@ def test_an_addition_that_is_reserved_for_the_operator_is_refused_with_its_field
 
 
 @pytest.mark.parametrize("path", ["/home/vllm/.cache", "/tmp/x", "/models2", "/dev/shm2", "/data"])  # noqa: S108
-def test_a_mount_that_hides_no_path_of_the_operator_is_accepted(path: str) -> None:
+def test_a_volume_mount_that_hides_no_path_of_the_operator_is_accepted(path: str) -> None:
     (container,) = template(**_mount(path))["spec"]["containers"]
     assert {"name": "data", "mountPath": path} in container["volumeMounts"]
 

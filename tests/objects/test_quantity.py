@@ -45,12 +45,12 @@ EXACT = QUANTITIES.filter(lambda quantity: value(quantity) * 1000 % 1 == 0)
         ("1Ei", "1Ei"),
     ],
 )
-def test_a_canonical_quantity_is_as_the_api_server_stores_it(written: str, stored: str) -> None:
+def test_a_canonical_quantity_equals_the_form_that_the_api_server_stores(written: str, stored: str) -> None:
     assert canonical(written) == stored
 
 
 @given(EXACT)
-def test_a_canonical_quantity_has_the_same_value(quantity: str) -> None:
+def test_a_canonical_quantity_has_the_value_of_the_original(quantity: str) -> None:
     assert value(canonical(quantity)) == value(quantity)
 
 

@@ -48,7 +48,7 @@ def spec_of(found: Planned) -> Manifest:
     return spec
 
 
-def test_the_smallest_size_that_fits_is_counted_and_tied_to_its_gpus() -> None:
+def test_the_smallest_fitting_size_is_planned_with_a_node_selector_for_its_gpus() -> None:
     found = decided(inference_deployment(), [FOUR_L4])
     (container,) = spec_of(found)["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
@@ -63,7 +63,7 @@ def test_the_smallest_size_that_fits_is_counted_and_tied_to_its_gpus() -> None:
     assert plan.weight_bytes == 16_381_444_096
 
 
-def test_the_node_selector_of_the_spec_is_kept() -> None:
+def test_the_node_selector_of_the_spec_is_kept_beside_that_of_the_plan() -> None:
     found = decided(
         inference_deployment(scheduling={"nodeSelector": {"pool": "a"}}),
         [node_view(node("a", gpus=1, labels={"pool": "a"}))],
@@ -71,7 +71,7 @@ def test_the_node_selector_of_the_spec_is_kept() -> None:
     assert spec_of(found)["nodeSelector"] == {"pool": "a", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
-def test_gpus_without_a_label_are_told_from_the_others() -> None:
+def test_a_gpu_kind_without_a_known_label_is_selected_by_excluding_other_gpu_products() -> None:
     raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}}, scheduling={"affinity": AFFINITY})
     found = decided(raw, [node_view(node("l4-a", gpus=4, labels={**L4, "gpu": "yes"}))])
     (term,) = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
@@ -88,7 +88,7 @@ AFFINITY = {
 }
 
 
-def test_a_slice_is_asked_for_by_its_own_name() -> None:
+def test_a_mig_slice_is_requested_by_its_resource_name() -> None:
     mig = {**node("a", labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}), "status": {}}
     mig["status"] = {"allocatable": {"nvidia.com/mig-3g.40gb": "2"}}
     found = decided(inference_deployment(), [node_view(mig)])
@@ -97,7 +97,7 @@ def test_a_slice_is_asked_for_by_its_own_name() -> None:
     assert "--tensor-parallel-size=1" in container["args"]
 
 
-def test_nodes_that_come_and_go_change_no_engine() -> None:
+def test_added_and_removed_nodes_do_not_change_a_running_engine() -> None:
     raw = inference_deployment()
     made = planned(raw).desired
     for nodes in ([], [FOUR_L4], None, [*NODES, FOUR_L4]):
@@ -106,7 +106,7 @@ def test_nodes_that_come_and_go_change_no_engine() -> None:
         assert found.desired == made
 
 
-def test_engines_without_a_node_are_sized_anew_for_what_is_there() -> None:
+def test_unschedulable_engines_are_sized_again_for_the_existing_nodes() -> None:
     raw = inference_deployment()
     made = planned(raw).desired
     found = outcome(inputs(raw, children=made.values(), pods=[view(NO_GPU)], nodes=[FOUR_L4]))
@@ -114,7 +114,7 @@ def test_engines_without_a_node_are_sized_anew_for_what_is_there() -> None:
     assert found.plan.plan.gpu == "L4"
 
 
-def test_the_kind_that_engines_have_is_kept_when_they_are_sized_anew() -> None:
+def test_the_gpu_kind_of_existing_engines_is_kept_when_they_are_sized_again() -> None:
     made = planned(inference_deployment()).desired
     raw = inference_deployment(engine={"maxNumSeqs": 64})
     found = outcome(inputs(raw, children=made.values(), pods=[view(ready_pod())], nodes=[FOUR_L4, *NODES]))
@@ -123,7 +123,7 @@ def test_the_kind_that_engines_have_is_kept_when_they_are_sized_anew() -> None:
     assert sizes(raw, [FOUR_L4, *NODES]).gpu == "L4"
 
 
-def test_a_plan_without_a_memory_check_uses_the_requested_size_and_says_so() -> None:
+def test_a_plan_without_a_memory_check_uses_the_requested_size_and_reports_the_missing_check() -> None:
     asked = failing(Cause.GATED, parallelism={"tensor": 2, "pipeline": 2})
     found = planned_from(asked).plan.plan
     assert (found.gpus_per_replica, found.max_model_len, found.per_gpu) == (4, None, None)
@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Manifest, Sequence[NodeView] | None, Settings, Reason, 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_says_what_is_short_and_makes_nothing(name: str) -> None:
+def test_a_refused_plan_names_the_shortage_and_creates_no_children(name: str) -> None:
     asked, nodes, settings, reason, words = REFUSED[name]
     found = outcome(inputs(inference_deployment(**asked), nodes=nodes, settings=settings))
     assert isinstance(found, Refused)
@@ -185,7 +185,7 @@ def test_a_refusal_says_what_is_short_and_makes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("resource", [None, "nvidia.com/mig-3g.40gb"])
-def test_a_slice_that_is_named_is_sized_as_a_slice(resource: str | None) -> None:
+def test_a_requested_mig_slice_is_sized_by_the_memory_of_the_slice(resource: str | None) -> None:
     gpu = {"products": ["NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"], **({"resourceName": resource} if resource else {})}
     plan = decided(inference_deployment(hardware={"gpu": gpu}), []).plan.plan
     assert (plan.gpu, plan.gpus_per_replica, plan.resource) == ("A100-80GB 3g.40gb", 1, resource or "nvidia.com/gpu")
@@ -193,7 +193,9 @@ def test_a_slice_that_is_named_is_sized_as_a_slice(resource: str | None) -> None
 
 
 @pytest.mark.parametrize(("asked", "ready", "made"), [(3, 0, 2), (2, 0, 2), (5, 4, 4)])
-def test_fixed_capacity_makes_no_more_engines_than_nodes_hold_and_ends_none(asked: int, ready: int, made: int) -> None:
+def test_fixed_capacity_limits_new_engines_to_the_nodes_places_and_stops_no_engine(
+    asked: int, ready: int, made: int
+) -> None:
     raw = inference_deployment(replicas=asked, parallelism={"tensor": 4})
     pods = [view(ready_pod(), name=f"qwen-engine-{number}") for number in range(ready)]
     fixed = Settings(capacity=Capacity.FIXED)
@@ -203,7 +205,7 @@ def test_fixed_capacity_makes_no_more_engines_than_nodes_hold_and_ends_none(aske
     assert decided(raw, NODES, pods=pods).desired[ENGINES]["spec"]["replicas"] == asked
 
 
-def test_an_edit_of_where_engines_may_be_is_sized_anew() -> None:
+def test_an_edited_node_selector_makes_a_new_plan() -> None:
     pools = [
         node_view(node("a", gpus=4, labels={**L4, "pool": "a"})),
         node_view(node("b", gpus=8, labels={"pool": "b"})),
@@ -215,7 +217,7 @@ def test_an_edit_of_where_engines_may_be_is_sized_anew() -> None:
     assert found.plan.plan.node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
-def test_engines_without_a_node_that_nothing_fits_any_more_keep_what_was_decided() -> None:
+def test_unschedulable_engines_keep_their_plan_if_no_gpus_fit_any_more() -> None:
     made = planned(inference_deployment()).desired
     raw = inference_deployment(replicas=0)
     found = outcome(inputs(raw, children=made.values(), pods=[view(NO_GPU)], nodes=[]))
@@ -240,7 +242,7 @@ def test_the_plan_in_the_annotation_is_kept_when_the_status_holds_an_older_one()
     assert now.plan == again.plan
 
 
-def test_an_equal_new_plan_writes_nothing() -> None:
+def test_a_new_plan_equal_to_the_pinned_plan_changes_no_child() -> None:
     raw = inference_deployment()
     first = planned(raw)
     again = outcome(inputs(raw, children=first.desired.values(), pods=[view(NO_GPU)]))
@@ -248,7 +250,7 @@ def test_an_equal_new_plan_writes_nothing() -> None:
     assert again.desired == first.desired
 
 
-def test_gpus_that_google_labels_are_avoided_by_its_label() -> None:
+def test_gpu_products_of_googles_accelerator_label_are_excluded_by_that_label() -> None:
     google = {**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
     google["metadata"]["labels"] = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
     raw = inference_deployment(source="hf://Qwen/Qwen3-32B")
@@ -259,13 +261,13 @@ def test_gpus_that_google_labels_are_avoided_by_its_label() -> None:
     ]
 
 
-def test_a_size_that_nobody_checks_is_tied_only_to_nodes_with_as_many_gpus() -> None:
+def test_an_unchecked_size_selects_only_gpu_products_of_nodes_with_enough_gpus() -> None:
     raw_spec = {"parallelism": {"tensor": 8}, "hardware": {"gpu": {"products": ["L4", "H100"]}}}
     found = planned_from(replace(failing(Cause.UNUSABLE, **raw_spec), nodes=(FOUR_L4, *NODES)))
     assert found.plan.plan.node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
-def test_a_cache_that_arguments_size_is_counted() -> None:
+def test_a_kv_cache_size_in_the_engine_arguments_is_counted() -> None:
     small = sizes(inference_deployment(engine={"args": ["--kv-cache-memory-bytes=8G"]}))
     assert small.per_gpu is not None
     assert small.per_gpu.kv_cache_gib == 8
@@ -277,14 +279,14 @@ def test_a_cache_that_arguments_size_is_counted() -> None:
 
 
 @pytest.mark.parametrize("amount", ["9" * 310, "99999999999999T", "1e9", "-1"])
-def test_amounts_that_no_machine_has_end_nothing(amount: str) -> None:
+def test_an_absurdly_large_kv_cache_size_raises_no_exception(amount: str) -> None:
     for device in ("GPU", "CPU"):
         raw = inference_deployment(hardware={"device": device}, engine={"args": [f"--kv-cache-memory-bytes={amount}"]})
         assert isinstance(outcome(inputs(raw)), Planned | Refused)
 
 
 @pytest.mark.parametrize(("ready", "cordoned"), [(False, False), (True, True)])
-def test_fixed_capacity_ends_no_engine_of_a_node_that_passes_through_trouble(ready: bool, cordoned: bool) -> None:  # noqa: FBT001
+def test_fixed_capacity_stops_no_engine_of_a_temporarily_unready_node(ready: bool, cordoned: bool) -> None:  # noqa: FBT001
     raw = inference_deployment(replicas=2, parallelism={"tensor": 4})
     fixed = Settings(capacity=Capacity.FIXED)
     troubled = [node_view(node("h100-a", gpus=8, ready=ready, cordoned=cordoned))]

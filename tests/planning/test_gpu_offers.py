@@ -31,12 +31,12 @@ def told(found: GpuOffers) -> list[tuple[str, int, int, str]]:
     return [(one.kind, one.per_node, one.nodes, one.product) for one in found.possible]
 
 
-def test_equal_nodes_are_one_offer() -> None:
+def test_nodes_with_equal_gpus_give_a_single_offer() -> None:
     seen = nodes(node("a", gpus=8), node("b", gpus=8), node("c", gpus=4, labels=L4))
     assert told(offers(seen)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 2, "NVIDIA-H100-80GB-HBM3")]
 
 
-def test_only_nodes_that_the_pod_may_be_on_count_whatever_their_state() -> None:
+def test_offers_include_cordoned_and_unready_nodes_that_match_the_pods_scheduling_fields() -> None:
     taint = {"key": "team", "value": "b", "effect": "NoSchedule"}
     passing = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     seen = nodes(
@@ -49,7 +49,7 @@ def test_only_nodes_that_the_pod_may_be_on_count_whatever_their_state() -> None:
     assert [one.nodes for one in offers(seen, pod=tolerant).live] == [1, 2]
 
 
-def test_declared_gpus_count_where_no_node_has_them() -> None:
+def test_gpus_declared_in_settings_are_offered_although_no_node_has_them() -> None:
     declared = Settings(gpu_offers=("H100-80GB:8", "NVIDIA-L4:4"))
     assert told(offers([], declared)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 1, "")]
     assert told(offers(None, declared)) == told(offers([], declared))
@@ -59,7 +59,7 @@ def test_declared_gpus_count_where_no_node_has_them() -> None:
     assert told(offers(nodes(node("a", gpus=8)), Settings(gpu_offers=("H100-80GB:4",)))) == [larger]
 
 
-def test_fixed_capacity_counts_only_what_is_there() -> None:
+def test_fixed_capacity_offers_only_gpus_of_existing_nodes() -> None:
     fixed = Settings(gpu_offers=("L4:4",), capacity=Capacity.FIXED)
     assert [one.kind for one in offers(nodes(node("a", gpus=8)), fixed, products=["B200"]).possible] == ["H100-80GB"]
     assert [one.kind for one in offers(None, fixed).possible] == ["L4"], "nobody sees what is there"
@@ -70,7 +70,7 @@ def test_a_declared_price_applies_to_all_offers_of_its_kind() -> None:
     assert [one.price for one in found.possible] == [2.5]
 
 
-def test_gpus_named_in_the_spec_count_if_no_node_or_setting_has_them() -> None:
+def test_gpus_named_in_the_spec_are_offered_if_no_node_or_setting_has_them() -> None:
     assert told(offers([], products=["H200", "abacus"])) == [("H200", 8, 1, "")]
     seen = nodes(node("a", gpus=2, labels=L4))
     assert told(offers(seen, products=["L4"])) == [("L4", 2, 1, "NVIDIA-L4")]
@@ -92,7 +92,7 @@ def test_a_resource_name_excludes_all_other_resources() -> None:
     assert (only.resource, only.per_node) == ("nvidia.com/mig-1g.10gb", 7)
 
 
-def test_room_is_counted_node_by_node_where_pods_are_admitted() -> None:
+def test_engine_places_are_counted_per_node_without_cordoned_and_unready_nodes() -> None:
     three = unchecked_plan(SizingRequest(3))
     seen = nodes(node("a", gpus=8), node("b", gpus=2), node("c", gpus=8, cordoned=True), node("d", gpus=8, ready=False))
     assert room_for(seen, {}, three) == 2

@@ -40,7 +40,7 @@ def sized(raw: Manifest) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def test_a_draft_model_and_adapters_take_from_the_cache() -> None:
+def test_a_draft_model_and_adapters_reduce_the_kv_cache() -> None:
     plain = arithmetic(asking())
     for args in ([DRAFT], ["--enable-lora", "--max-loras=4", "--max-lora-rank=64"]):
         found = arithmetic(asking(*args))
@@ -50,7 +50,7 @@ def test_a_draft_model_and_adapters_take_from_the_cache() -> None:
     assert sized(asking(DRAFT))[:2] == ("True", "Fits")
 
 
-def test_a_draft_model_is_fetched_onto_the_nodes_disk_whatever_the_models_own_source_is() -> None:
+def test_a_draft_model_is_downloaded_to_the_nodes_disk_for_any_source_of_the_main_model() -> None:
     for device in ("GPU", "CPU"):
         plain, drafted = (pinned(asking(*args, device=device)).plan for args in ((), (DRAFT,)))
         assert (plain.ephemeral_storage, drafted.ephemeral_storage) == ("18Gi", "19Gi")
@@ -60,7 +60,7 @@ def test_a_draft_model_is_fetched_onto_the_nodes_disk_whatever_the_models_own_so
     assert pinned(mounted).plan.ephemeral_storage == "4Gi"
 
 
-def test_a_draft_model_that_nobody_knows_is_said_and_stands_in_the_status() -> None:
+def test_an_unknown_draft_model_is_reported_as_not_counted_in_message_and_status() -> None:
     state, reason, message = sized(asking(UNKNOWN))
     assert (state, reason) == ("Unknown", "PartlyEstimated")
     assert message.startswith(
@@ -76,7 +76,7 @@ def test_a_draft_model_that_nobody_knows_is_said_and_stands_in_the_status() -> N
     assert plan.unaccounted == ("the draft model `org/head`, which is not in the catalogue",)
 
 
-def test_another_revision_of_a_draft_model_is_another_model() -> None:
+def test_a_draft_model_with_another_revision_is_not_counted_as_the_known_model() -> None:
     args = ["--spec-model=Qwen/Qwen3-0.6B", "--speculative-config.revision=v2"]
     assert pinned(asking(*args)).plan.uncounted
     assert not pinned(asking(args[0])).plan.uncounted
@@ -102,7 +102,7 @@ def test_only_arguments_that_take_memory_are_pinned_with_the_plan(args: tuple[st
     )
 
 
-def test_cache_in_the_hosts_memory_is_requested_and_has_room_in_dev_shm() -> None:
+def test_a_kv_cache_in_host_memory_is_part_of_the_memory_request_and_of_dev_shm() -> None:
     def requests(*args: str) -> tuple[str, str]:
         found = outcome(inputs(asking(*args)))
         assert isinstance(found, Planned)
@@ -114,14 +114,14 @@ def test_cache_in_the_hosts_memory_is_requested_and_has_room_in_dev_shm() -> Non
     assert requests("--kv-offloading-size=64") == ("79Gi", "66Gi")
 
 
-def test_unchecked_sizes_have_host_memory_for_what_is_kept_there() -> None:
+def test_an_unchecked_plan_requests_host_memory_for_offloaded_weights_and_kv_cache() -> None:
     engine = {"args": ["--kv-offloading-size=64"], "cpuOffloadGiB": 8}
     found = outcome(failing(Cause.GATED, parallelism={"tensor": 2}, engine=engine))
     assert isinstance(found, Planned)
     assert (found.plan.plan.memory, found.plan.plan.shared_memory) == ("96Gi", "72Gi")
 
 
-def test_an_absurd_cache_is_refused_before_any_pod() -> None:
+def test_an_absurdly_large_kv_cache_is_refused_before_a_pod_exists() -> None:
     found = outcome(inputs(asking("--kv-cache-memory-bytes=2048T")))
     assert isinstance(found, Refused)
     assert (found.refusal.reason, found.refusal.field) == (Reason.INVALID_SPEC, "spec.engine.args[0]")

@@ -168,7 +168,7 @@ def _problem_of(container: Manifest) -> PodProblem:
     return problem
 
 
-def test_the_problem_of_a_terminated_container_has_the_lookup_of_its_log() -> None:
+def test_the_problem_of_a_terminated_container_names_the_log_lookup_that_it_needs() -> None:
     problem = _problem_of({"name": "engine", "state": FAILED, "restartCount": 1})
     log = LogLookup("default", "qwen-engine-7c9f-abcde", "pod-qwen-engine-7c9f-abcde", "engine", 1, False, False)  # noqa: FBT003
     assert problem.terminated == Terminated("ValueError: No supported config format found", log)
@@ -208,7 +208,7 @@ def test_a_ready_pod_has_no_problem_even_after_a_crash() -> None:
     assert view.problem is None
 
 
-def test_one_line_keeps_the_end_of_a_long_log() -> None:
+def test_shortening_a_long_log_to_a_single_line_keeps_its_end() -> None:
     cut = one_line("\n".join(f"line {number}" for number in range(1000)))
     assert cut.endswith("line 998 line 999")
     assert "\n" not in cut

@@ -43,7 +43,9 @@ def start(status: Manifest) -> PodStartup | None:
         ),
     ],
 )
-def test_the_startup_stage_is_what_the_pod_waits_for(status: Manifest, expected: PodStartup) -> None:
+def test_the_startup_stage_of_a_pod_follows_from_its_conditions_and_containers(
+    status: Manifest, expected: PodStartup
+) -> None:
     found = start(status)
     assert found == expected
     if found and found.log:

@@ -34,7 +34,7 @@ SAID = [
 
 
 @pytest.mark.parametrize("said", SAID)
-def test_redacted_text_contains_no_secret(said: str) -> None:
+def test_redaction_removes_every_secret_from_a_text(said: str) -> None:
     result = redacted(said)
     assert HIDDEN in result
     for secret in (TOKEN, SECRET, SECRET.replace("/", ""), "MIIEow", "dozjgNry", "EXAMPLE", "0123456789"):
@@ -54,7 +54,7 @@ def test_redacted_text_contains_no_secret(said: str) -> None:
         "KeyError: 'layers.0.weight'",
     ],
 )
-def test_redacted_keeps_text_without_secrets(said: str) -> None:
+def test_redaction_leaves_text_without_secrets_unchanged(said: str) -> None:
     assert redacted(said) == said
 
 

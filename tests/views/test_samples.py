@@ -32,7 +32,7 @@ def test_a_router_session_counts_as_a_request_of_the_engine() -> None:
     assert activity_after((IDLE, 0, 1), (IDLE, 30, 0), (IDLE, 40, 1)).seconds_without_progress == 0
 
 
-def test_progress_restarts_the_time_without_progress() -> None:
+def test_progress_of_an_engine_resets_its_time_without_progress() -> None:
     assert activity_after(
         (BUSY, 0, 0), (replace(BUSY, progress=(8.0,)), 30, 0), (replace(BUSY, progress=(8.0,)), 40, 0)
     ) == (EngineActivity(replace(BUSY, progress=(8.0,)), 0, 40, no_progress_since=30))
@@ -42,7 +42,7 @@ def test_reset_counters_count_as_progress() -> None:
     assert activity_after((BUSY, 0, 0), (replace(BUSY, progress=(0.0,)), 30, 0)).seconds_without_progress == 0
 
 
-def test_a_long_gap_between_samples_restarts_the_time_without_progress() -> None:
+def test_a_long_gap_between_samples_resets_the_time_without_progress() -> None:
     assert activity_after((BUSY, 0, 0), (BUSY, GAP, 0)).seconds_without_progress == GAP
     assert activity_after((BUSY, 0, 0), (BUSY, GAP + 1, 0)).seconds_without_progress == 0
 
@@ -55,6 +55,6 @@ def test_a_probe_request_is_unanswered_until_the_engine_makes_progress() -> None
     assert (moved.probe, moved.unanswered_seconds) == (ProbeState.NOT_SENT, 0)
 
 
-def test_a_probe_response_restarts_the_time_without_progress() -> None:
+def test_a_probe_response_resets_the_time_without_progress() -> None:
     answered = activity_after((BUSY, 0, 0), (BUSY, 30, 0)).with_probe_sent().with_probe_answered(35)
     assert sampled(answered, BUSY, 45).seconds_without_progress == 10

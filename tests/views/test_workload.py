@@ -63,11 +63,11 @@ def test_a_deployments_progress_deadline_is_exceeded_only_for_its_latest_generat
 SERVING = WorkloadView(exists=True, observed=True, desired=2, replicas=2, updated=2, ready=2)
 
 
-def test_two_roles_are_not_ready_while_the_workload_of_one_does_not_exist() -> None:
+def test_a_workload_view_is_not_ready_while_the_workload_of_a_role_is_missing() -> None:
     assert combined([SERVING, WorkloadView()]).ready == 0
 
 
-def test_a_role_that_had_given_up_before_it_served_does_not_fail_the_rollout_of_another() -> None:
+def test_a_role_that_exceeded_its_progress_deadline_does_not_fail_the_rollout_of_another_role() -> None:
     served = replace(SERVING, ready=1, deadline_exceeded=True)
     rolling = replace(SERVING, replicas=3, updated=1)
     assert not served.failed

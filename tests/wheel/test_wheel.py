@@ -53,7 +53,7 @@ def environment(uv: str, wheel: Path, tmp_path_factory: pytest.TempPathFactory) 
     return folder / "venv" / "bin"
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+def test_the_wheel_contains_every_file_of_the_package(wheel: Path) -> None:
     files = {str(path.relative_to(PACKAGE.parent)) for path in PACKAGE.rglob("*") if path.is_file()}
     files = {path for path in files if "__pycache__" not in path}
     packed = set(zipfile.ZipFile(wheel).namelist())
