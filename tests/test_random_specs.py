@@ -18,7 +18,7 @@ def asked(spec: Manifest) -> Manifest:
     return {**inference_deployment(), "spec": spec}
 
 
-def test_most_of_what_is_allowed_becomes_objects_that_kubernetes_takes() -> None:
+def test_valid_random_specs_give_children_that_are_valid_for_kubernetes() -> None:
     source, found = Specs(seed=1), Counter[str]()
     for _ in range(VALID):
         result = outcome(inputs(asked(source.valid())))
@@ -30,7 +30,7 @@ def test_most_of_what_is_allowed_becomes_objects_that_kubernetes_takes() -> None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_most_of_what_is_spoiled_is_refused_and_nothing_raises(seed: int) -> None:
+def test_most_invalid_random_specs_are_refused_and_no_random_spec_raises(seed: int) -> None:
     source, refused = Specs(seed), 0
     for _ in range(SPOILED // 4):
         result = outcome(inputs(asked(source.spoiled())))

@@ -19,22 +19,22 @@ ITEMS = re.compile(r"\[\]|\.affinity\.")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_committed_page_is_the_generated_one(name: str) -> None:
+def test_the_committed_reference_page_equals_the_generated_page(name: str) -> None:
     assert (REFERENCE / name).read_text() == PAGES[name](), "stale: run `make crd`"
 
 
 @pytest.mark.parametrize("row", LEAVES, ids=lambda row: row.path)
-def test_every_field_says_what_a_change_of_it_does(row: Row) -> None:
+def test_every_field_of_the_reference_describes_the_effect_of_a_change(row: Row) -> None:
     assert re.match(r"(in place|rolling restart|immutable)\b", row.change)
 
 
 @pytest.mark.parametrize("row", [row for row in LEAVES if not ITEMS.search(row.path)], ids=lambda row: row.path)
-def test_every_field_says_its_default(row: Row) -> None:
+def test_every_field_of_the_reference_names_its_default(row: Row) -> None:
     assert row.default
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_every_reason_has_one_row(reason: Reason) -> None:
+def test_every_reason_has_a_single_row_in_the_reference(reason: Reason) -> None:
     rows = [line for line in reasons().splitlines() if line.startswith(f"| `{reason}` |")]
     assert rows == [f"| `{reason}` | {EXPLANATIONS[reason].cause} | {EXPLANATIONS[reason].cure} |"]
     assert rows[0].count(" | ") == 2

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from inference_operator.settings import PREFIX, Settings, setting_errors
 
 
-def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "GPU_ENGINE_IMAGE": "example.com/gpu:1",
         "NAMESPACES": "a, b,,c",
@@ -20,7 +20,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", ["", " ", ","])
-def test_no_namespaces_mean_the_whole_cluster(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_an_empty_namespaces_setting_means_the_whole_cluster(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(f"{PREFIX}NAMESPACES", value)
     assert Settings().namespaces == ()
 
@@ -40,7 +40,9 @@ def test_no_namespaces_mean_the_whole_cluster(monkeypatch: pytest.MonkeyPatch, v
         ("WRITE_TIMEOUT_SECONDS", "10"),
     ],
 )
-def test_a_variable_that_is_wrong_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_invalid_environment_variable_is_named_on_a_single_line(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(PREFIX + name, value)
     with pytest.raises(ValidationError) as error:
         Settings()
@@ -49,7 +51,9 @@ def test_a_variable_that_is_wrong_is_named_in_one_line(monkeypatch: pytest.Monke
     assert "\n" not in complaint
 
 
-def test_a_lease_too_short_for_the_write_timeout_is_told_where_the_cure_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_duration_too_short_for_the_write_timeout_is_refused_with_the_variable_to_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(f"{PREFIX}LEASE_DURATION_SECONDS", "25")
     with pytest.raises(ValidationError) as error:
         Settings()

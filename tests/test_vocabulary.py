@@ -14,11 +14,11 @@ def duplicate_classes(package: Path) -> set[str]:
     return {name for name, number in Counter(names).items() if number > 1 and not name.startswith("_")}
 
 
-def test_no_two_public_classes_share_a_name() -> None:
+def test_public_class_names_are_unique_in_the_package() -> None:
     assert not duplicate_classes(PACKAGE)
 
 
-def test_a_duplicate_is_found(tmp_path: Path) -> None:
+def test_a_duplicate_public_class_name_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("class Queue: ...\nclass _Item: ...\n")
     (tmp_path / "b.py").write_text("class Queue: ...\nclass _Item: ...\n")
     assert duplicate_classes(tmp_path) == {"Queue"}

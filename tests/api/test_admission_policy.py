@@ -32,7 +32,7 @@ def paths_of(node: Manifest, wanted: str, path: str = "") -> set[str]:
     return found
 
 
-def test_the_committed_policy_is_the_generated_one() -> None:
+def test_the_committed_admission_policy_equals_the_generated_policy() -> None:
     assert COMMITTED.read_text() == dump(policy()), "stale: run `make crd`"
 
 
@@ -42,17 +42,17 @@ def test_the_admission_policy_is_valid(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("path", [*NEEDS_PODS, *ENVIRONMENTS])
-def test_a_field_that_the_admission_policy_guards_exists_in_the_spec(path: str) -> None:
+def test_every_field_that_the_admission_policy_guards_exists_in_the_spec(path: str) -> None:
     assert node_of(path)
 
 
-def test_no_secret_can_be_named_without_being_asked_about() -> None:
+def test_every_secret_reference_of_the_spec_is_guarded_by_the_admission_policy() -> None:
     named = paths_of(SPEC, "secretKeyRef")
     guarded = {re.sub(r"\[\d+\]", "", path) + ".valueFrom.secretKeyRef" for path in ENVIRONMENTS}
     assert named == guarded
 
 
-def test_no_volume_can_be_a_secret() -> None:
+def test_the_spec_has_no_field_for_a_secret_volume() -> None:
     assert not paths_of(SPEC, "secret")
 
 
@@ -62,7 +62,7 @@ def test_the_admission_policy_matches_the_resource_without_its_status_and_scale(
     assert rule["operations"] == ["CREATE", "UPDATE"]
 
 
-def test_every_check_has_a_message_and_all_stay_within_the_budget() -> None:
+def test_every_check_of_the_admission_policy_has_a_message_and_all_fit_the_cost_budget() -> None:
     checks = POLICY["validations"]
     assert len(checks) == len(NEEDS_PODS) + MAX_SECRETS + 1
     assert all(check["messageExpression"] and check["reason"] == "Forbidden" for check in checks)

@@ -22,19 +22,19 @@ MAX_BYTES = 120_000
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 
 
-def test_the_committed_crd_is_the_generated_one() -> None:
+def test_the_committed_crd_equals_the_generated_crd() -> None:
     assert COMMITTED.read_text() == schema_text(crd()), "stale: run `make crd`"
 
 
-def test_the_chart_has_the_same_bytes() -> None:
+def test_the_crd_in_the_chart_files_equals_the_committed_crd() -> None:
     assert IN_THE_CHART.read_bytes() == COMMITTED.read_bytes(), "stale: run `make crd`"
 
 
-def test_client_side_apply_can_store_it_in_an_annotation() -> None:
+def test_the_crd_fits_into_the_annotation_of_client_side_apply() -> None:
     assert len(json.dumps(crd())) <= COMMITTED.stat().st_size < MAX_BYTES
 
 
-def test_the_crd_is_valid() -> None:
+def test_the_crd_is_valid_for_kubernetes() -> None:
     validate(crd())
 
 
@@ -67,7 +67,7 @@ def test_the_crd_schema_is_structural(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", SPEC)
-def test_everything_that_users_write_is_bounded(path: str) -> None:
+def test_every_field_that_users_write_has_a_bound_in_the_crd(path: str) -> None:
     node = SPEC[path]
     match node.get("type"):
         case "string":
@@ -81,12 +81,12 @@ def test_everything_that_users_write_is_bounded(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in NODES if not re.search(r"[\]}]$", path)])
-def test_every_field_says_what_it_is(path: str) -> None:
+def test_every_field_of_the_crd_has_a_description(path: str) -> None:
     if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions"):
         assert NODES[path]["description"].endswith(".")
 
 
-def test_every_rule_has_a_message_that_names_its_field_or_gives_an_example() -> None:
+def test_every_crd_validation_rule_has_a_message_with_its_field_or_an_example() -> None:
     rules = [rule for node in NODES.values() for rule in node.get("x-kubernetes-validations", ())]
     assert len(rules) >= 8
     for rule in rules:
@@ -95,40 +95,40 @@ def test_every_rule_has_a_message_that_names_its_field_or_gives_an_example() -> 
         assert "\n" not in rule["rule"] + rule["message"]
 
 
-def test_lists_that_are_merged_by_key_have_their_key() -> None:
+def test_every_crd_list_that_is_merged_by_key_requires_the_key() -> None:
     for node in NODES.values():
         for key in node.get("x-kubernetes-list-map-keys", ()):
             assert key in node["items"]["required"]
 
 
-def test_only_the_model_is_required() -> None:
+def test_the_model_is_the_only_required_field_of_the_spec() -> None:
     assert NODES[".spec"]["required"] == ["model"]
     assert NODES[".spec.model"]["required"] == ["source"]
 
 
-def test_defaults_are_stored_only_where_kubernetes_needs_them() -> None:
+def test_the_crd_has_defaults_only_where_kubernetes_needs_them() -> None:
     stored = {path: node["default"] for path, node in NODES.items() if "default" in node}
     assert stored == {".spec.replicas": 1, ".status": {"observedGeneration": -1}}
 
 
-def test_scale_reads_fields_that_exist() -> None:
+def test_paths_of_the_scale_subresource_are_fields_of_the_schema() -> None:
     for path in VERSION["subresources"]["scale"].values():
         assert path in NODES
 
 
-def test_columns_read_fields_that_exist() -> None:
+def test_paths_of_the_printer_columns_are_fields_of_the_schema() -> None:
     for column in VERSION["additionalPrinterColumns"]:
         path = re.sub(r"\[\?.*?\]", "[]", column["jsonPath"])
         assert path in NODES or path == ".metadata.creationTimestamp"
 
 
-def test_the_names_rule_has_the_names_bound() -> None:
+def test_the_crd_rule_for_names_has_the_maximum_name_length() -> None:
     rules = " ".join(rule["rule"] for rule in SCHEMA["x-kubernetes-validations"])
     assert f"<= {MAX_NAME_LENGTH}" in rules
     assert "'vllm'" in rules
 
 
-def test_generating_changes_nothing() -> None:
+def test_changing_a_generated_crd_does_not_change_the_following_crd() -> None:
     first = crd()
     first["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clear()
     assert crd() != first

@@ -31,7 +31,7 @@ def test_an_invalid_drain_timeout_is_refused_with_its_bounds(value: object) -> N
     )
 
 
-def test_durations_that_the_spec_omits_have_their_defaults() -> None:
+def test_omitted_durations_of_the_spec_have_their_defaults() -> None:
     spec = resource(inference_deployment()).spec
     assert isinstance(spec, Spec)
     assert spec.drain_timeout == timedelta(minutes=5)
@@ -48,5 +48,5 @@ def test_durations_at_their_bounds_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(5400, "90 minutes"), (7200, "2 hours"), (3600, "1 hour"), (61, "61 seconds")]
 )
-def test_people_read_the_largest_whole_unit(seconds: int, words: str) -> None:
+def test_a_duration_is_shown_in_its_largest_whole_unit(seconds: int, words: str) -> None:
     assert in_words(timedelta(seconds=seconds)) == words

@@ -6,18 +6,18 @@ from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
 
 
-def test_every_reason_is_explained() -> None:
+def test_every_reason_of_a_condition_has_an_explanation() -> None:
     assert set(EXPLANATIONS) == set(Reason)
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_a_reason_is_a_word_as_kubernetes_wants_it(reason: Reason) -> None:
+def test_every_reason_has_the_form_that_kubernetes_requires(reason: Reason) -> None:
     assert re.fullmatch(r"[A-Z][A-Za-z]{0,63}", reason)
     assert reason.name == re.sub(r"(?<!^)(?=[A-Z])", "_", reason).upper()
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_an_explanation_is_made_of_sentences(reason: Reason) -> None:
+def test_cause_and_cure_of_an_explanation_are_complete_sentences(reason: Reason) -> None:
     explanation = EXPLANATIONS[reason]
     assert isinstance(explanation.condition, ConditionType)
     for text in (explanation.cause, explanation.cure):
@@ -27,5 +27,5 @@ def test_an_explanation_is_made_of_sentences(reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("condition", list(ConditionType)[:3])
-def test_the_conditions_that_kstatus_reads_are_explained(condition: ConditionType) -> None:
+def test_the_conditions_that_kstatus_reads_have_an_explanation(condition: ConditionType) -> None:
     assert any(explanation.condition is condition for explanation in EXPLANATIONS.values())

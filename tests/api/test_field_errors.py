@@ -57,20 +57,20 @@ SAID: list[tuple[dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("spec", "message"), SAID, ids=[message for _, message in SAID])
-def test_a_mistake_is_told_with_its_cure(spec: dict[str, object], message: str) -> None:
+def test_an_invalid_field_is_refused_with_a_message_that_has_the_cure(spec: dict[str, object], message: str) -> None:
     refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
     assert isinstance(refusal, Refusal)
     assert refusal.message.startswith(message)
 
 
 @pytest.mark.parametrize("spec", ["text", 7, []])
-def test_a_spec_that_is_no_object_is_reported(spec: object) -> None:
+def test_a_spec_that_is_not_an_object_is_refused(spec: object) -> None:
     refusal = resource({**inference_deployment(), "spec": spec}).spec
     assert isinstance(refusal, Refusal)
     assert refusal.message == "spec: must be an object. Write its fields below it, one per line and indented."
 
 
-def test_a_long_value_is_not_repeated() -> None:
+def test_a_long_invalid_value_is_not_repeated_in_the_message() -> None:
     refusal = resource(inference_deployment(hardware={"device": "x" * 100})).spec
     assert isinstance(refusal, Refusal)
     assert refusal.problem == "The value is not allowed."

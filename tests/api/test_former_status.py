@@ -80,7 +80,7 @@ def renamed(document: Manifest) -> Manifest:
     }
 
 
-def test_a_former_status_is_read_as_the_same_status_with_the_names_of_today() -> None:
+def test_a_status_with_former_field_names_is_read_into_the_current_fields() -> None:
     former = Status.model_validate(FORMER)
     assert former == Status.model_validate(renamed(FORMER))
     assert former.plan is not None
@@ -89,7 +89,7 @@ def test_a_former_status_is_read_as_the_same_status_with_the_names_of_today() ->
     assert former.plan.per_gpu.max_concurrency_at_full_context == 1.8
 
 
-def test_a_former_status_is_written_with_the_names_of_today() -> None:
+def test_a_status_with_former_field_names_is_written_with_the_current_names() -> None:
     dumped = Status.model_validate(FORMER).dump()
     assert {name: dumped["plan"][name] for name in ("specHash", "unaccounted")} == {
         "specHash": "0d96558eb5f0a75f",
@@ -101,7 +101,7 @@ def test_a_former_status_is_written_with_the_names_of_today() -> None:
     assert not NOW.keys() & {*dumped["plan"], *dumped["plan"]["perGpu"], *dumped["engine"]["kvCache"]}
 
 
-def test_the_plan_of_a_former_status_is_the_pinned_plan() -> None:
+def test_the_plan_of_a_status_with_former_field_names_is_the_pinned_plan() -> None:
     found = plan_from_status(Status.model_validate(FORMER), engine="VLLM")
     assert found is not None
     assert (found.spec_hash, found.image) == ("0d96558eb5f0a75f", "docker.io/vllm/vllm-openai:v0.32.0")
@@ -114,7 +114,7 @@ def test_the_plan_of_a_former_status_is_the_pinned_plan() -> None:
     )
 
 
-def test_a_former_status_that_the_new_schema_has_pruned_is_still_read() -> None:
+def test_a_status_with_former_field_names_is_read_after_pruning_by_the_new_schema() -> None:
     """The API server drops fields that its CRD does not have when it reads a stored object."""
 
     def prune(document: Manifest) -> Manifest:
@@ -128,6 +128,6 @@ def test_a_former_status_that_the_new_schema_has_pruned_is_still_read() -> None:
     assert plan_from_status(status, engine="VLLM") is None
 
 
-def test_the_resource_of_a_former_status_keeps_its_conditions() -> None:
+def test_a_status_with_former_field_names_keeps_its_conditions() -> None:
     (condition,) = resource({**inference_deployment(), "status": FORMER}).status.conditions
     assert (condition.type, condition.last_transition_time) == ("Stalled", "2026-11-20T10:00:00Z")

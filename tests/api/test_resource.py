@@ -14,7 +14,7 @@ from tests.testing.builders import UID, inference_deployment
 from tests.testing.invalid import INVALID as SHARED
 
 
-def test_seven_lines_are_enough() -> None:
+def test_a_resource_with_only_a_model_source_has_all_defaults() -> None:
     raw: Manifest = {
         "apiVersion": "inference-operator.dev/v1alpha1",
         "kind": "InferenceDeployment",
@@ -70,7 +70,7 @@ INVALID: list[tuple[dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("spec", "message"), INVALID, ids=[message for _, message in INVALID])
-def test_a_field_that_is_wrong_is_named_in_one_line(spec: dict[str, object], message: str) -> None:
+def test_a_wrong_field_of_a_spec_is_named_on_a_single_line(spec: dict[str, object], message: str) -> None:
     refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.INVALID_SPEC
@@ -80,7 +80,7 @@ def test_a_field_that_is_wrong_is_named_in_one_line(spec: dict[str, object], mes
 
 
 @pytest.mark.parametrize("case", SHARED)
-def test_a_spec_that_the_api_server_refuses_is_refused_in_a_file_too(case: str) -> None:
+def test_a_spec_that_the_api_server_refuses_is_also_refused_in_a_file(case: str) -> None:
     spec, field, words = SHARED[case]
     refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec
     assert isinstance(refusal, Refusal)
@@ -88,32 +88,32 @@ def test_a_spec_that_the_api_server_refuses_is_refused_in_a_file_too(case: str) 
     assert words in refusal.message
 
 
-def test_names_of_python_are_no_names_of_the_api() -> None:
+def test_snake_case_field_names_are_refused_in_a_spec() -> None:
     refusal = resource(inference_deployment(model={"source": "hf://a/b", "served_name": "x"})).spec
     assert isinstance(refusal, Refusal)
     assert refusal.field == "spec.model.served_name"
 
 
 @pytest.mark.parametrize("name", ["qwen", "q", "qwen3-8b", "a" * 55])
-def test_names_that_children_can_be_derived_from(name: str) -> None:
+def test_resource_names_that_give_valid_child_names_are_accepted(name: str) -> None:
     assert isinstance(resource(inference_deployment(name=name)).spec, Spec)
 
 
 @pytest.mark.parametrize("name", ["", "vllm", "Qwen", "3-qwen", "qwen-", "qwen.8b", "qwen_8b", "qwen\n", "a" * 56])
-def test_names_that_they_cannot(name: str) -> None:
+def test_resource_names_that_give_invalid_child_names_are_refused(name: str) -> None:
     refusal = resource(inference_deployment(name=name)).spec
     assert isinstance(refusal, Refusal)
     assert refusal.field == "metadata.name"
     assert "qwen3-8b" in refusal.cure
 
 
-def test_numbers_are_quantities_too() -> None:
+def test_resource_quantities_may_be_numbers() -> None:
     spec = resource(inference_deployment(engine={"resources": {"requests": {"cpu": 2, "memory": "4Gi"}}})).spec
     assert isinstance(spec, Spec)
     assert spec.engine.resources.requests == {"cpu": "2", "memory": "4Gi"}
 
 
-def test_a_stored_status_is_read_without_its_unknown_fields() -> None:
+def test_unknown_fields_of_a_stored_status_are_ignored() -> None:
     raw = inference_deployment()
     raw["status"] = {"observedGeneration": 4, "url": "u", "replicas": 2, "unknown": "to this version"}
     asked = resource(raw)
@@ -140,7 +140,7 @@ def test_a_stored_status_is_read_without_its_unknown_fields() -> None:
         },
     ],
 )
-def test_a_status_that_cannot_be_read_counts_as_never_written(status: Manifest) -> None:
+def test_an_unreadable_status_counts_as_an_empty_status(status: Manifest) -> None:
     assert resource({**inference_deployment(), "status": status}).status == Status()
 
 
@@ -165,7 +165,7 @@ LIKE_OURS: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(meta=JSON | LIKE_OURS, spec=JSON | LIKE_OURS, status=JSON | LIKE_OURS)
-def test_nothing_that_is_shown_raises(meta: object, spec: object, status: object) -> None:
+def test_reading_a_resource_with_any_content_raises_no_exception(meta: object, spec: object, status: object) -> None:
     asked = resource({"metadata": meta, "spec": spec, "status": status})
     assert isinstance(asked.spec, Spec | Refusal)
     asked = resource({**inference_deployment(), "spec": spec, "status": status})
@@ -175,6 +175,6 @@ def test_nothing_that_is_shown_raises(meta: object, spec: object, status: object
 
 
 @given(status=LIKE_OURS)
-def test_a_status_that_can_be_read_is_written_back_as_it_was(status: object) -> None:
+def test_a_readable_status_is_written_back_unchanged(status: object) -> None:
     told = resource({**inference_deployment(), "status": status}).status
     assert Status.model_validate(told.dump()) == told

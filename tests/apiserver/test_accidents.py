@@ -76,7 +76,7 @@ def slow_etcd(cluster: LocalCluster) -> Iterator[None]:
         thread.join()
 
 
-def test_a_slow_etcd_causes_no_write_twice(
+def test_a_slow_etcd_causes_no_repeated_write(
     kubernetes: LocalCluster, qwen: Workspace, operator: OperatorProcess, audit: AuditLog
 ) -> None:
     mark = audit.mark()
@@ -121,7 +121,7 @@ def test_a_namespace_with_a_served_model_can_be_deleted(kubernetes: LocalCluster
     kubernetes.kubectl("create", "namespace", qwen.namespace)  # for the fixture, which deletes it
 
 
-def test_a_deleted_crd_ends_the_operator_and_a_new_crd_is_served(
+def test_a_deleted_crd_stops_the_operator_and_a_new_crd_is_served_after_its_restart(
     qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
 ) -> None:
     """All resources go with it, but not always their children, for the garbage collector cannot look for owners of a

@@ -129,7 +129,7 @@ def test_a_standby_takes_over_when_the_lease_of_a_killed_operator_expires(
     repairs(steady)
 
 
-def test_an_operator_that_was_paused_beyond_its_lease_ends_without_a_write(
+def test_an_operator_process_paused_beyond_its_lease_duration_ends_without_a_write(
     steady: Workspace,
     first: OperatorProcess,
     second: OperatorProcess,

@@ -11,7 +11,7 @@ from tests.testing.workspace import Workspace
 SETTINGS = Settings(network_policies=True, metrics_from=("kubernetes.io/metadata.name=monitoring",))
 
 
-def test_network_policies_are_stored_as_written_and_need_no_second_write(workspace: Workspace) -> None:
+def test_network_policies_are_stored_unchanged_and_need_no_second_write(workspace: Workspace) -> None:
     desired = planned(inference_deployment(), settings=SETTINGS).desired
     for ref, manifest in desired.items():
         if ref.kind == NETWORK_POLICY:

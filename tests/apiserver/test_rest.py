@@ -63,7 +63,7 @@ def test_a_paused_resource_gets_status_writes_only(qwen: Workspace, audit: Audit
     assert qwen.get("deployment", "qwen-engine")["spec"]["replicas"] == 2
 
 
-def test_a_restarted_operator_makes_up_for_what_happened_while_it_was_dead(
+def test_a_restarted_operator_repairs_changes_made_while_it_was_not_running(
     workspace: Workspace, operator: OperatorProcess
 ) -> None:
     operator.kill()

@@ -99,7 +99,9 @@ def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
         workspace.settled(name, "Reconciling", "False")
 
 
-def test_two_rollouts_that_surge_for_one_free_gpu_both_end(workspace: Workspace, audit: AuditLog, pool: str) -> None:
+def test_two_surge_rollouts_that_compete_for_a_free_gpu_both_complete(
+    workspace: Workspace, audit: AuditLog, pool: str
+) -> None:
     serve(workspace, spec(pool))
     written = roll(workspace, audit)
     assert all(writes in (1, 2) for writes in written.values()), written
@@ -109,7 +111,9 @@ def test_two_rollouts_that_surge_for_one_free_gpu_both_end(workspace: Workspace,
         assert (written[name] == 2) is (decided["why"] == "Unschedulable")
 
 
-def test_a_rollout_on_a_full_gpu_pool_replaces_from_the_start(workspace: Workspace, audit: AuditLog, pool: str) -> None:
+def test_a_rollout_on_a_full_gpu_pool_uses_replace_from_the_start(
+    workspace: Workspace, audit: AuditLog, pool: str
+) -> None:
     serve(workspace, spec(pool))
     workspace.kubectl("scale", "infd/one", "--replicas=2")
     eventually(
@@ -124,7 +128,7 @@ def test_a_rollout_on_a_full_gpu_pool_replaces_from_the_start(workspace: Workspa
     assert (decided["why"], decided["maxSurge"], decided["maxUnavailable"]) == ("NoFreeSlot", 0, 1)
 
 
-def test_two_cpu_rollouts_without_free_cpu_switch_to_replace_once_and_end(
+def test_two_cpu_rollouts_without_free_cpu_switch_to_replace_once_and_complete(
     workspace: Workspace, audit: AuditLog, pool: str
 ) -> None:
     """On CPUs nobody counts slots: both surge, neither finds room, and each makes its own."""
@@ -157,7 +161,7 @@ def an_hour_behind(operator: OperatorProcess, account: Path, tmp_path: Path) -> 
         operator.start()
 
 
-def test_an_operator_clock_that_is_an_hour_wrong_does_not_change_a_rollout(
+def test_an_operator_clock_that_is_wrong_by_an_hour_does_not_change_a_rollout(
     workspace: Workspace, pool: str, an_hour_behind: OperatorProcess
 ) -> None:
     serve(workspace, spec(pool, cpu="1500m", hardware={"device": "CPU"}))

@@ -46,9 +46,7 @@ def scoped(cluster: LocalCluster, tmp_path: Path) -> Iterator[OperatorProcess]:
     assert "Traceback" not in process.log(), process.log()
 
 
-def test_a_namespace_without_its_role_is_skipped_until_it_has_one(
-    cluster: LocalCluster, scoped: OperatorProcess
-) -> None:
+def test_a_namespace_is_skipped_until_its_role_exists(cluster: LocalCluster, scoped: OperatorProcess) -> None:
     served, locked, foreign = (Workspace(cluster, name) for name in (SERVED, LOCKED, FOREIGN))
     audit = AuditLog(cluster.audit_log, f"system:serviceaccount:{SYSTEM}:{RELEASE}")
     mark = audit.mark()

@@ -78,7 +78,7 @@ def test_every_object_is_valid_for_the_oldest_and_the_tested_kubernetes(helm: He
         validate(found, version)
 
 
-def test_helm_lint_finds_nothing(helm: Helm) -> None:
+def test_helm_lint_reports_no_problem(helm: Helm) -> None:
     done = helm.run("lint", "--strict", str(CHART))
     assert done.returncode == 0, done.stdout
 
@@ -93,7 +93,7 @@ def test_the_chart_has_no_hooks(helm: Helm) -> None:
     assert "helm.sh/hook" not in helm.text()
 
 
-def test_the_crd_in_the_chart_is_the_generated_one() -> None:
+def test_the_crd_file_of_the_chart_equals_the_generated_crd() -> None:
     generated = REPOSITORY / "crds" / "inferencedeployments.yaml"
     assert (CHART / "files" / "crd.yaml").read_bytes() == generated.read_bytes()
 
@@ -143,7 +143,7 @@ def test_a_configured_affinity_replaces_the_default(helm: Helm) -> None:
     assert set(affinity["spec"]["affinity"]) == {"nodeAffinity"}
 
 
-def test_the_pod_meets_the_restricted_profile(helm: Helm) -> None:
+def test_the_operator_pod_meets_the_restricted_pod_security_profile(helm: Helm) -> None:
     pod = helm.one("Deployment")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] != 0
@@ -156,12 +156,12 @@ def test_the_pod_meets_the_restricted_profile(helm: Helm) -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
 
 
-def test_every_setting_of_the_operator_comes_from_the_chart(helm: Helm) -> None:
+def test_every_setting_of_the_operator_is_set_by_the_chart(helm: Helm) -> None:
     names = {name.removeprefix(PREFIX).lower() for name in environment(helm.one("Deployment"))}
     assert names == set(Settings.model_fields)
 
 
-def test_the_defaults_of_chart_and_operator_agree(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_defaults_of_chart_values_equal_those_of_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Settings()
     for name, value in environment(helm.one("Deployment")).items():
         monkeypatch.setenv(name, value)
@@ -223,7 +223,9 @@ def test_chart_values_become_settings_of_the_operator(helm: Helm, monkeypatch: p
         (("image.tag=dev", f"image.digest={DIGEST}"), f"ghcr.io/inference-operator/operator:dev@{DIGEST}"),
     ],
 )
-def test_the_image_is_named_by_repository_tag_and_digest(helm: Helm, sets: tuple[str, ...], expected: str) -> None:
+def test_the_image_reference_is_built_from_repository_tag_and_digest(
+    helm: Helm, sets: tuple[str, ...], expected: str
+) -> None:
     assert operator_container(helm.one("Deployment", *sets))["image"] == expected
 
 
@@ -248,7 +250,7 @@ def test_the_notes_show_a_resource_that_the_operator_reads(helm: Helm, shape: st
     assert notes.count("kubectl") == 3
 
 
-def test_network_policies_come_with_the_right_to_write_them_and_say_who_reads_metrics(helm: Helm) -> None:
+def test_network_policy_values_of_the_chart_set_rights_and_environment_of_the_operator(helm: Helm) -> None:
     asked = SHAPES["network policies"]
     given = environment(helm.one("Deployment", *asked))
     assert given[f"{PREFIX}NETWORK_POLICIES"] == "true"

@@ -43,7 +43,7 @@ def test_roles_are_bound_to_the_service_account_of_the_operator_only(
 
 
 @pytest.mark.parametrize("sets", [(), (TWO_NAMESPACES,)])
-def test_the_operator_may_touch_only_the_lease_in_its_own_namespace(helm: Helm, sets: tuple[str, ...]) -> None:
+def test_the_operator_may_write_only_the_lease_in_its_own_namespace(helm: Helm, sets: tuple[str, ...]) -> None:
     (role,) = (found for found in helm.objects(*sets) if found["kind"] == "Role" and found["metadata"]["name"] == LEASE)
     assert role["metadata"]["namespace"] == NAMESPACE
     assert [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
@@ -52,7 +52,7 @@ def test_the_operator_may_touch_only_the_lease_in_its_own_namespace(helm: Helm, 
     ]
 
 
-def test_the_operator_gets_no_wildcard_and_no_door_to_secrets(helm: Helm) -> None:
+def test_the_operator_has_no_wildcard_rights_and_no_rights_that_give_access_to_secrets(helm: Helm) -> None:
     for rule in by_kind(helm.objects(), "ClusterRole")[RELEASE]["rules"]:
         assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
         assert not SECRET_DOORS & set(rule["resources"])

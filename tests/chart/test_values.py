@@ -40,7 +40,7 @@ def open_objects(schema: Manifest, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("section", sorted(set(sections(VALUES)) - FREE))
-def test_a_misspelt_value_is_refused_by_name(helm: Helm, section: str) -> None:
+def test_a_misspelt_chart_value_is_refused_with_its_name(helm: Helm, section: str) -> None:
     assert "'misspelt' not allowed" in helm.refusal(f"{section}.misspelt=1".lstrip("."))
 
 
@@ -78,7 +78,7 @@ def test_values_schema_and_values_file_have_the_same_keys() -> None:
         ("tolerations[0].effekt=NoSchedule", "/tolerations/0"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_path(helm: Helm, wrong: str, path: str) -> None:
+def test_a_wrong_chart_value_is_refused_with_its_path(helm: Helm, wrong: str, path: str) -> None:
     assert f"at '{path}'" in helm.refusal(wrong)
 
 

@@ -30,12 +30,12 @@ def fit(capsys: pytest.CaptureFixture[str], *more: str, engine: Engine | None = 
     return answer
 
 
-def test_fit_sizes_for_the_engine_that_main_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_sizes_for_the_engine_that_is_passed_to_main(capsys: pytest.CaptureFixture[str]) -> None:
     given = fit(capsys, engine=EarlierVllm())
     assert given == fit(capsys, "--engine-version", "0.19.0")
     assert given != fit(capsys)
 
 
-def test_commands_import_no_engine() -> None:
+def test_cli_modules_import_no_engine_module() -> None:
     importing = {path.name for path in CLI.glob("*.py") if "engines.vllm" in path.read_text()}
     assert importing == set()

@@ -49,7 +49,7 @@ def answer(capsys: pytest.CaptureFixture[str], line: str) -> Any:  # noqa: ANN40
     return json.loads(output)
 
 
-def test_a_published_start_is_replayed(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+def test_fit_gives_the_kv_cache_of_a_published_startup(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     found = answer(capsys, f"--config {config} {REPLAY}")
     assert list(found) == KEYS
     assert found["fits"] is True
@@ -73,7 +73,9 @@ def test_enforce_eager_counts_no_cuda_graph_memory(capsys: pytest.CaptureFixture
     assert found["cuda_graph_gib"] == 0
 
 
-def test_a_size_that_the_model_does_not_allow(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+def test_fit_refuses_a_tensor_parallel_size_that_the_model_does_not_allow(
+    capsys: pytest.CaptureFixture[str], config: Path
+) -> None:
     found = answer(capsys, f"--config {config} {REPLAY.replace('--tensor 2', '--tensor 3')}")
     assert (found["fits"], found["reason"]) == (False, "64 attention heads are not divisible by 3.")
 
@@ -85,7 +87,7 @@ def test_a_nominal_gpu_size_counts_as_the_memory_that_cuda_reports(capsys: pytes
     assert boxed["kv_cache_gib"] == pytest.approx(real["kv_cache_gib"], abs=0.01)
 
 
-def test_a_refusal_says_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_of_fit_has_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "Qwen/Qwen2.5-72B-Instruct --gpu H100:8 --tensor 2 --context 32768")
     assert found["reason"] == (
         "tensor parallel 2 on H100-80GB offers 72.8 GiB each (79.2 \N{MULTIPLICATION SIGN} 0.92); needs 78.8"
@@ -94,17 +96,17 @@ def test_a_refusal_says_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixt
     )
 
 
-def test_the_smallest_group_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_chooses_the_smallest_group_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "hf://Qwen/Qwen2.5-72B-Instruct --gpu H100:8")
     assert (found["fits"], found["tensor"], found["gpus_per_replica"], found["replicas_per_node"]) == (True, 4, 4, 2)
 
 
-def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_output_of_fit_have_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu L4:4 -o yaml")
     assert yaml.safe_load(output) == answer(capsys, "Qwen/Qwen3-8B --gpu L4:4")
 
 
-def test_without_a_gpu_the_usual_ones_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_without_a_gpu_option_tries_the_common_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     status, output, _ = fit(capsys, "Qwen/Qwen3-8B")
     assert status == 0
     rows = [line.split() for line in output.splitlines()]
@@ -112,7 +114,7 @@ def test_without_a_gpu_the_usual_ones_are_tried(capsys: pytest.CaptureFixture[st
     assert {"L4", "H100-80GB", "B200"} <= {row[0] for row in rows}
 
 
-def test_the_arithmetic_is_shown_with_its_origins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_shows_the_arithmetic_with_the_origin_of_each_term(capsys: pytest.CaptureFixture[str]) -> None:
     _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu H100 -v")
     for words in (
         "weights",
@@ -146,14 +148,16 @@ def test_the_arithmetic_is_shown_with_its_origins(capsys: pytest.CaptureFixture[
         ("Qwen/Qwen3-8B --gpu-memory-utilization 2", "'2' is not a fraction above 0 and at most 1"),
     ],
 )
-def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], line: str, complaint: str) -> None:
+def test_fit_names_the_invalid_argument_in_the_error(
+    capsys: pytest.CaptureFixture[str], line: str, complaint: str
+) -> None:
     status, output, complaints = fit(capsys, line)
     assert (status, output) == (2, "")
     assert complaint in complaints
     assert "Traceback" not in complaints
 
 
-def test_a_config_that_says_too_little_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_fit_refuses_a_config_that_is_not_a_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text("[]")
     assert fit(capsys, f"--config {path}")[2].startswith("config.json: holds no JSON object.")

@@ -13,7 +13,7 @@ UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_specu
 
 
 @pytest.mark.parametrize("args", [[DRAFT], [UNKNOWN], ["--enable-lora", "--max-loras=4"], ["--kv-offloading-size=64"]])
-def test_fit_counts_what_the_operator_counts(infd: Infd, args: list[str]) -> None:
+def test_fit_gives_the_same_memory_as_a_plan_of_the_operator(infd: Infd, args: list[str]) -> None:
     _, output, _ = infd("fit", "Qwen/Qwen3-8B", "--gpu", "H100:1", "-o", "json", f"--engine-args={shlex.join(args)}")
     found = json.loads(output)
     plan = planned(inference_deployment(engine={"args": args})).plan.plan
@@ -25,7 +25,7 @@ def test_fit_counts_what_the_operator_counts(infd: Infd, args: list[str]) -> Non
     assert ("Not counted" in found["reason"]) == bool(plan.uncounted)
 
 
-def test_a_name_that_says_more_than_the_catalogue_needs_a_size(infd: Infd) -> None:
+def test_fit_needs_a_size_for_a_model_name_with_a_quantization_that_its_config_lacks(infd: Infd) -> None:
     name = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8"
     status, _, complaints = infd("fit", name, "--gpu", "H200:8")
     assert status == 2
@@ -34,7 +34,7 @@ def test_a_name_that_says_more_than_the_catalogue_needs_a_size(infd: Infd) -> No
         assert infd("fit", name, "--gpu", "H200:8", more)[0] == 0
 
 
-def test_fit_refuses_what_the_operator_refuses(infd: Infd) -> None:
+def test_fit_refuses_arguments_that_the_operator_refuses(infd: Infd) -> None:
     for args, said in (
         ("--kv-cache-memory-bytes=2048T", "asks for a KV cache of 2,048 TiB"),
         ("--port=1", "`--port` is the operator's to decide"),

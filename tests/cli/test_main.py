@@ -29,7 +29,7 @@ def test_every_sample_is_rendered(infd: Infd, sample: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("command", ["render", "plan"])
-def test_a_model_that_nobody_knows_has_to_be_inspected_first(infd: Infd, command: str) -> None:
+def test_an_unknown_model_is_refused_with_the_inspect_command_as_cure(infd: Infd, command: str) -> None:
     unknown = f"{HEADER}metadata: {{name: mine}}\nspec: {{model: {{source: 'pvc://models/mine'}}}}\n"
     status, _, complaints = infd(command, "-f", "-", "--gpu", "L4:4", stdin=unknown)
     assert status == 1
@@ -57,11 +57,11 @@ def test_a_model_file_without_model_facts_is_reported(infd: Infd, tmp_path: Path
     assert words in complaints
 
 
-def test_standard_input_is_read(infd: Infd) -> None:
+def test_render_reads_standard_input(infd: Infd) -> None:
     assert infd("render", "-f", "-", stdin=GOOD) == infd("render", "-f", str(SAMPLES[0]))
 
 
-def test_other_objects_of_a_file_are_left_out(infd: Infd) -> None:
+def test_render_ignores_objects_of_other_kinds(infd: Infd) -> None:
     mixed = f"kind: Namespace\napiVersion: v1\n---\n{GOOD}\n---\n# nothing\n---\n- a list\n"
     assert infd("render", "-f", "-", stdin=mixed) == infd("render", "-f", "-", stdin=GOOD)
 
@@ -85,14 +85,14 @@ def test_valid_resources_are_rendered_beside_an_invalid_one(infd: Infd) -> None:
         (f"{HEADER}metadata: {{name: vllm}}\nspec: {{model: {{source: 'hf://a/b'}}}}\n", "vllm: metadata.name: "),
     ],
 )
-def test_an_invalid_resource_is_reported_in_one_line(infd: Infd, text: str, complaint: str) -> None:
+def test_an_invalid_resource_is_reported_on_a_single_line(infd: Infd, text: str, complaint: str) -> None:
     status, output, complaints = infd("render", "-f", "-", stdin=text)
     assert (status, output) == (1, "")
     assert complaints.startswith(complaint)
     assert complaints.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_read_is_named(infd: Infd, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named_in_the_error(infd: Infd, tmp_path: Path) -> None:
     missing, binary = tmp_path / "missing.yaml", tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
     assert infd("render", "-f", str(missing)) == (2, "", f"{missing}: No such file or directory.\n")
@@ -124,7 +124,7 @@ def test_a_file_without_a_resource_is_reported_with_its_content(infd: Infd, text
         assert complaints.count("\n") == 1
 
 
-def test_a_folder_and_several_files_are_read(infd: Infd, tmp_path: Path) -> None:
+def test_render_reads_a_folder_and_several_files(infd: Infd, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD)
     (tmp_path / "pod.yml").write_text("apiVersion: v1\nkind: Pod\n")
     (tmp_path / "notes.txt").write_text("a: b: c")
@@ -137,7 +137,7 @@ def test_a_folder_and_several_files_are_read(infd: Infd, tmp_path: Path) -> None
     assert infd("render", "-f", str(empty))[2].endswith("It is empty.\n")
 
 
-def test_a_list_as_kubectl_prints_it_is_read(infd: Infd) -> None:
+def test_render_reads_a_list_in_the_format_of_kubectl(infd: Infd) -> None:
     several = {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(GOOD), {"kind": "Pod"}, 7]}
     assert infd("render", "-f", "-", stdin=yaml.safe_dump(several)) == infd("render", "-f", "-", stdin=GOOD)
 
@@ -158,13 +158,13 @@ def test_numbers_in_quotes_are_refused_as_the_api_server_refuses_them(infd: Infd
     assert complaints.startswith(f"qwen: {complaint}")
 
 
-def test_a_null_is_as_if_it_were_not_there(infd: Infd) -> None:
+def test_a_null_field_counts_as_an_absent_field(infd: Infd) -> None:
     text = f"{HEADER}metadata: {{name: qwen}}\nspec:\n  model: {{source: 'hf://Qwen/Qwen3-8B'}}\n"
     nulls = f"{text}  replicas:\n  engine: {{maxModelLen: }}\n"
     assert infd("render", "-f", "-", "--gpu", "L4", stdin=nulls) == infd("render", "-f", "-", "--gpu", "L4", stdin=text)
 
 
-def test_a_setting_that_is_wrong_is_named(infd: Infd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_setting_is_named_in_the_error(infd: Infd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFERENCE_OPERATOR_DNS_STALENESS_SECONDS", "soon")
     status, output, complaints = infd("render", "-f", str(SAMPLES[0]))
     assert (status, output) == (2, "")
@@ -172,24 +172,24 @@ def test_a_setting_that_is_wrong_is_named(infd: Infd, monkeypatch: pytest.Monkey
     assert complaints.count("\n") == 1
 
 
-def test_the_crd_is_printed(infd: Infd) -> None:
+def test_the_crd_command_prints_the_crd(infd: Infd) -> None:
     status, output, _ = infd("crd")
     assert status == 0
     assert yaml.safe_load(output) == crd()
 
 
-def test_the_policy_is_printed(infd: Infd) -> None:
+def test_the_policy_command_prints_the_admission_policy(infd: Infd) -> None:
     status, output, _ = infd("policy")
     assert status == 0
     assert list(yaml.safe_load_all(output)) == policy()
 
 
-def test_kubectl_finds_it_as_a_plugin() -> None:
+def test_kubectl_finds_the_command_as_a_plugin() -> None:
     commands = {one.name: one.value for one in entry_points(group="console_scripts")}
     assert commands["kubectl-infd"] == commands["infd"] == "inference_operator.cli.main:main"
 
 
-def test_the_version_is_printed(infd: Infd) -> None:
+def test_the_version_option_prints_the_version(infd: Infd) -> None:
     assert infd("--version") == (0, f"{__version__}\n", "")
 
 

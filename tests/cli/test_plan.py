@@ -17,7 +17,7 @@ SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 QUICKSTART = SAMPLES / "quickstart.yaml"
 
 
-def test_the_table_has_the_sizes_and_a_sentence(infd: Infd) -> None:
+def test_the_plan_table_has_the_sizes_and_a_summary(infd: Infd) -> None:
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4")
     assert (status, complaints) == (0, "")
     head, row, sentence = output.splitlines()
@@ -26,7 +26,7 @@ def test_the_table_has_the_sizes_and_a_sentence(infd: Infd) -> None:
     assert sentence.startswith("qwen: Tensor parallel 2 on L4: of 20.3 GiB each, weights 7.6")
 
 
-def test_the_arithmetic_names_its_origins(infd: Infd) -> None:
+def test_the_explained_arithmetic_of_plan_names_the_origin_of_each_term(infd: Infd) -> None:
     _, output, _ = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-v")
     lines = [line.split() for line in output.splitlines()]
     assert ["weights", "7.64", "GiB", "counted", "from", "config.json"] in lines
@@ -34,7 +34,7 @@ def test_the_arithmetic_names_its_origins(infd: Infd) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_programs_get_the_plan_as_status_has_it(infd: Infd, form: str) -> None:
+def test_plan_as_json_equals_the_plan_in_the_status(infd: Infd, form: str) -> None:
     _, output, _ = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-o", form)
     document = json.loads(output) if form == "json" else yaml.safe_load(output)
     assert (document["name"], document["planned"]) == ("qwen", True)
@@ -45,7 +45,7 @@ def test_programs_get_the_plan_as_status_has_it(infd: Infd, form: str) -> None:
     assert plan["perGpu"]["kvCacheTokens"] == result.plan.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]
 
 
-def test_plan_of_a_model_that_does_not_fit_fails_with_the_reason(infd: Infd) -> None:
+def test_plan_fails_with_the_reason_if_the_model_does_not_fit(infd: Infd) -> None:
     status, output, complaints = infd("plan", "-f", str(SAMPLES / "llama-70b-tp8.yaml"), "--gpu", "T4:8", "-o", "table")
     assert status == 1
     assert output.splitlines()[1].split() == ["llama-70b", "no"]
@@ -54,7 +54,7 @@ def test_plan_of_a_model_that_does_not_fit_fails_with_the_reason(infd: Infd) -> 
     assert json.loads(output)["planned"] is False
 
 
-def test_several_resources_are_a_list(infd: Infd) -> None:
+def test_plan_of_several_resources_gives_a_json_list(infd: Infd) -> None:
     two = f"{QUICKSTART.read_text()}\n---\n{(SAMPLES / 'cpu-oci.yaml').read_text()}"
     _, output, _ = infd("plan", "-f", "-", "-o", "json", "--gpu", "H100", stdin=two)
     assert [(one["name"], one["plan"]["device"]) for one in json.loads(output)] == [("qwen", "GPU"), ("tiny", "CPU")]
@@ -72,7 +72,9 @@ def test_several_resources_are_a_list(infd: Infd) -> None:
         (("plan", "-f", str(QUICKSTART), "--gpu", "L4:400"), "--gpu: `L4:400` is not a kind and number of GPUs."),
     ],
 )
-def test_mistakes_are_said_in_a_line(infd: Infd, arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_input_of_plan_is_reported_on_a_single_line(
+    infd: Infd, arguments: tuple[str, ...], complaint: str
+) -> None:
     status, output, complaints = infd(*arguments)
     assert (status, output) == (2, "")
     assert complaints.startswith(complaint)
@@ -87,7 +89,7 @@ def test_plan_without_known_gpus_names_the_option_for_gpus(infd: Infd, command: 
     assert complaints.endswith("On the command line, declare GPUs with `--gpu L4:4`.\n")
 
 
-def test_resources_of_one_name_are_told_apart_by_their_namespace(infd: Infd) -> None:
+def test_plan_shows_the_namespace_of_a_resource(infd: Infd) -> None:
     text = QUICKSTART.read_text().replace("name: qwen", "name: qwen\n  namespace: team-a")
     _, output, _ = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=text)
     assert output.splitlines()[1].startswith("team-a/qwen  L4")
@@ -105,7 +107,7 @@ def test_plan_of_a_paused_resource_fails_and_names_the_field(infd: Infd) -> None
     assert output.splitlines()[1].split() == ["qwen", "no"]
 
 
-def test_columns_are_as_wide_as_what_stands_in_them(infd: Infd) -> None:
+def test_columns_of_the_plan_table_fit_their_widest_value(infd: Infd) -> None:
     name = "q" * 55
     two = f"{QUICKSTART.read_text()}\n---\n{QUICKSTART.read_text().replace('name: qwen', f'name: {name}')}"
     _, output, _ = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=two)
@@ -114,7 +116,7 @@ def test_columns_are_as_wide_as_what_stands_in_them(infd: Infd) -> None:
     assert all(len(line) <= 120 for line in (head, *rows))
 
 
-def test_a_slice_of_a_gpu_is_no_whole_one(infd: Infd) -> None:
+def test_plan_counts_a_mig_slice_with_the_memory_of_the_slice(infd: Infd) -> None:
     for name in ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb:7", "A100-80GB 1g.10gb:7"):
         status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", name)
         assert (status, output.splitlines()[1].split()) == (1, ["qwen", "no"])
@@ -141,7 +143,7 @@ NO_CLUSTER = "--cluster: There is no cluster to work in: no ServiceAccount, and 
         (KUBECONFIG, "--cluster: the connection to the API server broke."),
     ],
 )
-def test_plan_with_an_unreachable_cluster_reports_the_error_in_one_line(
+def test_plan_reports_an_unreachable_cluster_on_a_single_line(
     infd: Infd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, complaint: str
 ) -> None:
     if text is not None:

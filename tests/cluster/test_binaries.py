@@ -44,7 +44,7 @@ def test_go_mod_requires_the_package_of_every_command() -> None:
             assert f"\t{command.package}\n" in go_mod
 
 
-def test_a_module_that_is_not_required_is_named() -> None:
+def test_a_go_module_that_go_mod_does_not_require_is_named() -> None:
     with pytest.raises(ClusterError, match=r"does not require example\.com/absent"):
         module_version("module example\n", "example.com/absent")
 
@@ -54,6 +54,6 @@ def test_a_go_mod_without_a_version_is_refused() -> None:
         required_version("module example\n")
 
 
-def test_an_unknown_command_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_command_is_refused_with_the_names_of_known_commands() -> None:
     with pytest.raises(ClusterError, match=r"no command kubctl; there are: etcd, .*kubectl"):
         ensure_command("kubctl")

@@ -65,13 +65,13 @@ def executable(number: int) -> str:
     return Path(f"/proc/{number}/exe").resolve().name
 
 
-def test_up_finds_the_running_cluster(cluster: LocalCluster) -> None:
+def test_up_returns_the_running_cluster(cluster: LocalCluster) -> None:
     before = processes(layout(NAME).directory)
     assert up(NAME, owned=True) == cluster
     assert processes(layout(NAME).directory) == before
 
 
-def test_another_level_under_the_same_name_is_refused_with_the_cure(cluster: LocalCluster) -> None:
+def test_a_cluster_name_in_use_for_another_level_is_refused_with_the_cure(cluster: LocalCluster) -> None:
     answer = command("up", f"--name={cluster.name}", "--level=node")
     assert answer.returncode == 1
     assert answer.stderr.startswith(f"error: cluster {NAME} runs at level control-plane")
@@ -79,14 +79,14 @@ def test_another_level_under_the_same_name_is_refused_with_the_cure(cluster: Loc
     assert "Traceback" not in answer.stderr
 
 
-def test_pods_with_gpus_land_on_separate_nodes_and_become_ready(cluster: LocalCluster) -> None:
+def test_pods_with_gpus_are_scheduled_on_separate_nodes_and_become_ready(cluster: LocalCluster) -> None:
     cluster.kubectl("apply", "--filename=-", input=DEPLOYMENT)
     cluster.kubectl("rollout", "status", "deployment/engine", "--timeout=30s")
     nodes = cluster.kubectl("get", "pods", "--output=jsonpath={.items[*].spec.nodeName}").split()
     assert len(set(nodes)) == 2
 
 
-def test_writes_are_in_the_audit_log_and_reads_of_others_are_not(cluster: LocalCluster) -> None:
+def test_the_audit_log_contains_writes_of_every_user_but_no_reads_of_the_administrator(cluster: LocalCluster) -> None:
     cluster.kubectl("create", "configmap", "seen")
     cluster.kubectl("get", "configmaps")
     events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
@@ -151,7 +151,7 @@ def test_an_existing_cluster_is_used_through_the_named_context_only(
     assert is_running(NAME), "an existing cluster is not ours to end"
 
 
-def test_a_cluster_that_loses_a_component_ends_whole_and_says_why() -> None:
+def test_a_cluster_that_loses_a_component_stops_completely_and_reports_the_cause() -> None:
     name = f"broken-{os.getpid()}"
     try:
         up(name, owned=True, gpu_nodes=0)
@@ -188,7 +188,7 @@ def unable(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     down(name)
 
 
-def test_a_component_that_cannot_start_is_quoted(unable: str) -> None:
+def test_the_error_of_a_component_that_cannot_start_is_in_the_message(unable: str) -> None:
     with pytest.raises(ClusterError) as caught:
         up(unable, owned=True)
     assert not is_running(unable)
@@ -208,7 +208,7 @@ def test_the_next_start_removes_a_cluster_whose_owner_was_killed_and_no_other(
     assert is_running(cluster.name)
 
 
-def test_commands_on_a_cluster_that_is_not_there_say_how_to_start_it() -> None:
+def test_commands_on_an_absent_cluster_name_the_command_that_starts_the_cluster() -> None:
     for arguments in (["kubeconfig"], ["env"], ["load-image", "/dev/null"]):
         answer = command(*arguments, "--name=absent")
         assert answer.returncode == 1

@@ -37,7 +37,7 @@ def archive_of(root: Path, **options: Any) -> bytes:  # noqa: ANN401 (passed thr
     return out.getvalue()
 
 
-def test_every_blob_is_named_by_its_digest_and_the_chain_reaches_the_layer(root: Path) -> None:
+def test_every_oci_blob_is_named_by_its_digest_and_the_index_leads_to_the_layer(root: Path) -> None:
     content = files(archive_of(root, command=["/run"], environment=["A=b"]))
     for name in (name for name in content if name.startswith("blobs/")):
         assert name == "blobs/sha256/" + hashlib.sha256(content[name]).hexdigest()
@@ -60,19 +60,19 @@ def test_every_blob_is_named_by_its_digest_and_the_chain_reaches_the_layer(root:
         assert tar.getmember("link").linkname == "model/weights.safetensors"
 
 
-def test_the_same_files_give_the_same_image_in_a_stream_and_in_a_file(root: Path, tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_image_archive_in_a_stream_and_in_a_file(root: Path, tmp_path: Path) -> None:
     first = archive_of(root)
     (root / "model" / "weights.safetensors").touch()
     write_oci_archive(tmp_path / "thing.tar", name="localhost/inference-operator/thing:1", root=root)
     assert archive_of(root) == first == (tmp_path / "thing.tar").read_bytes()
 
 
-def test_a_path_of_the_caller_replaces_the_default_one(root: Path) -> None:
+def test_a_path_variable_of_an_image_environment_replaces_the_default(root: Path) -> None:
     with_default, without = archive_of(root), archive_of(root, environment=["PATH=/only"])
     assert b"PATH=/usr/local/sbin" in with_default
     assert b"PATH=/usr/local/sbin" not in without
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_source_directory_of_an_image_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match="absent is not a directory"):
         archive_of(tmp_path / "absent")

@@ -14,14 +14,14 @@ LAST = SLOTS - 1
 """Clusters take the lowest free slots, so nobody but this test uses the last one."""
 
 
-def test_a_taken_slot_and_one_with_a_busy_port_are_passed_over() -> None:
+def test_taken_cluster_slots_and_slots_with_a_busy_port_are_skipped() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", ports(LAST - 1).scheduler))
         busy.listen()
         assert free_slot(candidates=[LAST - 2, LAST - 1, LAST], taken={LAST - 2}) == LAST
 
 
-def test_without_a_free_cluster_slot_the_error_names_the_cure() -> None:
+def test_the_error_without_a_free_cluster_slot_names_the_cure() -> None:
     with pytest.raises(ClusterError, match="end one with `python -m"):
         free_slot(candidates=[LAST], taken={LAST})
 
@@ -41,7 +41,7 @@ def test_address_ranges_of_cluster_slots_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Demo", "a/b", "..", "-a", "a" * 33])
-def test_a_name_that_is_no_folder_and_no_host_name_is_refused(name: str) -> None:
+def test_a_cluster_name_that_is_invalid_as_folder_or_host_name_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="such as demo"):
         layout(name)
 

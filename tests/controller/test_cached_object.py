@@ -35,13 +35,13 @@ def test_cached_children_are_complete_and_those_of_a_second_resource_take_a_fift
 
 
 @given(JSON)
-def test_an_object_with_any_content_is_unpacked_unchanged(part: object) -> None:
+def test_a_cached_object_with_any_content_is_unpacked_unchanged(part: object) -> None:
     manifest: Manifest = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": part}
     codec = Codec()
     assert [codec.pack(manifest).manifest for _ in range(2)] == [manifest, manifest]
 
 
-def test_of_a_pod_only_its_view_is_cached() -> None:
+def test_only_the_view_of_a_pod_is_cached() -> None:
     manifest = pod(status=ready_pod())
     one = Codec().pack(manifest)
     assert one.pod == pod_view(manifest, component="engine")

@@ -36,7 +36,7 @@ def places(value: object) -> list[tuple[object, object]]:
 
 
 @given(DESIRED)
-def test_every_value_covers_itself(value: object) -> None:
+def test_covers_is_true_for_every_value_and_itself(value: object) -> None:
     assert covers(copy.deepcopy(value), value)
 
 

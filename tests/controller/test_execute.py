@@ -68,7 +68,7 @@ async def test_an_own_object_that_is_being_deleted_is_waited_for(cluster: Memory
     assert await verbs(cluster, FIRST) == (Waiting(CONFIG), ["create", "get"])
 
 
-async def test_an_object_that_somebody_else_created_first_is_left_alone() -> None:
+async def test_an_object_that_another_client_created_first_is_left_unchanged() -> None:
     cluster = Racing()
     answer, _ = await verbs(cluster, FIRST)
     assert isinstance(answer, Conflict)
@@ -90,7 +90,7 @@ async def test_a_cached_object_is_applied_without_reading_it_first(cluster: Memo
     assert requests == ["apply"]
 
 
-async def test_a_foreign_object_of_the_same_name_is_a_conflict_and_left_alone(cluster: MemoryCluster) -> None:
+async def test_a_foreign_object_of_the_same_name_is_a_conflict_and_stays_unchanged(cluster: MemoryCluster) -> None:
     theirs = cluster.apply_as("somebody-else", FOREIGN)
     answer = await execute(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data"))
     assert isinstance(answer, Conflict)

@@ -25,7 +25,7 @@ class Killed(Exception):  # noqa: N818 - not an error but an end
 
 @EVERY_WRITE
 @LOST_OR_UNANSWERED
-async def test_the_next_process_completes_what_a_killed_one_began(
+async def test_the_next_process_completes_the_changes_of_a_killed_process(
     world: World, reference: World, number: int, *, took_effect: bool
 ) -> None:
     world.ask()
@@ -146,7 +146,7 @@ async def test_a_new_resource_with_a_refused_spec_gets_a_status_and_no_children(
     assert world.conditions()["Ready"] == ("False", "InvalidModelSource")
 
 
-async def test_engines_that_stay_away_become_stalled_after_the_deadline_without_an_event(serving: World) -> None:
+async def test_engines_that_stay_unready_set_stalled_after_the_deadline_without_an_event(serving: World) -> None:
     serving.cluster.set_status(ENGINES, deployment_status(1, ready=0))
     again = await serving.reconcile()
     assert again is not None

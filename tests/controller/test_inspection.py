@@ -150,7 +150,7 @@ async def test_a_changed_token_starts_a_new_inspection_at_once(inspecting: World
     assert inspecting.conditions()["Reconciling"] == ("True", "InspectingModel")
 
 
-async def test_a_given_size_is_used_unchecked_when_the_model_cannot_be_inspected(world: World) -> None:
+async def test_a_requested_size_is_used_unchecked_if_the_model_cannot_be_inspected(world: World) -> None:
     world.ask(source=MINE, parallelism={"tensor": 2})
     await world.settle()
     end(world, GATED)

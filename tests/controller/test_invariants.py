@@ -183,7 +183,7 @@ def test_a_life_without_faults_takes_the_expected_number_of_requests() -> None:
 
 @NUMBERS
 @pytest.mark.parametrize("way", WAYS)
-def test_one_fault_at_any_request_ends_in_the_same_state(way: str, number: int) -> None:
+def test_a_single_fault_at_any_request_ends_in_the_same_state(way: str, number: int) -> None:
     error, took_effect = WAYS[way]
     holds(lived(fault=lambda world: world.cluster.fail_at(number, error, took_effect=took_effect)))
 

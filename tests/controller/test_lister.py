@@ -105,7 +105,7 @@ async def test_a_failed_listing_leaves_its_namespace_readable_and_cached() -> No
     assert scene.cache.resource_keys() == [A, B]
 
 
-async def test_a_listing_of_nothing_reports_failure() -> None:
+async def test_a_listing_without_a_readable_namespace_reports_failure() -> None:
     scene = Scene()
     scene.cluster.errors[None] = ClusterError("HTTP 503")
     assert not await scene.lister.list_all()

@@ -32,7 +32,7 @@ def _foreign(ref: Ref) -> Manifest:
 
 
 @pytest.mark.parametrize("ref", CHILDREN, ids=str)
-async def test_a_foreign_object_with_the_name_of_a_child_is_named_in_the_status_and_left_alone(
+async def test_a_foreign_object_with_the_name_of_a_child_is_named_in_the_status_and_stays_unchanged(
     world: World, reference: World, ref: Ref
 ) -> None:
     foreign = world.cluster.apply_as("somebody-else", _foreign(ref))

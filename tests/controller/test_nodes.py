@@ -25,7 +25,7 @@ async def test_only_nodes_with_gpus_are_stored_sorted_by_name() -> None:
     assert names(store) == ["a", "b"]
 
 
-async def test_a_node_heartbeat_is_no_change_and_a_label_is() -> None:
+async def test_a_changed_node_label_is_a_change_and_a_node_heartbeat_is_none() -> None:
     store = NodeStore()
     await store.replace(pages(Listing([at(1, node("a", gpus=1))], 9)))
     assert not store.put(at(2, node("a", gpus=1)))

@@ -175,7 +175,7 @@ def test_retry_waits_are_spread_by_jitter(chance: float, share: float) -> None:
     assert waits == pytest.approx([FIRST_BACKOFF_SECONDS * 2**n * share for n in range(len(waits))])
 
 
-def test_a_requeue_with_backoff_waits_as_long_as_an_exception() -> None:
+def test_a_requeue_with_backoff_waits_as_long_as_a_retry_after_an_exception() -> None:
     log = Log(after=0, backoff=True)
 
     async def script(queue: WorkQueue) -> None:

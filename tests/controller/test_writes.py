@@ -117,7 +117,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("ref", "edit"), EDITS, ids=lambda part: str(getattr(part, "__name__", part)))
-async def test_a_manual_edit_of_a_child_takes_one_write(
+async def test_a_manual_edit_of_a_child_takes_a_single_write(
     settled: World, ref: Ref, edit: Callable[[Manifest], None]
 ) -> None:
     before = settled.children()
@@ -257,7 +257,7 @@ async def test_a_retained_child_that_is_no_longer_desired_is_never_deleted(settl
     assert settled.cluster.peek(Ref.of(earlier)) == earlier
 
 
-async def test_a_retained_child_goes_with_its_inference_deployment(settled: World) -> None:
+async def test_a_retained_child_is_deleted_with_its_inference_deployment(settled: World) -> None:
     settled.cluster.apply_as(FIELD_MANAGER, _undesired_child(settled, retain=True))
     settled.cluster.remove(RESOURCE)
     settled.cluster.collect_garbage()
@@ -269,7 +269,7 @@ def test_a_child_without_retain_carries_no_retain_annotation() -> None:
     assert list(made["metadata"]["annotations"]) == [DESIRED_HASH_ANNOTATION]
 
 
-def test_turning_retain_off_changes_the_stamp_so_that_the_annotation_is_removed() -> None:
+def test_disabling_retain_changes_the_desired_hash() -> None:
     kept, let_go = (
         child(CONFIG_MAP, "a", owner=Owner(KEY, UID), component=ENGINE, content={}, retain=retain)
         for retain in (True, False)

@@ -33,5 +33,7 @@ TAINT_SENTENCE = "1 has a taint that is not tolerated (dedicated: team-a, x)"
         ("", ""),
     ],
 )
-def test_a_known_scheduler_message_becomes_a_sentence_and_an_unknown_one_stays(message: str, sentence: str) -> None:
+def test_known_scheduler_messages_become_a_sentence_and_unknown_messages_stay_unchanged(
+    message: str, sentence: str
+) -> None:
     assert scheduler_sentence(message) == sentence

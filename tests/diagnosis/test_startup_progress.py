@@ -151,7 +151,7 @@ def test_the_startup_step_of_another_pod_is_not_carried_over() -> None:
     )
 
 
-def test_of_several_starting_pods_the_furthest_is_reported_and_only_its_log_looked_up() -> None:
+def test_of_several_starting_pods_only_the_furthest_is_reported_and_has_its_log_looked_up() -> None:
     pods = [
         view(status, name=f"qwen-engine-{name}", age=1)
         for name, status in (("a", SANDBOX), ("b", RUNNING), ("c", RUNNING))
@@ -179,7 +179,7 @@ def test_during_a_rollout_reconciling_names_the_startup_step_of_the_new_engine()
     assert message(result, ConditionType.RECONCILING).endswith("Pod qwen-engine-new starts its engine.")
 
 
-def test_a_further_starting_engine_beside_a_serving_one_causes_no_lookup() -> None:
+def test_an_additional_starting_engine_beside_a_serving_engine_causes_no_lookup() -> None:
     pods = [view(RUNNING, age=1)]
     situation = observed(engines=deployment_status(2, ready=1), routers=deployment_status(2), pods=pods)
     result = reported(situation)

@@ -36,7 +36,7 @@ def test_events_of_a_pod_that_waits_for_volumes_are_not_looked_up_at_first() -> 
     assert (again.lookups, again.seconds) == ((), LONG - 15)
 
 
-def test_events_of_a_pod_that_waits_for_volumes_are_looked_up_after_the_patience() -> None:
+def test_events_of_a_pod_that_waits_for_volumes_are_looked_up_after_a_delay() -> None:
     result = reported(after(LONG))
     assert main_conditions(result) == ("False Starting", "True Starting", "False NotStalled")
     assert result.requeue is not None
@@ -77,7 +77,7 @@ def test_an_event_about_a_failed_mount_becomes_the_cause_in_the_status(events: l
         ("Volume is already used by 2 pod(s) in different namespaces", " by 2 pod(s) in different namespaces"),
     ],
 )
-def test_a_volume_that_is_in_use_on_another_node_is_named_with_its_users(said: str, users: str) -> None:
+def test_a_volume_in_use_on_another_node_is_named_with_the_pods_that_use_it(said: str, users: str) -> None:
     found = ObjectEvents((GENERAL, EventSummary("FailedAttachVolume", MULTI_ATTACH + said)))
     words = message(reported(after(LONG, found)), ConditionType.RECONCILING)
     assert words.startswith(ELSEWHERE.format(users))

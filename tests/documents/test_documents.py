@@ -21,13 +21,13 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+def test_links_inside_the_repository_have_existing_targets(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_make_command_exists(page: Path) -> None:
+def test_every_make_command_in_the_documents_exists(page: Path) -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     named = {word for found in TARGET.findall(page.read_text()) for word in " ".join(found).split()}
@@ -35,13 +35,13 @@ def test_every_make_command_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/explanation/architecture.md"])
-def test_the_seven_lines_are_the_sample(page: str) -> None:
+def test_the_resource_shown_on_a_page_equals_the_quickstart_sample(page: str) -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
     assert shown == QUICKSTART.read_text()
     assert len(shown.splitlines()) == 7
 
 
-def test_the_recipe_on_the_page_is_the_code() -> None:
+def test_the_reconcile_function_on_the_architecture_page_equals_the_code() -> None:
     page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text()
     (shown,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert shown == textwrap.dedent(inspect.getsource(Reconciler.reconcile))
@@ -62,7 +62,7 @@ def test_a_new_demo_output_replaces_the_text_between_the_markers() -> None:
     assert demo_output.replaced(new, "demo-output", demo_output.block(page, "demo-output")) == page
 
 
-def test_every_decision_is_numbered_in_order_and_fits_a_page() -> None:
+def test_decision_records_are_numbered_in_order_and_have_a_limited_length() -> None:
     records = sorted((REPOSITORY / "docs" / "adr").glob("*.md"))
     for number, record in enumerate(records, start=1):
         text = record.read_text()
@@ -72,7 +72,7 @@ def test_every_decision_is_numbered_in_order_and_fits_a_page() -> None:
         assert len(text.split()) <= 450, f"{record.name} is longer than a page"
 
 
-def test_samples_are_one_resource_each_with_names_of_their_own() -> None:
+def test_each_sample_is_a_single_resource_with_a_unique_name() -> None:
     samples = [yaml.safe_load(path.read_text()) for path in sorted(QUICKSTART.parent.glob("*.yaml"))]
     assert {sample["kind"] for sample in samples} == {"InferenceDeployment"}
     names = [sample["metadata"]["name"] for sample in samples]

@@ -59,7 +59,7 @@ def planned(sample: Path) -> Planned:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_every_sample_becomes_a_plan(sample: Path) -> None:
+def test_every_sample_manifest_gives_a_plan(sample: Path) -> None:
     assert planned(sample).plan.plan.device
 
 

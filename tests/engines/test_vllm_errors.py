@@ -68,7 +68,7 @@ def test_a_recorded_failure_is_diagnosed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_end_of_a_recorded_failure_has_the_same_reason_or_none(name: str) -> None:
+def test_the_last_lines_of_a_recorded_failure_give_its_reason_or_none(name: str) -> None:
     tail = "\n".join(said(name).splitlines()[-TERMINATION_LINES:])[-TERMINATION_BYTES:]
     found = diagnosis(tail)
     assert found is None or found.reason is RECORDED[name][0]
@@ -192,12 +192,12 @@ def test_a_log_without_a_known_error_has_no_diagnosis(text: str) -> None:
     assert diagnosis(text) is None
 
 
-def test_every_known_error_has_an_explained_reason_and_a_cause_of_its_own_groups() -> None:
+def test_every_known_error_has_an_explained_reason_and_a_cause_built_from_its_match_groups() -> None:
     for known in ERRORS:
         assert EXPLANATIONS[known.reason].condition is ConditionType.RECONCILING
         assert set(re.findall(r"\{(\w+)\}", known.cause)) <= set(known.wording.groupindex)
 
 
-def test_the_time_of_a_diagnosis_grows_only_linearly_with_the_text() -> None:
+def test_a_diagnosis_takes_time_linear_in_the_length_of_the_text() -> None:
     for piece in ("a", "(", "model's max seq len (1), ", "validation error for X\n", "quantization method a ", "'"):
         diagnosis(piece * (16384 // len(piece)))

@@ -42,7 +42,7 @@ def message_of(*args: str, image: str = KNOWN) -> str:
     return refusal.message if refusal else ""
 
 
-def test_the_tables_of_flags_name_existing_options_and_none_twice() -> None:
+def test_the_flag_tables_name_only_existing_options_and_each_option_once() -> None:
     assert REFUSED.keys() <= set(OPTIONS)
     assert len(REFUSED) == sum(len(table) for table in TABLES.values())
     assert not set(REMOVED_FLAGS) & SPELLINGS.keys()
@@ -94,7 +94,7 @@ def test_a_value_of_an_option_is_not_taken_for_an_option(argument: str) -> None:
     assert reason_of("--seed", argument) is None
 
 
-def test_an_option_with_a_key_of_its_json_value_has_the_refusal_of_the_option() -> None:
+def test_a_dotted_json_key_of_an_option_is_refused_like_the_option() -> None:
     assert (
         reason_of("--compilation-config.mode=3", "-cc.backend=eager", "-O2", "--speculative_config.model_x=a") is None
     )
@@ -162,7 +162,7 @@ def test_an_unknown_argument_is_accepted_for_an_image_of_another_version(argumen
         ("vllm:latest", False),
     ],
 )
-def test_the_tag_of_an_image_decides_whether_its_options_are_known(image: str, known: bool) -> None:  # noqa: FBT001
+def test_the_image_tag_decides_whether_its_vllm_options_are_known(image: str, known: bool) -> None:  # noqa: FBT001
     assert has_known_options(image) is known
 
 
@@ -173,7 +173,7 @@ def test_at_most_three_existing_options_are_suggested_for_a_misspelt_one() -> No
 
 
 @pytest.mark.parametrize("name", MANAGED_VARIABLES)
-def test_a_managed_variable_is_refused_even_where_a_setting_allows_it(name: str) -> None:
+def test_a_managed_environment_variable_is_refused_even_if_a_setting_allows_it(name: str) -> None:
     refusal = refusal_of_env([EnvironmentVariable(name="A", value="1"), EnvironmentVariable(name=name, value="1")])
     assert refusal is not None
     assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is the operator's to decide.")
@@ -181,7 +181,7 @@ def test_a_managed_variable_is_refused_even_where_a_setting_allows_it(name: str)
 
 
 @pytest.mark.parametrize("name", DANGEROUS_VARIABLES)
-def test_a_dangerous_variable_is_refused_unless_a_setting_allows_it(name: str) -> None:
+def test_a_dangerous_environment_variable_is_refused_unless_a_setting_allows_it(name: str) -> None:
     variables = [EnvironmentVariable(name=name, value="1")]
     refusal = refusal_of_env(variables)
     assert refusal is not None
@@ -190,6 +190,6 @@ def test_a_dangerous_variable_is_refused_unless_a_setting_allows_it(name: str) -
     assert refusal_of_env(variables, allowed=[name]) is None
 
 
-def test_variables_in_no_table_are_accepted() -> None:
+def test_environment_variables_that_no_table_lists_are_accepted() -> None:
     names = ("VLLM_USE_V1", "HF_HOME", "home", "HOMEPAGE", "PYTHONUNBUFFERED")
     assert refusal_of_env([EnvironmentVariable(name=name, value="1") for name in names]) is None

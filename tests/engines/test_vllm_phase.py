@@ -64,11 +64,11 @@ def test_the_log_of_a_start_on_a_gpu_shows_the_phase_of_its_last_message() -> No
         "INFO [gpu_model_runner.py:6369] Profiling CUDA graph memory: FULL=51",
     ],
 )
-def test_messages_of_no_phase_show_no_phase(text: str) -> None:
+def test_log_messages_without_a_phase_show_no_phase(text: str) -> None:
     assert phase(text) is None
 
 
-def test_the_time_to_find_a_phase_grows_only_linearly_with_the_log() -> None:
+def test_finding_a_startup_phase_takes_time_linear_in_the_length_of_the_log() -> None:
     for piece in (
         "with config: model='/",
         "with config: model='a",

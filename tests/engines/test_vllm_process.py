@@ -23,7 +23,7 @@ def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProces
     return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS)
 
 
-def test_the_model_is_the_first_argument_and_those_of_the_spec_are_the_last() -> None:
+def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_the_last() -> None:
     args = process(EngineSpec(args=("--max-model-len=4096",)), tensor=8).args
     assert list(args) == [
         "Qwen/Qwen3-8B",
@@ -36,7 +36,7 @@ def test_the_model_is_the_first_argument_and_those_of_the_spec_are_the_last() ->
     ]
 
 
-def test_every_argument_that_the_operator_sets_is_managed_and_an_option_of_vllm() -> None:
+def test_every_argument_that_the_operator_sets_is_a_managed_flag_and_a_vllm_option() -> None:
     for argument in process().args[1:]:
         assert managed_flag(argument) in MANAGED_FLAGS
         assert argument.partition("=")[0] in OPTIONS

@@ -46,7 +46,7 @@ def only(labels: dict[str, str], allocatable: dict[str, str]) -> GpuOffer:
         ("NVIDIA-L4-SHARED", "L4"),
     ],
 )
-def test_a_product_label_names_its_kind(product: str, kind: str) -> None:
+def test_a_gpu_product_label_gives_the_gpu_kind(product: str, kind: str) -> None:
     found = kind_of_product(product)
     assert found
     assert found.name == kind
@@ -57,22 +57,22 @@ def test_a_gpu_kind_is_found_by_its_common_names(kind: object) -> None:
     assert kind_named(getattr(kind, "name", "")) is kind
 
 
-def test_an_unknown_product_counts_by_the_memory_of_its_label() -> None:
+def test_an_unknown_gpu_product_is_sized_by_the_memory_in_its_label() -> None:
     found = only({"nvidia.com/gpu.product": "NVIDIA-X9000", "nvidia.com/gpu.memory": "65536"}, {"nvidia.com/gpu": "2"})
     assert (found.kind, found.per_node) == ("NVIDIA-X9000", 2)
     assert found.memory_gib == pytest.approx(63.04)
 
 
-def test_another_variant_of_a_kind_counts_by_its_own_memory() -> None:
+def test_a_gpu_variant_is_sized_by_the_memory_in_its_label() -> None:
     found = only({"nvidia.com/gpu.product": "NVIDIA-H20", "nvidia.com/gpu.memory": "143771"}, {"nvidia.com/gpu": "8"})
     assert found.memory_gib == pytest.approx(138.3, abs=0.1)
 
 
-def test_a_node_without_labels_offers_nothing_that_can_be_sized() -> None:
+def test_gpus_of_a_node_without_labels_cannot_be_sized() -> None:
     assert offers_of_node({}, {"nvidia.com/gpu": "8"}) == ()
 
 
-def test_googles_accelerator_label_names_the_product() -> None:
+def test_the_accelerator_label_of_google_gives_the_gpu_product() -> None:
     found = only({"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, {"nvidia.com/gpu": "8"})
     assert (found.kind, found.product, found.label) == (
         "H100-80GB",

@@ -56,7 +56,7 @@ def refused(folder: Path) -> tuple[Cause, str]:
     return answer.cause, f"{answer.why.field}: {answer.why.problem}"
 
 
-def test_sizes_are_enough_of_weights(model: Model) -> None:
+def test_inspecting_a_folder_reads_only_the_sizes_of_weight_files(model: Model) -> None:
     folder = model(**{"model.safetensors": 2**40, ".git/model.safetensors": 1, "tokenizer.json": "{}"})
     entry = found(folder)
     assert entry.weights
@@ -64,7 +64,7 @@ def test_sizes_are_enough_of_weights(model: Model) -> None:
     assert entry.source == "pvc://models/a:config.json"
 
 
-def test_the_index_says_which_files_count(model: Model) -> None:
+def test_only_weight_files_that_the_index_names_are_counted_in_a_folder(model: Model) -> None:
     index = {"weight_map": {"a": "1.safetensors", "b": "deep/2.safetensors"}}
     entry = found(model(**{INDEX: index, "1.safetensors": 3, "deep/2.safetensors": 4, "other.safetensors": 100}))
     assert entry.weights
@@ -72,13 +72,13 @@ def test_the_index_says_which_files_count(model: Model) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/hostname"])
-def test_an_index_does_not_lead_out_of_the_folder(model: Model, name: str) -> None:
+def test_an_index_that_names_files_outside_the_folder_is_refused(model: Model, name: str) -> None:
     folder = model(**{INDEX: {"weight_map": {"a": name}}, "1.safetensors": 3})
     (folder.parent / "outside.safetensors").touch()
     assert refused(folder) == (Cause.UNUSABLE, f"weights: `{name}` is named by `{INDEX}` and is not there.")
 
 
-def test_links_of_the_hubs_cache_are_followed(model: Model, tmp_path: Path) -> None:
+def test_symbolic_links_of_the_hub_cache_are_followed(model: Model, tmp_path: Path) -> None:
     folder = model(**{"blobs/1": 5}) / "snapshot"
     folder.mkdir()
     (folder / "config.json").symlink_to(tmp_path / "config.json")
@@ -90,7 +90,7 @@ def test_links_of_the_hubs_cache_are_followed(model: Model, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("own", [None, {"quant_method": "fp8"}])
-def test_modelopt_says_in_a_file_of_its_own_how_it_quantised(model: Model, own: object) -> None:
+def test_the_quantization_file_of_modelopt_is_read_if_the_config_has_no_quantization(model: Model, own: object) -> None:
     config = {**CONFIG, "quantization_config": own} if own else CONFIG
     theirs = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["a"] * 999}}
     entry = found(model(**{"config.json": config, QUANTIZATION: theirs, "model.safetensors": 7}))
@@ -106,7 +106,7 @@ def test_a_folder_that_cannot_be_inspected_is_reported_with_the_cause(model: Mod
     assert refused(tmp_path) == (Cause.UNUSABLE, "pvc://models/a: has no `config.json`.")
 
 
-def test_a_gguf_model_is_counted_by_its_file_where_a_config_says_what_it_is(model: Model, tmp_path: Path) -> None:
+def test_a_gguf_model_with_a_config_is_counted_by_its_file_size(model: Model, tmp_path: Path) -> None:
     entry = found(model(**{"model-Q4_K_M.gguf": 2**29, "mmproj-F16.gguf": 2**20}))
     assert entry.weights
     assert (entry.weights.total_bytes, entry.weights.origin) == (2**29, "model-Q4_K_M.gguf")
@@ -119,7 +119,9 @@ def test_a_gguf_model_is_counted_by_its_file_where_a_config_says_what_it_is(mode
     assert refused(tmp_path) == (Cause.UNUSABLE, problem)
 
 
-def test_gguf_without_a_config_and_a_file_for_a_folder_say_what_to_give(model: Model, tmp_path: Path) -> None:
+def test_gguf_without_a_config_and_a_file_instead_of_a_folder_are_refused_with_a_cure(
+    model: Model, tmp_path: Path
+) -> None:
     folder = model(**{"model.gguf": 7})
     (folder / "config.json").unlink()
     said = "pvc://models/a: has GGUF files but no `config.json`."
@@ -134,7 +136,7 @@ def test_a_file_that_is_too_large_is_not_read(model: Model, name: str) -> None:
     assert refused(folder) == (Cause.UNUSABLE, f"{name}: is larger than {MAX_BYTES[name] // 2**20} MiB.")
 
 
-def test_a_folder_of_everything_is_no_model(model: Model) -> None:
+def test_a_folder_with_too_many_files_is_refused_as_a_model(model: Model) -> None:
     folder = model(**{"model.safetensors": 7})
     for number in range(MAX_FILES):
         (folder / str(number)).touch()
@@ -147,7 +149,7 @@ def infd(*arguments: str) -> int:
     return int(end.value.code or 0)
 
 
-def test_the_command_reads_a_volume_where_it_is_mounted(
+def test_the_inspect_command_reads_a_volume_at_its_mount_path(
     model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = model(**{"qwen/config.json": CONFIG, "qwen/model.safetensors": 2**30})
@@ -179,7 +181,7 @@ def test_infd_fit_accepts_the_output_of_inspect(
         (("/nosuch",), "/nosuch: there is no such directory."),
     ],
 )
-def test_the_command_says_what_it_cannot_read(
+def test_the_inspect_command_names_what_it_cannot_read(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
 ) -> None:
     assert infd(*arguments) == 1

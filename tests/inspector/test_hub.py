@@ -59,7 +59,7 @@ def error(answer: tuple[int, dict[str, Any]]) -> tuple[str, str, str]:
     return found["cause"], found["problem"], found["cure"]
 
 
-def test_only_small_files_are_asked_for(hub: Hub, inspect: Infd) -> None:
+def test_only_small_files_are_downloaded_from_the_hub(hub: Hub, inspect: Infd) -> None:
     hub.sizes = {"1.safetensors": 3 * 2**30, "2.safetensors": 2**30, "other/3.safetensors": 2**40}
     hub.add(INDEX, {"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})
     status, document = inspect()
@@ -73,14 +73,14 @@ def test_only_small_files_are_asked_for(hub: Hub, inspect: Infd) -> None:
     assert hub.asked == [f"GET /api/models/{REPOSITORY}", *files]
 
 
-def test_a_revision_is_asked_for(hub: Hub, inspect: Infd) -> None:
+def test_the_requested_revision_is_read_from_the_hub(hub: Hub, inspect: Infd) -> None:
     assert inspect("--revision", BRANCH)[1]["commit"] == COMMIT
     assert hub.asked[0] == f"GET /api/models/{REPOSITORY}/revision/{BRANCH}"
     cause, problem, cure = error(inspect("--revision", "nosuch"))
     assert (cause, problem, cure) == ("NotFound", "has no revision `nosuch`.", "Check the revision on the hub.")
 
 
-def test_a_gated_model_needs_the_token(hub: Hub, inspect: Infd) -> None:
+def test_a_gated_model_is_readable_only_with_the_token(hub: Hub, inspect: Infd) -> None:
     hub.token = "hf_right"  # noqa: S105 - of our own hub
     cause, problem, cure = error(inspect())
     assert (cause, problem) == ("Gated", "is gated: the hub gives it only to accounts that accepted its licence.")
@@ -89,7 +89,7 @@ def test_a_gated_model_needs_the_token(hub: Hub, inspect: Infd) -> None:
     assert inspect(HF_TOKEN="hf_right")[0] == 0  # noqa: S106 - of our own hub
 
 
-def test_a_model_that_is_not_there_or_not_shown_is_not_found(inspect: Infd) -> None:
+def test_an_absent_or_private_model_is_reported_as_not_found(inspect: Infd) -> None:
     cause, problem, cure = error(inspect(source="hf://nobody/private"))
     assert (cause, problem) == ("NotFound", "does not exist on the hub, or this account may not see it.")
     assert "`spec.model.source`" in cure
@@ -106,7 +106,7 @@ def test_a_model_that_is_not_there_or_not_shown_is_not_found(inspect: Infd) -> N
         (503, "Unreachable", "the error 503"),
     ],
 )
-def test_a_status_without_a_code_of_the_hub_is_told_in_words(
+def test_an_http_status_without_a_hub_error_code_is_explained_in_words(
     hub: Hub, inspect: Infd, status: int, cause: str, words: str
 ) -> None:
     hub.odd["model"] = lambda request: request.refuse(status)
@@ -114,7 +114,7 @@ def test_a_status_without_a_code_of_the_hub_is_told_in_words(
     assert (found, words in problem) == (cause, True)
 
 
-def test_no_hub_is_unreachable(inspect: Infd) -> None:
+def test_a_hub_without_a_listener_is_reported_as_unreachable(inspect: Infd) -> None:
     assert error(inspect(HF_ENDPOINT="http://127.0.0.1:9"))[:2] == ("Unreachable", "the hub cannot be reached.")
 
 
@@ -125,12 +125,12 @@ def test_a_server_that_is_no_hub_is_reported_as_unreachable(hub: Hub, inspect: I
     assert error(inspect())[:2] == ("Unreachable", "the response is not from a hub.")
 
 
-def test_a_hub_that_sends_slowly_ends_at_the_time_limit(hub: Hub, inspect: Infd) -> None:
+def test_a_download_from_a_slow_hub_ends_at_the_time_limit(hub: Hub, inspect: Infd) -> None:
     hub.odd["model"] = silent
     assert error(inspect("--time-limit", "2"))[:2] == ("TimedOut", "could not be read within 2 s.")
 
 
-def test_a_hub_that_asks_for_hours_of_patience_meets_the_time_limit(hub: Hub, inspect: Infd) -> None:
+def test_waiting_for_a_retry_after_of_hours_ends_at_the_time_limit(hub: Hub, inspect: Infd) -> None:
     def limited(request: Request) -> None:
         if request.command == "HEAD":
             request.give(hub.files["config.json"])
@@ -141,33 +141,33 @@ def test_a_hub_that_asks_for_hours_of_patience_meets_the_time_limit(hub: Hub, in
     assert error(inspect("--time-limit", "2"))[0] == "TimedOut"
 
 
-def test_a_file_that_is_listed_as_too_large_is_not_asked_for(hub: Hub, inspect: Infd) -> None:
+def test_a_file_listed_as_too_large_is_not_downloaded(hub: Hub, inspect: Infd) -> None:
     hub.sizes["config.json"] = 2**40
     assert error(inspect())[:2] == ("Unusable", "is larger than 4 MiB.")
     assert len(hub.asked) == 1
 
 
 @pytest.mark.parametrize("what", ["model", "config.json"])
-def test_an_answer_without_end_is_cut(hub: Hub, inspect: Infd, what: str) -> None:
+def test_an_endless_response_of_the_hub_is_cut_off(hub: Hub, inspect: Infd, what: str) -> None:
     hub.odd[what] = endless
     cause, problem, _ = error(inspect())
     assert (cause, problem) == ("Unreachable", f"a response of the hub is larger than {MAX_BYTES // 2**20} MiB.")
     assert hub.sent_bytes < 2 * MAX_BYTES + 100 * CHUNK
 
 
-def test_an_answer_that_would_grow_when_it_is_read_is_refused(hub: Hub, inspect: Infd) -> None:
+def test_a_compressed_response_of_the_hub_is_refused(hub: Hub, inspect: Infd) -> None:
     hub.odd["model"] = lambda request: request.give(b"compressed", Content_Encoding="gzip")
     assert "compressed response" in error(inspect())[1]
 
 
 @pytest.mark.parametrize("what", ["model", "config.json"])
-def test_redirects_in_circles_end(hub: Hub, inspect: Infd, what: str) -> None:
+def test_a_redirect_loop_of_the_hub_ends_with_an_error(hub: Hub, inspect: Infd, what: str) -> None:
     hub.odd[what] = in_circles
     assert error(inspect())[:2] == ("Unreachable", "the hub redirects without end.")
     assert len(hub.asked) <= 3 * (MAX_REDIRECTS + 1) + 1
 
 
-def test_a_redirect_to_where_large_files_are_is_followed(hub: Hub, inspect: Infd) -> None:
+def test_a_redirect_to_the_storage_of_large_files_is_followed(hub: Hub, inspect: Infd) -> None:
     hub.add("elsewhere.json", CONFIG)
     hub.odd["config.json"] = lambda request: request.refuse(
         302,
@@ -179,7 +179,7 @@ def test_a_redirect_to_where_large_files_are_is_followed(hub: Hub, inspect: Infd
     assert inspect()[1]["config"] == CONFIG
 
 
-def test_a_truncated_file_is_reported(hub: Hub, inspect: Infd) -> None:
+def test_a_truncated_file_of_the_hub_is_reported(hub: Hub, inspect: Infd) -> None:
     content = hub.files["config.json"]
     hub.odd["config.json"] = lambda request: request.give(content[:-10], length=len(content))
     cause, problem, _ = error(inspect("--time-limit", "20"))
@@ -213,7 +213,9 @@ def test_a_repository_without_config_or_weights_is_reported(hub: Hub, inspect: I
     assert error(inspect())[:2] == ("Unusable", "has no `config.json`.")
 
 
-def test_offline_the_cache_answers_and_nobody_is_asked(hub: Hub, inspect: Infd, tmp_path: Path) -> None:
+def test_in_offline_mode_the_model_is_read_from_the_cache_without_a_request(
+    hub: Hub, inspect: Infd, tmp_path: Path
+) -> None:
     offline = {"HF_HUB_OFFLINE": "1"}
     cause, problem, _ = error(inspect(**offline))
     assert (cause, problem) == ("Unreachable", "`HF_HUB_OFFLINE` is set, and the model is not in the cache.")

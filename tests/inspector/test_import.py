@@ -9,7 +9,7 @@ ONLY_THE_HUB = "import sys, {module}; sys.exit(sorted({{'huggingface_hub', 'http
 
 
 @pytest.mark.parametrize("module", ["inference_operator.app", "inference_operator.cli.main"])
-def test_the_operator_does_without_the_hubs_client(module: str) -> None:
+def test_the_operator_does_not_import_the_hub_client(module: str) -> None:
     command = [sys.executable, "-c", ONLY_THE_HUB.format(module=module)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.stderr.strip() == "[]"

@@ -281,7 +281,7 @@ async def test_a_log_is_read_as_text_within_bounds(api: ApiServer, cluster: Kube
 @pytest.mark.parametrize(
     ("status", "error"), [(400, RejectedError), (403, ForbiddenError), (404, NotFoundError), (502, ClusterError)]
 )
-async def test_a_log_that_cannot_be_read_raises(
+async def test_reading_an_unavailable_log_raises_an_error(
     api: ApiServer, cluster: KubeCluster, status: int, error: type[ClusterError]
 ) -> None:
     api.says(status, kind="Status", message="these are the words")

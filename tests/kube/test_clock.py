@@ -32,7 +32,7 @@ class Machine:
         return self.clock.now() - self.right()
 
 
-def test_the_clock_shows_this_machines_time_before_the_first_response() -> None:
+def test_the_clock_shows_the_machines_time_before_the_first_response() -> None:
     assert Machine(HOUR).off() == HOUR
 
 
@@ -44,14 +44,14 @@ def test_the_first_response_sets_the_clock(wrong: timedelta) -> None:
 
 
 @pytest.mark.parametrize("seconds", [9, -9])
-def test_a_machine_clock_that_is_off_by_a_little_is_corrected(seconds: int) -> None:
+def test_a_small_error_of_the_machine_clock_is_corrected(seconds: int) -> None:
     machine = Machine(timedelta(seconds=seconds))
     machine.adjust()
     assert timedelta() <= machine.off() <= WHOLE_SECOND
 
 
 @pytest.mark.parametrize("leap", [HOUR, -HOUR])
-def test_setting_this_machines_clock_does_not_change_the_clock(leap: timedelta) -> None:
+def test_setting_the_machine_clock_does_not_change_the_operators_clock(leap: timedelta) -> None:
     machine = Machine(timedelta())
     machine.adjust()
     machine.wrong = leap
@@ -67,7 +67,7 @@ def test_a_response_that_is_read_late_does_not_set_the_clock_back() -> None:
     assert machine.off() == timedelta()
 
 
-def test_of_several_late_responses_the_least_late_one_sets_the_clock() -> None:
+def test_of_several_late_responses_the_least_delayed_sets_the_clock() -> None:
     machine = Machine(-HOUR)
     for late in (9, 3, 5):
         machine.seconds += 60

@@ -40,7 +40,7 @@ async def test_events_with_another_note_or_from_another_process_are_separate_obj
     assert all("series" not in event for event in written(cluster))
 
 
-async def test_an_event_that_cannot_be_written_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_write_of_an_event_raises_no_exception(caplog: pytest.LogCaptureFixture) -> None:
     cluster = MemoryCluster()
     cluster.fail_next(RejectedError("the namespace is being terminated"))
     told = Events(cluster, "pod-1", lambda: NOW)

@@ -68,7 +68,7 @@ async def test_counting_free_gpus_takes_one_listing_per_gpu_node_and_two_more() 
     assert len(cluster.reads) == 2 + 2
 
 
-async def test_a_gpu_amount_that_is_no_number_counts_as_zero() -> None:
+async def test_an_invalid_gpu_quantity_counts_as_zero() -> None:
     strange = node("gpu-c", gpus=1)
     strange["status"]["allocatable"][GPU] = "1k"
     assert (await free_gpus(cluster_of(strange), GPU)).nodes == ()

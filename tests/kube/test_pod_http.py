@@ -62,24 +62,24 @@ def cluster() -> KubeCluster:
     return KubeCluster(Api(OnlyPods()))  # type: ignore[arg-type]  # any use of it fails
 
 
-async def test_a_request_reaches_the_pod_as_json_and_not_the_api_server(pod: Pod, cluster: KubeCluster) -> None:
+async def test_a_request_is_sent_as_json_to_the_pod_and_not_to_the_api_server(pod: Pod, cluster: KubeCluster) -> None:
     assert await execute(cluster, PodRequest(pod.request)) == PodAccepted(POD_REF, 200)
     assert pod.received == [("/v1/load_lora_adapter", "application/json", BODY)]
 
 
-async def test_a_refusal_of_the_pod_carries_its_status_and_text(pod: Pod, cluster: KubeCluster) -> None:
+async def test_a_refused_request_to_a_pod_returns_status_and_text(pod: Pod, cluster: KubeCluster) -> None:
     pod.response = web.Response(status=400, text="The adapter's rank is too large")
     refused = PodRefused(POD_REF, 400, "The adapter's rank is too large")
     assert await execute(cluster, PodRequest(pod.request)) == refused
 
 
-async def test_a_pod_that_does_not_respond_in_time_is_a_failure(pod: Pod, cluster: KubeCluster) -> None:
+async def test_a_pod_that_does_not_respond_in_time_raises_an_error(pod: Pod, cluster: KubeCluster) -> None:
     pod.silent = True
     request = replace(pod.request, timeout_seconds=0.1)
     assert await execute(cluster, PodRequest(request)) == Failed(POD_REF, "the pod did not respond in time")
 
 
-async def test_a_port_on_which_nothing_listens_is_a_failure(pod: Pod, cluster: KubeCluster) -> None:
+async def test_a_pod_port_without_a_listener_raises_an_error(pod: Pod, cluster: KubeCluster) -> None:
     request = replace(pod.request, port=unused_port())
     assert await execute(cluster, PodRequest(request)) == Failed(POD_REF, "the pod cannot be reached")
 
@@ -95,7 +95,7 @@ async def test_only_the_beginning_of_a_long_response_is_read(pod: Pod) -> None:
     assert len((await post_to_pod(pod.request)).text) <= MAX_BYTES
 
 
-async def test_an_address_that_is_none_is_a_cluster_error(pod: Pod) -> None:
+async def test_an_invalid_pod_address_raises_cluster_error(pod: Pod) -> None:
     with pytest.raises(ClusterError, match="cannot be reached"):
         await post_to_pod(replace(pod.request, address="no address"))
 

@@ -41,7 +41,7 @@ def counted(name: str) -> float:
 
 
 @given(JSON | CONFIGS)
-def test_any_json_gives_facts_or_names_the_field(document: object) -> None:
+def test_any_json_config_gives_model_facts_or_a_refusal_that_names_the_field(document: object) -> None:
     found = model_facts(document)
     if isinstance(found, NotUnderstood):
         assert found.field.startswith("config.json")
@@ -52,23 +52,23 @@ def test_any_json_gives_facts_or_names_the_field(document: object) -> None:
 
 
 @given(st.sampled_from([*names()]), KEYS, JSON)
-def test_one_wrong_field_of_a_config_raises_nothing(name: str, key: str, value: object) -> None:
+def test_a_config_with_a_wrong_field_raises_no_exception(name: str, key: str, value: object) -> None:
     known = entry(name)
     assert known
     assert isinstance(model_facts({**known.config, key: value}, known.weights), ModelFacts | NotUnderstood)
 
 
 @given(JSON, st.dictionaries(st.text(max_size=8), st.integers(0, 100), max_size=3))
-def test_any_index_gives_bytes_or_a_refusal(index: object, sizes: dict[str, int]) -> None:
+def test_any_weight_index_gives_a_size_or_a_refusal(index: object, sizes: dict[str, int]) -> None:
     assert isinstance(weights_of_files(sizes, index), Weights | NotUnderstood)
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_entry_of_the_catalogue_gives_facts(name: str) -> None:
+def test_every_catalogue_entry_gives_model_facts(name: str) -> None:
     assert facts(name).weight_bytes > GIB / 10
 
 
-def test_the_catalogue_is_bounded_and_names_its_sources() -> None:
+def test_the_catalogue_has_a_limited_size_and_names_its_sources() -> None:
     from importlib.resources import files  # noqa: PLC0415 - only here
 
     text = (files("inference_operator.models") / FILE).read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def test_the_catalogue_is_bounded_and_names_its_sources() -> None:
         ("Qwen/Qwen3.5-4B", 8.68),
     ],
 )
-def test_matrices_alone_come_near_the_checkpoint(name: str, gib: float) -> None:
+def test_the_computed_weights_of_a_model_are_close_to_its_checkpoint_size(name: str, gib: float) -> None:
     assert counted(name) == pytest.approx(gib, rel=0.025)
 
 
@@ -110,7 +110,7 @@ def test_matrices_alone_come_near_the_checkpoint(name: str, gib: float) -> None:
         ("google/gemma-4-31B-it", [(Attention.FULL, 10, 4, 1024), (Attention.SLIDING, 50, 16, 512)]),
     ],
 )
-def test_layers_are_grouped_by_their_attention(name: str, expected: list[tuple[Any, ...]]) -> None:
+def test_layers_of_a_model_are_grouped_by_their_attention_type(name: str, expected: list[tuple[Any, ...]]) -> None:
     assert [(one.attention, one.layers, one.kv_heads, one.elements) for one in facts(name).groups] == expected
 
 
@@ -123,7 +123,7 @@ def test_layers_are_grouped_by_their_attention(name: str, expected: list[tuple[A
         ("Qwen/Qwen3-8B", 8.2),
     ],
 )
-def test_the_matrices_have_the_parameters_of_the_models_name(name: str, billions: float) -> None:
+def test_the_computed_number_of_parameters_matches_the_name_of_the_model(name: str, billions: float) -> None:
     assert sum(one.elements for one in facts(name).matrices) / 1e9 == pytest.approx(billions, rel=0.02)
 
 
@@ -145,7 +145,9 @@ def test_the_matrices_have_the_parameters_of_the_models_name(name: str, billions
         ({"quant_method": "compressed-tensors", "format": "int-quantized"}, Kernel.INT8, 8, 0),
     ],
 )
-def test_quantisation_gives_bits_and_a_rule(section: dict[str, Any], kernel: Kernel, bits: float, group: int) -> None:
+def test_the_quantization_of_a_config_gives_kernel_group_size_and_bits(
+    section: dict[str, Any], kernel: Kernel, bits: float, group: int
+) -> None:
     known = entry("Qwen/Qwen3-8B")
     assert known
     found = model_facts({**known.config, "quantization_config": section})
@@ -154,23 +156,23 @@ def test_quantisation_gives_bits_and_a_rule(section: dict[str, Any], kernel: Ker
     assert found.quantization.bits == pytest.approx(bits, abs=0.001)
 
 
-def test_only_files_that_the_index_names_count() -> None:
+def test_only_weight_files_that_the_index_names_are_counted() -> None:
     index = {"metadata": {"total_size": 1}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}
     sizes = {"1.safetensors": 3, "2.safetensors": 4, "original/1.safetensors": 100, "3.safetensors": 100}
     assert weights_of_files(sizes, index) == Weights(7, "2 files of model.safetensors.index.json")
 
 
-def test_a_file_that_the_index_names_must_be_there() -> None:
+def test_a_missing_weight_file_of_the_index_is_refused() -> None:
     found = weights_of_files({}, {"weight_map": {"a": "1.safetensors"}})
     assert isinstance(found, NotUnderstood)
     assert "1.safetensors" in found.message
 
 
-def test_files_that_hold_the_weights_twice_are_not_believed() -> None:
+def test_duplicate_weight_files_of_a_repository_are_not_counted_twice() -> None:
     assert facts("openai/gpt-oss-120b").weight_bytes / GIB == pytest.approx(60.7, abs=0.1)
 
 
-def test_a_nameless_config_with_a_huge_vocabulary_shares_its_embeddings() -> None:
+def test_a_config_without_a_model_type_and_with_a_huge_vocabulary_shares_its_embeddings() -> None:
     known = entry("google/gemma-2-27b-it")
     assert known
     bare = {name: value for name, value in known.config.items() if name not in ("model_type", "architectures")}
@@ -180,7 +182,7 @@ def test_a_nameless_config_with_a_huge_vocabulary_shares_its_embeddings() -> Non
     assert nameless.weight_bytes == named.weight_bytes
 
 
-def test_layers_with_attention_may_be_named_by_their_numbers() -> None:
+def test_attention_layers_may_be_listed_by_their_indexes() -> None:
     config = {
         "num_hidden_layers": 6,
         "num_attention_heads": 8,

@@ -164,7 +164,7 @@ def test_a_pinned_plan_is_dropped_only_when_every_engine_is_unschedulable(pods: 
     assert (result.plan.image == SETTINGS.gpu_engine_image) is stands
 
 
-def test_server_slots_of_the_live_router_configuration_stay() -> None:
+def test_the_server_slots_of_the_live_router_configuration_are_kept() -> None:
     wide = planned(inference_deployment(replicas=40)).desired
     result = planned(inference_deployment(replicas=1), children=wide.values())
     assert result.desired[CONFIG] == wide[CONFIG]
@@ -246,7 +246,7 @@ def test_cluster_domain_and_dns_staleness_come_from_settings() -> None:
         ({"rollout": {"progressDeadline": "5m"}, "startupTimeout": "61s"}, 62, 300),
     ],
 )
-def test_startup_timeout_and_progress_deadline_set_probe_and_deployments(
+def test_startup_timeout_and_progress_deadline_are_set_in_the_startup_probe_and_deployments(
     asked: Manifest, startup: int, deadline: int
 ) -> None:
     desired = planned(inference_deployment(**asked)).desired

@@ -64,7 +64,7 @@ def with_live(given: Inputs, *pods: Manifest) -> Inputs:
     return replace(given, children=live, pods=tuple(views))
 
 
-def test_a_second_engine_decides_command_user_port_and_concurrency() -> None:
+def test_command_user_port_and_concurrency_come_from_the_second_engine() -> None:
     made = planned(by_the_second_engine()).desired
     template = made[ENGINES]["spec"]["template"]["spec"]
     (container,) = template["containers"]
@@ -79,25 +79,25 @@ def test_a_second_engine_decides_command_user_port_and_concurrency() -> None:
     assert f"maxconn {MAX_CONCURRENCY // 2} observe" in config
 
 
-def test_the_pinned_plan_names_its_engine() -> None:
+def test_the_pinned_plan_contains_the_name_of_its_engine() -> None:
     made = planned(by_the_second_engine()).desired
     assert json.loads(made[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])["engine"] == ECHO
 
 
-def test_a_plan_of_another_engine_than_the_requested_one_is_decided_again() -> None:
+def test_a_pinned_plan_of_an_engine_that_is_no_longer_requested_is_replaced() -> None:
     before = planned(inputs(inference_deployment()))
     given = replace(by_the_second_engine(), children=before.desired)
     assert (before.plan.engine, planned(given).plan.engine) == (VLLM, ECHO)
 
 
-def test_a_plan_of_an_engine_that_this_release_does_not_have_is_decided_again() -> None:
+def test_a_pinned_plan_of_an_engine_unknown_to_this_release_is_replaced() -> None:
     made = planned(by_the_second_engine()).desired
     given = inputs(inference_deployment(), children=made.values())
     assert planned(given).plan.engine == VLLM
     assert given.engine_of(ENGINE) is RELEASED[VLLM]
 
 
-def test_a_refused_edit_leaves_the_logs_to_the_engine_of_the_pinned_plan() -> None:
+def test_after_a_refused_edit_logs_are_read_by_the_engine_of_the_pinned_plan() -> None:
     given = with_live(by_the_second_engine(), pod(status=CRASHED))
     released = EngineRegistry({**REGISTRY.by_name}, default=VLLM)
     resource = inputs(inference_deployment(source="s3://bucket")).resource
@@ -157,7 +157,7 @@ def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
     assert "qwen-engines.default.svc.cluster.local:8000" in result.desired[CONFIG]["data"]["haproxy.cfg"]
 
 
-def test_status_counts_the_engines_of_two_roles_and_serves_only_with_both() -> None:
+def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() -> None:
     given = with_live(replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles))
     routers = Ref(DEPLOYMENT, "default", "qwen-router")
 

@@ -51,7 +51,7 @@ async def test_a_request_to_an_overloaded_or_broken_pod_counts_as_failed_and_is_
     assert await execute(cluster, PodRequest(LOAD)) == Failed(ENGINE_POD, f"the pod responded with HTTP {status}")
 
 
-async def test_a_request_to_a_pod_that_is_gone_counts_as_failed_and_raises_nothing() -> None:
+async def test_a_request_to_a_deleted_pod_counts_as_failed_and_raises_no_exception() -> None:
     assert await execute(MemoryCluster(), PodRequest(LOAD)) == Failed(ENGINE_POD, "the pod cannot be reached")
 
 

@@ -5,7 +5,7 @@ DESIRED = planned(inference_deployment()).desired
 HAPROXIES: list[Manifest] = DESIRED[ROUTERS]["spec"]["template"]["spec"]["containers"]
 
 
-def test_both_haproxy_processes_of_a_router_pod_listen_on_the_services_port() -> None:
+def test_both_haproxy_processes_of_a_router_pod_listen_on_the_port_of_the_service() -> None:
     one, other = HAPROXIES
     assert one["command"] == other["command"]
     (port,) = DESIRED[SERVICE_OF_ROUTERS]["spec"]["ports"]

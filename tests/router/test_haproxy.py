@@ -39,7 +39,7 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(GoldenFile.ending("cfg"))
 
 
-def test_the_haproxy_configuration_is_the_golden_one(golden: SnapshotAssertion) -> None:
+def test_the_haproxy_configuration_equals_the_golden_file(golden: SnapshotAssertion) -> None:
     assert golden(name="haproxy") == CONFIG
 
 

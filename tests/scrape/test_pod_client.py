@@ -110,7 +110,7 @@ async def test_the_body_of_a_complete_response_is_returned(client: PodClient, an
         "empty",
     ],
 )
-async def test_a_response_that_is_refused_broken_or_too_long_gives_none(client: PodClient, answer: bytes) -> None:
+async def test_a_refused_broken_or_too_long_response_gives_none(client: PodClient, answer: bytes) -> None:
     async with pod(answer) as served:
         assert await client.get(served.address, "/metrics") is None
 
@@ -126,7 +126,7 @@ async def test_a_response_that_is_refused_broken_or_too_long_gives_none(client: 
         st.binary(max_size=100),
     )
 )
-def test_no_response_whatever_its_bytes_raises(answer: bytes) -> None:
+def test_a_response_of_any_bytes_raises_no_exception(answer: bytes) -> None:
     async def ask() -> None:
         async with PodClient() as client, pod(answer or b"\n") as served:
             got = await client.get(served.address, "/metrics", keep=True)
@@ -137,7 +137,7 @@ def test_no_response_whatever_its_bytes_raises(answer: bytes) -> None:
     asyncio.run(ask())
 
 
-async def test_a_silent_pod_gives_none_to_get_and_a_timeout_to_post(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unresponsive_pod_gives_none_for_get_and_a_timeout_for_post(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_client, "ANSWER_SECONDS", 0.05)
     async with PodClient() as client, pod(SILENCE) as served:
         assert await client.get(served.address, "/metrics") is None
@@ -145,7 +145,7 @@ async def test_a_silent_pod_gives_none_to_get_and_a_timeout_to_post(monkeypatch:
             await client.post(served.address, "/v1/completions", {}, seconds=0.05)
 
 
-async def test_post_returns_the_status_and_none_where_nobody_listens_or_the_response_is_broken(
+async def test_post_returns_the_status_or_none_without_a_listener_or_a_valid_response(
     client: PodClient,
 ) -> None:
     async with pod(b"HTTP/1.1 503 Service Unavailable\r\n\r\n") as served:
@@ -155,7 +155,7 @@ async def test_post_returns_the_status_and_none_where_nobody_listens_or_the_resp
         assert await client.post(served.address, "/v1/completions", {}, seconds=3.0) is None
 
 
-async def test_a_request_to_an_ipv6_address_asks_for_no_compression_and_sends_the_path_as_it_is(
+async def test_a_request_to_an_ipv6_address_accepts_no_compression_and_sends_the_path_unchanged(
     client: PodClient,
 ) -> None:
     async with pod(OK + b"\r\n", "::1") as served:
@@ -166,7 +166,7 @@ async def test_a_request_to_an_ipv6_address_asks_for_no_compression_and_sends_th
     assert {f"Host: [::1]:{served.address.port}", "Accept-Encoding: identity", "Connection: close"} <= set(headers)
 
 
-async def test_a_cookie_is_not_sent_back(client: PodClient) -> None:
+async def test_a_cookie_of_a_pod_is_not_sent_back(client: PodClient) -> None:
     async with pod(OK + b"Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n", per_connection=9) as served:
         for _ in range(2):
             await client.get(served.address, "/metrics", keep=True)
@@ -175,7 +175,7 @@ async def test_a_cookie_is_not_sent_back(client: PodClient) -> None:
     assert not [request for request in served.requests if b"cookie" in request.lower()]
 
 
-async def test_a_kept_connection_serves_the_next_request(client: PodClient) -> None:
+async def test_a_keep_alive_connection_is_used_for_the_next_request(client: PodClient) -> None:
     async with pod(KEPT, per_connection=9) as served:
         for _ in range(3):
             assert await client.get(served.address, "/metrics", keep=True) == "infd_up 1"
@@ -183,7 +183,9 @@ async def test_a_kept_connection_serves_the_next_request(client: PodClient) -> N
         await client.close()
 
 
-async def test_a_connection_that_is_not_kept_is_closed_even_where_the_pod_would_keep_it(client: PodClient) -> None:
+async def test_a_request_without_keep_alive_closes_the_connection_even_if_the_pod_would_keep_it(
+    client: PodClient,
+) -> None:
     async with pod(KEPT, per_connection=9) as served:
         for _ in range(3):
             assert await client.get(served.address, "/metrics") == "infd_up 1"
@@ -191,7 +193,7 @@ async def test_a_connection_that_is_not_kept_is_closed_even_where_the_pod_would_
         assert (served.connections, served.open) == (3, 0)
 
 
-async def test_a_kept_connection_that_the_server_closes_is_replaced_once_without_a_missing_answer(
+async def test_a_keep_alive_connection_closed_by_the_server_is_replaced_once_without_losing_a_response(
     client: PodClient,
 ) -> None:
     async with pod(KEPT, per_connection=2) as served:
@@ -208,7 +210,7 @@ async def two_kept() -> AsyncIterator[PodClient]:
         yield client
 
 
-async def test_no_more_than_the_maximum_of_connections_are_kept(two_kept: PodClient) -> None:
+async def test_the_number_of_keep_alive_connections_has_a_maximum(two_kept: PodClient) -> None:
     async with pod(KEPT, per_connection=9) as a, pod(KEPT, per_connection=9) as b, pod(KEPT, per_connection=9) as c:
         for _ in range(3):
             for served in (a, b, c):
@@ -219,7 +221,7 @@ async def test_no_more_than_the_maximum_of_connections_are_kept(two_kept: PodCli
         await two_kept.close()
 
 
-async def test_an_address_that_is_no_longer_asked_leaves_its_place_to_another(
+async def test_an_expired_keep_alive_connection_gives_its_place_to_another_address(
     two_kept: PodClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_client, "KEEP_ALIVE_SECONDS", 0.05)
@@ -234,7 +236,7 @@ async def test_an_address_that_is_no_longer_asked_leaves_its_place_to_another(
 
 
 @pytest.mark.parametrize(("files", "kept"), [(1024, 512), (1_048_576, MAX_KEPT), (-1, MAX_KEPT)])
-def test_kept_connections_take_at_most_half_of_the_files_that_the_process_may_open(
+def test_keep_alive_connections_take_at_most_half_of_the_open_file_limit(
     monkeypatch: pytest.MonkeyPatch, files: int, kept: int
 ) -> None:
     monkeypatch.setattr(pod_client, "getrlimit", lambda _: (files, files))

@@ -76,7 +76,7 @@ def test_routers_are_scraped_in_the_same_turn_as_engines_and_before_them(interva
     assert {components for components in clock.scrapes if ENGINE in components} == {(ROUTER, ENGINE)}
 
 
-def test_intervals_double_while_no_pod_answers_and_are_normal_after_one_answer() -> None:
+def test_scrape_intervals_double_while_no_pod_responds_and_are_normal_after_a_response() -> None:
     clock = Clock(Schedule(SAME), urgent=True, failed=(ENGINE,))
     clock.run(120)
     longest = 15 * 2**MAX_DOUBLINGS
@@ -87,7 +87,7 @@ def test_intervals_double_while_no_pod_answers_and_are_normal_after_one_answer()
     assert clock.run(longest) == {ROUTER: 16, ENGINE: 16}
 
 
-def test_the_interval_after_a_failure_is_at_most_two_to_its_number_of_urgent_intervals() -> None:
+def test_the_interval_after_n_failures_is_at_most_two_to_the_power_of_n_urgent_intervals() -> None:
     clock = Clock(Schedule({ENGINE: Intervals(10.0, 10.0)}), failed=(ENGINE,))
     times = [clock.now for _ in range(1000) if clock.run(1)]
     gaps = [after - before for before, after in pairwise(times)]
@@ -95,7 +95,7 @@ def test_the_interval_after_a_failure_is_at_most_two_to_its_number_of_urgent_int
     assert set(gaps[MAX_DOUBLINGS:]) == {10 * 2**MAX_DOUBLINGS}
 
 
-def test_a_key_that_is_gone_is_forgotten_even_while_it_is_scraped() -> None:
+def test_a_deleted_key_is_removed_from_the_schedule_even_during_its_scrape() -> None:
     schedule = Schedule(SAME)
     schedule.due([A, B], now=0.0)
     assert set(schedule.due([A, B], now=121.0)) == {A, B}
@@ -104,7 +104,7 @@ def test_a_key_that_is_gone_is_forgotten_even_while_it_is_scraped() -> None:
     assert schedule.due([B], now=10_000.0) == {}
 
 
-def test_many_keys_are_spread_over_the_interval_and_stay_spread() -> None:
+def test_scrapes_of_many_keys_are_spread_over_the_interval_and_stay_spread() -> None:
     keys = tuple(Key("default", str(number)) for number in range(1200))
     clock = Clock(Schedule(SAME))
     clock.run(240, keys=keys)

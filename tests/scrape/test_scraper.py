@@ -211,7 +211,7 @@ async def test_an_engine_that_rejects_test_requests_is_stalled_by_its_own_metric
     assert len(served.test_requests) == 1
 
 
-async def test_an_engine_whose_metrics_are_missing_is_not_stalled_meanwhile(hands: Hands) -> None:
+async def test_an_engine_is_not_stalled_while_its_metrics_are_missing(hands: Hands) -> None:
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
         await hands.scrape()
@@ -224,7 +224,7 @@ async def test_an_engine_whose_metrics_are_missing_is_not_stalled_meanwhile(hand
         assert has_stalled(seen.engines["uid-engine"], stall_seconds=STALL), "one failed scrape forgets nothing"
 
 
-async def test_a_pod_on_whose_port_nobody_listens_is_missing(hands: Hands) -> None:
+async def test_a_pod_without_a_listener_on_its_port_is_missing(hands: Hands) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -241,7 +241,7 @@ async def test_an_engine_whose_metrics_are_too_long_is_missing(hands: Hands) -> 
         assert (await hands.scrape()).engines == {}
 
 
-async def test_samples_of_deleted_pods_are_forgotten(hands: Hands) -> None:
+async def test_samples_of_deleted_pods_are_removed(hands: Hands) -> None:
     async with answering() as served:
         hands.pods = [engine(served)]
         await hands.scrape()
@@ -268,7 +268,7 @@ async def test_run_scrapes_with_tasks_made_at_its_start_and_ends_when_cancelled(
     assert seen.probe is ProbeState.NOT_SENT
 
 
-async def test_routers_without_an_answer_do_not_back_off_while_an_engine_seems_to_stall(hands: Hands) -> None:
+async def test_unresponsive_routers_are_scraped_without_backoff_while_an_engine_may_have_stalled(hands: Hands) -> None:
     async with answering(LOADED) as served, answering("no statistics") as routed:
         hands.pods = [engine(served), router(routed)]
         calm = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))

@@ -49,12 +49,12 @@ def test_qwen_72b_on_two_h100_is_refused_at_the_default_utilization_with_graphs(
         ("Qwen/Qwen3-30B-A3B", 4, 14.25),
     ],
 )
-def test_weights_of_one_rank_are_as_measured(name: str, tensor: int, gib: float) -> None:
+def test_the_weights_of_a_rank_equal_the_measured_value(name: str, tensor: int, gib: float) -> None:
     (found,) = rank_weights(model(name), Shape(ParallelSizes(tensor)))
     assert found.bytes / GIB == pytest.approx(gib, rel=0.005)
 
 
-def test_both_ends_of_a_pipeline_hold_vocabulary_weights() -> None:
+def test_the_first_and_the_last_pipeline_stage_hold_vocabulary_weights() -> None:
     first, last = rank_weights(model("meta-llama/Llama-3.1-8B-Instruct"), Shape(ParallelSizes(1, 4)))
     assert first.bytes / GIB == pytest.approx(4.26, abs=0.01)
     assert last.bytes / GIB == pytest.approx(4.26, abs=0.01)
@@ -77,7 +77,7 @@ def test_fp8_quantization_at_load_leaves_the_vocabulary_in_16_bits() -> None:
         ("codellama/CodeLlama-7b-hf", "0.19.0", 1, 0.77),
     ],
 )
-def test_the_peak_of_activations_is_as_measured(name: str, version: str, tensor: int, gib: float) -> None:
+def test_the_peak_activation_memory_equals_the_measured_value(name: str, version: str, tensor: int, gib: float) -> None:
     found = on_h100(name, Shape(ParallelSizes(tensor), context=8192, max_num_seqs=1024), version)
     assert found.activation == pytest.approx(gib, abs=0.1)
 
@@ -94,7 +94,7 @@ def test_the_peak_of_activations_is_as_measured(name: str, version: str, tensor:
         ("Qwen/Qwen3.5-4B", 1, 32768),
     ],
 )
-def test_the_kv_cache_bytes_of_one_token(name: str, tensor: int, expected: int) -> None:
+def test_the_kv_cache_bytes_per_token_of_a_model_are_as_expected(name: str, tensor: int, expected: int) -> None:
     engine = vllm_memory("0.19.0", memory_gib=79.19)
     assert cache_layout(model(name), engine, Shape(ParallelSizes(tensor))).token_bytes == expected
 
@@ -107,7 +107,7 @@ def test_the_kv_cache_bytes_of_one_token(name: str, tensor: int, expected: int) 
         ("openai/gpt-oss-20b", 58.47, 1277184, 155.75),
     ],
 )
-def test_groups_of_layers_share_blocks_as_vllm_reports_them(
+def test_kv_cache_tokens_and_concurrency_of_grouped_layers_equal_those_that_vllm_reports(
     name: str, kv_gib: float, tokens: int, concurrency: float
 ) -> None:
     layout = cache_layout(model(name), vllm_memory("0.19.0", memory_gib=79.19), Shape())
@@ -116,7 +116,7 @@ def test_groups_of_layers_share_blocks_as_vllm_reports_them(
     assert blocks / layout.blocks(8192, 8192) == pytest.approx(concurrency, rel=0.002)
 
 
-def test_a_kv_cache_block_of_a_hybrid_model_holds_one_state() -> None:
+def test_a_kv_cache_block_of_a_hybrid_model_holds_a_whole_state() -> None:
     layout = cache_layout(model("Qwen/Qwen3.5-4B"), vllm_memory("0.23.0", memory_gib=23.5), Shape())
     assert (layout.block_tokens, layout.groups) == (528, 4)
     blocks = int(10.21 * GIB // layout.unit_bytes)
@@ -138,12 +138,12 @@ def test_eager_mode_enlarges_the_kv_cache() -> None:
     assert eager.kv_cache == pytest.approx(graphs.kv_cache + graphs.graphs)
 
 
-def test_memory_of_mxfp4_kernels_must_fit_outside_the_budget() -> None:
+def test_mxfp4_kernel_memory_must_fit_outside_the_memory_budget() -> None:
     narrow, wide = (on_h100("openai/gpt-oss-20b", Shape(context=8192, utilization=part)) for part in (0.95, 0.9))
     assert (narrow.fits, wide.fits) == (False, True)
 
 
-def test_every_term_of_the_budget_has_an_origin() -> None:
+def test_every_term_of_the_memory_budget_names_its_origin() -> None:
     found = on_h100("Qwen/Qwen3-8B", Shape(context=8192))
     assert [term.name for term in found.terms] == ["weights", "activation", "non-torch", "CUDA graphs", "KV cache"]
     assert all(term.origin for term in found.terms)

@@ -49,9 +49,7 @@ def misfit(name: str, gpus: str, request: SizingRequest | None = None) -> Infeas
 
 
 @given(MODELS, OFFERS, st.floats(1.0, 2.0))
-def test_more_memory_never_asks_for_more_gpus_nor_shortens_the_context(
-    name: str, offer: GpuOffer, factor: float
-) -> None:
+def test_more_gpu_memory_never_needs_more_gpus_or_a_shorter_context(name: str, offer: GpuOffer, factor: float) -> None:
     more = replace(offer, memory_gib=offer.memory_gib * factor)
     less, found = (choose(model(name), [one], memory_of, SizingRequest()) for one in (offer, more))
     if isinstance(less, Infeasible):
@@ -63,7 +61,7 @@ def test_more_memory_never_asks_for_more_gpus_nor_shortens_the_context(
 
 
 @given(MODELS, st.lists(OFFERS, max_size=3), WISHES)
-def test_a_plan_never_exceeds_the_offers_and_honours_what_was_asked(
+def test_a_plan_never_exceeds_the_gpu_offers_and_contains_the_requested_sizes(
     name: str, offers: list[GpuOffer], request: SizingRequest
 ) -> None:
     found = choose(model(name), offers, memory_of, request)
@@ -92,7 +90,7 @@ def test_a_requested_tensor_parallel_size_is_kept_although_a_smaller_one_fits() 
     assert plan("Qwen/Qwen3-8B", "H100:8", SizingRequest(tensor=4)).shape.parallel.tensor == 4
 
 
-def test_a_tensor_parallel_size_that_the_model_does_not_allow_is_refused_with_allowed_ones() -> None:
+def test_a_tensor_parallel_size_that_the_model_does_not_allow_is_refused_with_the_allowed_sizes() -> None:
     found = misfit("microsoft/phi-4", "H100:8", SizingRequest(tensor=4))
     assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
     assert found.message == (
@@ -111,7 +109,7 @@ def test_a_requested_context_is_never_reduced() -> None:
     assert "40,960 tokens" in found.problem
 
 
-def test_a_requested_context_above_the_models_own_is_refused() -> None:
+def test_a_requested_context_above_the_models_maximum_is_refused() -> None:
     assert (
         misfit("Qwen/Qwen3-8B", "H100:8", SizingRequest(shape=Shape(context=65536))).reason
         is InfeasibleReason.CONTEXT_TOO_LONG

@@ -78,7 +78,7 @@ REDUCED = {
 """Where no group on a node has room for what is aimed at."""
 
 
-def test_the_table_of_choices_is_long_enough() -> None:
+def test_the_table_of_reviewed_choices_has_its_minimum_length() -> None:
     assert len({(name, gpus) for name, gpus, _ in CHOICES}) == len(CHOICES) >= 40
 
 

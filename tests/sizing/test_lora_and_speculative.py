@@ -32,19 +32,19 @@ def qwen_adapter(tensor: int, rank: int) -> int:
 
 
 @pytest.mark.parametrize("tensor", [1, 2, 4])
-def test_adapters_take_the_tensors_that_vllm_makes_for_them(tensor: int) -> None:
+def test_lora_adapters_take_the_memory_of_the_tensors_that_vllm_allocates(tensor: int) -> None:
     shape = Shape(ParallelSizes(tensor), adapters=Adapters(rank=64, active=4))
     assert adapters_gib(QWEN, shape) * GIB == pytest.approx(2 * 4 * qwen_adapter(tensor, 64))
 
 
-def test_each_expert_has_its_own_adapter_matrices() -> None:
+def test_lora_adapters_have_matrices_for_each_expert() -> None:
     mixture = model("Qwen/Qwen3-30B-A3B")
     one_expert = 3 * (2048 + 768)
     least = 48 * 128 * one_expert * 16 * 2
     assert least < adapters_gib(mixture, Shape(adapters=Adapters(rank=16))) * GIB < 1.1 * least
 
 
-def test_fully_divided_adapters_are_smaller_and_float16_ones_as_large() -> None:
+def test_fully_sharded_lora_adapters_are_smaller_and_float16_adapters_have_equal_size() -> None:
     whole, divided = (
         adapters_gib(QWEN, Shape(ParallelSizes(4), adapters=Adapters(64, divided=state))) for state in (False, True)
     )
@@ -52,7 +52,7 @@ def test_fully_divided_adapters_are_smaller_and_float16_ones_as_large() -> None:
     assert adapters_gib(QWEN, Shape(ParallelSizes(4), adapters=Adapters(64, element_bytes=2))) == whole
 
 
-def test_adapters_are_kept_by_the_host_and_captured_again() -> None:
+def test_lora_adapters_add_host_memory_and_double_the_cuda_graph_memory() -> None:
     shape = Shape(ParallelSizes(2), adapters=Adapters(rank=64, active=2, kept=8))
     assert kept_adapters_gib(QWEN, shape) * GIB == pytest.approx(2 * 8 * 2 * qwen_adapter(1, 64))
     plain = host_needs(QWEN, Shape(ParallelSizes(2))).memory_gib
@@ -61,7 +61,7 @@ def test_adapters_are_kept_by_the_host_and_captured_again() -> None:
     assert graphs_gib(QWEN, ENGINE, Shape(eager=True, adapters=Adapters(64))) == 0
 
 
-def test_a_draft_model_takes_its_weights_and_its_layers_of_the_cache() -> None:
+def test_a_draft_model_takes_memory_for_its_weights_and_its_kv_cache_layers() -> None:
     shape = Shape(ParallelSizes(2), context=8192, speculation=DRAFTED)
     assert draft_gib(QWEN, shape) * GIB == rank_weights(DRAFT, Shape(ParallelSizes(2)))[0].bytes
     own, with_draft = (cache_layout(QWEN, ENGINE, Shape(ParallelSizes(2), speculation=one)) for one in (None, DRAFTED))
@@ -73,7 +73,7 @@ def test_a_draft_model_takes_its_weights_and_its_layers_of_the_cache() -> None:
     assert "0.56 GiB for guessing tokens" in str(found.terms[0].origin)
 
 
-def test_a_draft_model_is_in_the_last_pipeline_stage() -> None:
+def test_the_memory_of_a_draft_model_counts_in_the_last_pipeline_stage() -> None:
     plain, drafted = (Shape(ParallelSizes(1, 2), context=8192, speculation=one) for one in (None, DRAFTED))
     gpu = Gpu("H100-80GB", 79.19)
     more = budget(QWEN, gpu, ENGINE, drafted).weights - budget(QWEN, gpu, ENGINE, plain).weights
@@ -83,7 +83,7 @@ def test_a_draft_model_is_in_the_last_pipeline_stage() -> None:
 
 
 @pytest.mark.parametrize("facts", [DEEPSEEK, model("Qwen/Qwen3-Next-80B-A3B-Thinking")])
-def test_a_multi_token_prediction_layer_counts_as_one_more_layer(facts: ModelFacts) -> None:
+def test_a_multi_token_prediction_layer_counts_as_an_additional_layer(facts: ModelFacts) -> None:
     own = Shape(ParallelSizes(8), speculation=Speculation(2, own_layer=True))
     mean = rank_weights(facts, Shape(ParallelSizes(8)))[0].bytes / facts.layers
     assert 0.9 * mean < draft_gib(facts, own) * GIB < 1.2 * mean
@@ -98,7 +98,7 @@ def test_prompt_lookup_decoding_takes_no_memory() -> None:
     assert (plain.weights, plain.kv_cache) == (guessed.weights, guessed.kv_cache)
 
 
-def test_a_draft_model_must_allow_the_models_tensor_parallel_size() -> None:
+def test_a_draft_model_that_does_not_allow_the_tensor_parallel_size_is_refused() -> None:
     odd = Speculation(4, draft="Qwen/Qwen2.5-0.5B", draft_facts=model("Qwen/Qwen2.5-0.5B-Instruct"))
     assert broken_rule(QWEN, Shape(ParallelSizes(4), speculation=odd)) == (
         "Of the draft model: 14 attention heads are not divisible by 4."
@@ -106,7 +106,7 @@ def test_a_draft_model_must_allow_the_models_tensor_parallel_size() -> None:
     assert allowed_sizes(QWEN, Shape(speculation=odd), 8) == (1, 2)
 
 
-def test_memory_of_unknown_size_is_named() -> None:
+def test_memory_of_unknown_size_is_named_as_not_counted() -> None:
     assert uncounted(QWEN, Shape(speculation=DRAFTED, adapters=Adapters(16, tower=True))) == ()
     shape = Shape(speculation=Speculation(4, draft="org/head"), adapters=Adapters(16, tower=True))
     assert uncounted(model("google/gemma-3-27b-it"), shape) == (
@@ -115,7 +115,7 @@ def test_memory_of_unknown_size_is_named() -> None:
     )
 
 
-def test_cache_in_the_hosts_memory_lies_in_shared_memory_too() -> None:
+def test_a_kv_cache_in_host_memory_counts_as_shared_memory_too() -> None:
     plain, offloaded = (host_needs(QWEN, Shape(kv_offload_gib=gib)) for gib in (0, 64))
     assert offloaded.memory_gib == plain.memory_gib + 64
     assert offloaded.shared_memory_gib == plain.shared_memory_gib + 64

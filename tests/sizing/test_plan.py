@@ -20,7 +20,7 @@ def on_cpus(shape: Shape, facts: ModelFacts | None = None, *, downloads: bool = 
 
 
 @pytest.mark.parametrize(("size", "shared_memory"), [(1, "2Gi"), (2, "8Gi"), (4, "8Gi"), (8, "16Gi"), (64, "16Gi")])
-def test_an_engine_has_one_gpu_for_each_rank(size: int, shared_memory: str) -> None:
+def test_a_gpu_plan_has_as_many_gpus_as_ranks(size: int, shared_memory: str) -> None:
     sizes = unchecked_plan(SizingRequest(size))
     assert (sizes.parallel.tensor, sizes.gpus_per_replica) == (size, size)
     assert sizes.shared_memory == shared_memory
@@ -47,7 +47,7 @@ def test_a_cpu_plan_sets_the_kv_cache_and_counts_all_memory() -> None:
 
 @pytest.mark.parametrize("context", [512, 4096, 32768])
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-0.6B", "google/gemma-3-4b-it", "Qwen/Qwen3.5-4B"])
-def test_the_kv_cache_on_cpus_holds_one_longest_sequence_and_the_typical_requests(name: str, context: int) -> None:
+def test_the_kv_cache_on_cpus_holds_the_longest_sequence_and_the_typical_requests(name: str, context: int) -> None:
     facts, shape = model(name), Shape(context=context)
     needs, layout = cpu_needs(facts, CPU, shape), cache_layout(facts, CPU, shape)
     for length, times in ((context, 1), (min(2048, context), 8)):

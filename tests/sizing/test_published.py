@@ -21,23 +21,23 @@ FIGURES, REMARKS = measured()
         "verdict: right near the boundary",
     ],
 )
-def test_a_published_figure_of_sizing_keeps_its_aim(name: str) -> None:
+def test_a_published_figure_of_sizing_meets_its_target(name: str) -> None:
     (figure,) = (one for one in FIGURES if one.name == name)
     assert figure.aim
     assert figure.aim.met_by(figure.value)
 
 
-def test_every_row_is_judged_or_excluded_by_a_rule() -> None:
+def test_every_published_startup_is_compared_or_excluded_by_a_rule() -> None:
     values = {one.name: one.value for one in FIGURES}
     left_out = sum(value for name, value in values.items() if name.startswith("excluded: "))
     assert values["rows"] == values["rows judged"] + left_out == len(startups())
 
 
-def test_every_outlier_is_named() -> None:
+def test_every_outlier_of_the_published_startups_has_an_explanation() -> None:
     assert all(not line.endswith(": open") for line in REMARKS)
 
 
-def test_the_row_that_decides_between_two_and_four_gpus() -> None:
+def test_the_published_startup_at_the_limit_of_two_gpus_has_the_expected_kv_cache() -> None:
     (row,) = (row for row in startups() if row.id == "gt-050")
     assert excluded(row) is None
     assert ours(case(row)).kv_gib == pytest.approx(3.04, abs=0.03)

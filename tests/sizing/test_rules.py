@@ -35,11 +35,11 @@ def test_a_tensor_parallel_size_that_breaks_a_rule_is_explained(name: str, tenso
         ("Qwen/Qwen2-72B-Instruct-GPTQ-Int8", (1,)),
     ],
 )
-def test_the_allowed_tensor_parallel_sizes_of_a_model(name: str, expected: tuple[int, ...]) -> None:
+def test_a_model_allows_exactly_the_expected_tensor_parallel_sizes(name: str, expected: tuple[int, ...]) -> None:
     assert allowed_sizes(model(name), Shape(), 16) == expected
 
 
-def test_blocks_of_quantization_at_load_must_be_divisible() -> None:
+def test_blocks_of_quantization_at_load_must_be_divisible_by_the_tensor_parallel_size() -> None:
     shape = Shape(ParallelSizes(4), quantization=named_quantization("fp8_per_block"))
     assert "192" in (broken_rule(model("Qwen/Qwen3-30B-A3B"), shape) or "")
 
@@ -53,7 +53,7 @@ def test_blocks_of_quantization_at_load_must_be_divisible() -> None:
         ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", (8, 0), True),
     ],
 )
-def test_a_gpu_must_support_the_quantization_of_the_model(
+def test_a_gpu_that_does_not_support_the_models_quantization_is_refused(
     name: str,
     capability: tuple[int, int],
     able: bool,  # noqa: FBT001 - a table

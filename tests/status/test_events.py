@@ -57,7 +57,9 @@ LONG = loading(
         (HUNG, SERVES, []),
     ],
 )
-def test_each_transition_gives_its_events_once(before: Inputs | None, after: Inputs, expected: Sequence[str]) -> None:
+def test_each_status_transition_gives_its_events_once(
+    before: Inputs | None, after: Inputs, expected: Sequence[str]
+) -> None:
     found = events(reported(before).status if before else Status(), reported(after).status)
     assert [f"{event.kind} {event.reason}" for event in found] == expected
     assert all(event.note for event in found)

@@ -61,7 +61,7 @@ def test_the_problem_of_a_pod_of_an_earlier_template_is_not_reported() -> None:
         assert main_conditions(result)[1] == f"True {reason}"
 
 
-def test_a_failed_pod_is_reported_until_another_cause_is_known() -> None:
+def test_a_failed_pod_is_the_reported_cause_until_another_cause_is_known() -> None:
     evicted = view(EVICTED, name="qwen-engine-old", age=9)
     cause = "Pod qwen-engine-old does not run: Evicted: The node was low on resource: memory."
     alone = reported(loading(pods=[evicted]))
@@ -104,7 +104,7 @@ def test_the_requeue_of_a_pod_problem_is_at_its_progress_deadline() -> None:
     assert waits == [MINUTES, MINUTES - 10, MINUTES - 5]
 
 
-def test_a_pod_that_served_for_days_has_a_whole_progress_deadline_to_recover() -> None:
+def test_a_pod_that_was_ready_for_days_has_a_full_progress_deadline_to_recover() -> None:
     crashing = [view(CRASHING, age=3 * 24 * 60)]
     first = reported(loading(pods=crashing, before=reported(SERVING).status, minutes=1))
     assert main_conditions(first) == ("False EnginesUnavailable", "True CrashLoop", "False NotStalled")
@@ -143,7 +143,7 @@ def test_time_without_a_router_does_not_count_for_the_engines_deadline() -> None
     assert main_conditions(late)[2] == "True ProgressDeadlineExceeded"
 
 
-def test_a_router_that_crashes_beside_one_that_answers_has_no_deadline() -> None:
+def test_a_crashing_router_beside_a_ready_router_has_no_progress_deadline() -> None:
     nothing = inference_deployment(replicas=0)
     result = reported(
         observed(
@@ -170,7 +170,7 @@ def test_stalled_names_the_problem_of_a_deployment_that_exceeded_its_deadline(st
     assert message(result, ConditionType.STALLED) == f"For {MINUTES} minutes: {lasting}"
 
 
-def test_stalled_names_the_rejection_of_pods_that_lasts() -> None:
+def test_stalled_names_a_lasting_rejection_of_pods() -> None:
     conditions = [*REFUSED_POD["conditions"], *OVERDUE["conditions"]]
     result = reported(loading(engines={**REFUSED_POD, "conditions": conditions}))
     lasting = f"For {MINUTES} minutes: Kubernetes refuses a pod: denied by policy"
@@ -217,7 +217,7 @@ def test_the_status_of_a_serving_resource_has_url_counts_selector_plan_and_image
     assert status.engine.image == SETTINGS.gpu_engine_image
 
 
-def test_a_refused_edit_keeps_the_plan_that_still_serves_in_the_status() -> None:
+def test_a_refused_edit_keeps_the_plan_of_the_serving_engines_in_the_status() -> None:
     refused = reported(
         observed(inference_deployment(source="s3://b"), engines=deployment_status(1), routers=deployment_status(2))
     ).status
@@ -229,7 +229,7 @@ def test_a_refused_edit_keeps_the_plan_that_still_serves_in_the_status() -> None
     assert reconciling.message == "No changes are applied until the specification is valid."
 
 
-def test_a_refused_edit_counts_engines_by_the_specification_before_it() -> None:
+def test_a_refused_edit_counts_engines_by_the_last_valid_spec() -> None:
     refused = inference_deployment(source="s3://b", replicas=5)
     status = deployment_status(2, ready=1)
     result = reported(
@@ -243,7 +243,7 @@ def test_a_refused_edit_counts_engines_by_the_specification_before_it() -> None:
 
 
 @pytest.mark.parametrize("refused", [{"source": "s3://b"}, {"parallelism": {"tensor": 0}}])
-def test_a_first_specification_that_is_refused_has_no_engines(refused: dict[str, Any]) -> None:
+def test_a_new_resource_with_a_refused_spec_has_no_engines_in_the_status(refused: dict[str, Any]) -> None:
     result = reported(inputs(inference_deployment(**refused)))
     available = result.status.condition(ConditionType.ENGINES_AVAILABLE)
     assert available is not None

@@ -29,7 +29,7 @@ def test_reconciling_names_the_rollout_strategy_and_its_reason(asked: str, how: 
     )
 
 
-def test_a_rollout_that_waits_for_free_gpus_says_so() -> None:
+def test_reconciling_names_the_wait_for_free_gpus_during_a_rollout() -> None:
     assert (
         message(reported(UNDECIDED), ConditionType.RECONCILING) == "Engines will be replaced once free GPUs are known."
     )

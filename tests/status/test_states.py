@@ -225,7 +225,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
 }
 
 
-def test_every_reason_is_reached() -> None:
+def test_every_reason_of_a_condition_occurs_in_a_state() -> None:
     reports = [reported(situation, answers) for situation, answers, _ in STATES.values()]
     assert {c.reason for report in reports for c in report.status.conditions} == set(Reason)
 
@@ -234,7 +234,7 @@ EVERY_STATE = pytest.mark.parametrize(("situation", "answers"), [state[:2] for s
 
 
 @pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
-def test_ready_reconciling_and_stalled_of_a_state(
+def test_a_state_has_the_expected_ready_reconciling_and_stalled_conditions(
     situation: Inputs, answers: Sequence[WriteResult], expected: tuple[str, str, str]
 ) -> None:
     assert main_conditions(reported(situation, answers)) == expected
@@ -258,7 +258,7 @@ def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(
 
 
 @EVERY_STATE
-def test_equal_facts_give_an_equal_status_later(situation: Inputs, answers: Sequence[WriteResult]) -> None:
+def test_equal_inputs_give_an_equal_status_at_a_later_time(situation: Inputs, answers: Sequence[WriteResult]) -> None:
     first = reported(situation, answers)
     later = replace(
         situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)

@@ -78,23 +78,27 @@ class ClusterContract:
         assert Ref.of(made) == Ref.of(body)
         assert await cluster.get(Ref.of(body)) == made
 
-    async def test_apply_of_the_same_changes_no_version(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_of_an_equal_object_keeps_the_resource_version(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         again = await apply(cluster, config_map(namespace, a="1"))
         assert version(again) == version(made)
 
-    async def test_a_change_gives_a_greater_version_and_keeps_the_uid(self, cluster: Cluster, namespace: str) -> None:
+    async def test_a_changed_object_has_a_greater_resource_version_and_the_same_uid(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         changed = await apply(cluster, config_map(namespace, a="2"))
         assert version(changed) > version(made)
         assert changed["metadata"]["uid"] == made["metadata"]["uid"]
 
-    async def test_versions_grow_over_all_objects(self, cluster: Cluster, namespace: str) -> None:
+    async def test_resource_versions_increase_across_all_objects(self, cluster: Cluster, namespace: str) -> None:
         first = await apply(cluster, config_map(namespace, "first", a="1"))
         second = await apply(cluster, config_map(namespace, "second", a="1"))
         assert version(second) > version(first)
 
-    async def test_generation_counts_changes_of_the_specification_only(self, cluster: Cluster, namespace: str) -> None:
+    async def test_the_generation_increases_only_with_changes_of_the_spec(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
         made = await apply(cluster, service_of_models(namespace))
         assert made["metadata"]["generation"] == 1
         labelled = service_of_models(namespace)
@@ -115,14 +119,14 @@ class ClusterContract:
         left = await apply(cluster, service_of_models(namespace, env={"B": "3"}))
         assert left["spec"]["engine"]["env"] == [{"name": "B", "value": "3"}]
 
-    async def test_fields_of_another_manager_are_kept_by_apply(
+    async def test_apply_keeps_fields_of_another_field_manager(
         self, cluster: Cluster, namespace: str, stranger: Stranger
     ) -> None:
         await apply(cluster, config_map(namespace, a="1"))
         await stranger.apply(config_map(namespace, b="2"))
         assert (await apply(cluster, config_map(namespace, a="3")))["data"] == {"a": "3", "b": "2"}
 
-    async def test_without_force_a_strangers_field_is_a_conflict(
+    async def test_apply_without_force_of_another_managers_field_is_a_conflict(
         self, cluster: Cluster, namespace: str, stranger: Stranger
     ) -> None:
         theirs = await stranger.apply(config_map(namespace, a="1"))
@@ -130,29 +134,31 @@ class ClusterContract:
             await apply(cluster, config_map(namespace, a="2"), force=False)
         assert await cluster.get(Ref.of(theirs)) == theirs
 
-    async def test_without_force_the_same_value_is_no_conflict(
+    async def test_apply_without_force_of_another_managers_value_is_no_conflict(
         self, cluster: Cluster, namespace: str, stranger: Stranger
     ) -> None:
         await stranger.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, a="1"), force=False))["data"] == {"a": "1"}
 
-    async def test_force_takes_a_strangers_field(self, cluster: Cluster, namespace: str, stranger: Stranger) -> None:
+    async def test_apply_with_force_takes_a_field_of_another_manager(
+        self, cluster: Cluster, namespace: str, stranger: Stranger
+    ) -> None:
         await stranger.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, a="2")))["data"] == {"a": "2"}
         assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
 
-    async def test_a_shared_field_stays_until_both_let_go(
+    async def test_a_shared_field_stays_until_both_managers_no_longer_apply_the_field(
         self, cluster: Cluster, namespace: str, stranger: Stranger
     ) -> None:
         await apply(cluster, config_map(namespace, a="1", b="1"))
         await stranger.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, b="1")))["data"] == {"a": "1", "b": "1"}
 
-    async def test_managers_are_named(self, cluster: Cluster, namespace: str) -> None:
+    async def test_managed_fields_name_the_field_manager(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         assert [field["manager"] for field in made["metadata"]["managedFields"]] == ["inference-operator"]
 
-    async def test_the_right_uid_is_accepted(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_with_the_uid_of_the_object_is_accepted(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         changed = await apply(cluster, config_map(namespace, uid=made["metadata"]["uid"], a="2"))
         assert changed["data"] == {"a": "2"}
@@ -163,7 +169,7 @@ class ClusterContract:
             await apply(cluster, config_map(namespace, uid=OTHER_UID, a="2"))
         assert await cluster.get(Ref.of(made)) == made
 
-    async def test_a_uid_never_creates(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_with_a_uid_does_not_create_an_absent_object(self, cluster: Cluster, namespace: str) -> None:
         body = config_map(namespace, uid=OTHER_UID, a="1")
         with pytest.raises(ConflictError):
             await apply(cluster, body)
@@ -176,7 +182,7 @@ class ClusterContract:
         assert await cluster.get(Ref.of(body)) == made
         assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
 
-    async def test_a_name_that_is_taken_is_a_conflict(
+    async def test_create_of_an_existing_name_is_a_conflict(
         self, cluster: Cluster, stranger: Stranger, namespace: str
     ) -> None:
         held = await stranger.apply(config_map(namespace, a="1"))
@@ -185,7 +191,9 @@ class ClusterContract:
                 await cluster.create(Ref.of(body), body)
         assert await cluster.get(Ref.of(held)) == held
 
-    async def test_a_listing_selects_and_is_complete(self, cluster: Cluster, namespace: str) -> None:
+    async def test_a_listing_returns_all_objects_that_match_its_selectors(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
         for name, labels in {"one": {"team": "a"}, "two": {"team": "a", "tier": "x"}, "three": {"team": "b"}}.items():
             body = config_map(namespace, name, a="1")
             body["metadata"]["labels"] = labels
@@ -201,13 +209,13 @@ class ClusterContract:
         assert made in list((await listing(cluster, CONFIG_MAP)).items)
         assert everything.version >= max(version(m) for m in everything.items)
 
-    async def test_a_listing_is_of_its_moment(self, cluster: Cluster, namespace: str) -> None:
+    async def test_a_listing_has_the_resource_version_of_its_time(self, cluster: Cluster, namespace: str) -> None:
         before = await listing(cluster, CONFIG_MAP, namespace=namespace)
         made = await apply(cluster, config_map(namespace, a="1"))
         after = await listing(cluster, CONFIG_MAP, namespace=namespace)
         assert before.version < version(made) <= after.version
 
-    async def test_delete_takes_the_object_of_that_version(self, cluster: Cluster, namespace: str) -> None:
+    async def test_delete_requires_the_current_resource_version(self, cluster: Cluster, namespace: str) -> None:
         first = await apply(cluster, config_map(namespace, a="1"))
         second = await apply(cluster, config_map(namespace, a="2"))
         uid = first["metadata"]["uid"]
@@ -216,7 +224,7 @@ class ClusterContract:
         await cluster.delete(Ref.of(first), uid=uid, version=second["metadata"]["resourceVersion"])
         assert await cluster.get(Ref.of(first)) is None
 
-    async def test_delete_takes_the_object_of_that_uid(self, cluster: Cluster, namespace: str) -> None:
+    async def test_delete_requires_the_uid_of_the_object(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         with pytest.raises(ConflictError):
             await cluster.delete(Ref.of(made), uid=OTHER_UID)
@@ -225,14 +233,16 @@ class ClusterContract:
         with pytest.raises(NotFoundError):
             await cluster.delete(Ref.of(made), uid=made["metadata"]["uid"])
 
-    async def test_a_name_that_is_used_again_has_another_uid(self, cluster: Cluster, namespace: str) -> None:
+    async def test_an_object_recreated_with_the_same_name_has_another_uid(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
         first = await apply(cluster, config_map(namespace, a="1"))
         await cluster.delete(Ref.of(first), uid=first["metadata"]["uid"])
         second = await apply(cluster, config_map(namespace, a="1"))
         assert second["metadata"]["uid"] != first["metadata"]["uid"]
         assert version(second) > version(first)
 
-    async def test_finalizers_keep_an_object_that_is_going(self, cluster: Cluster, namespace: str) -> None:
+    async def test_finalizers_keep_an_object_that_is_being_deleted(self, cluster: Cluster, namespace: str) -> None:
         body = config_map(namespace, a="1")
         body["metadata"]["finalizers"] = ["inference-operator.dev/test"]
         made = await apply(cluster, body)
@@ -244,7 +254,9 @@ class ClusterContract:
         await apply(cluster, config_map(namespace, a="1"))
         assert await cluster.get(Ref.of(made)) is None
 
-    async def test_status_is_a_room_of_its_own(self, cluster: Cluster, namespace: str) -> None:
+    async def test_apply_of_the_spec_and_apply_of_the_status_do_not_change_each_other(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
         made = await apply(cluster, service_of_models(namespace))
         told = await cluster.apply_status(Ref.of(made), status_of(made, url="http://qwen/v1", observedGeneration=1))
         assert told is not None

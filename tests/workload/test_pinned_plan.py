@@ -143,7 +143,7 @@ STORED: Manifest = {
 
 
 @pytest.mark.parametrize("name", SPECIFICATIONS)
-def test_the_hash_of_an_unchanged_specification_is_the_recorded_one(name: str) -> None:
+def test_the_inputs_hash_of_an_unchanged_spec_equals_the_recorded_hash(name: str) -> None:
     raw, recorded = SPECIFICATIONS[name]
     assert planned(raw).plan.spec_hash == recorded
 

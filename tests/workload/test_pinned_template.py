@@ -112,7 +112,7 @@ def spaced(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", [packed, spaced])
-def test_another_form_of_the_template_annotation_is_read_and_stays_as_it_is(form: Callable[[str], str]) -> None:
+def test_a_template_annotation_in_another_form_is_read_and_stays_unchanged(form: Callable[[str], str]) -> None:
     engines = MADE[ENGINES]
     text = form(engines["metadata"]["annotations"][TEMPLATE_ANNOTATION])
     annotations = {**engines["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
@@ -141,7 +141,7 @@ def test_the_same_release_builds_the_pinned_template_without_a_notice() -> None:
     assert (result.desired, result.notice) == (MADE, "")
 
 
-def test_equal_inputs_hashes_mean_equal_templates() -> None:
+def test_engines_with_equal_inputs_hashes_have_equal_pod_templates() -> None:
     """Otherwise an edit would have no effect while engines are ready."""
     source, seen = Specs(0), dict[str, Manifest]()
     for _ in range(SPECS):

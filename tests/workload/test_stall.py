@@ -56,7 +56,7 @@ def test_of_two_stalled_engines_only_the_longest_stalled_is_deleted() -> None:
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_a_stalled_engine_stays_while_another_pod_starts_or_is_missing_or_it_is_not_ready(
+def test_a_stalled_engine_is_kept_while_unready_or_while_another_pod_starts_or_is_missing(
     pods: Sequence[PodView], why: str
 ) -> None:
     assert deleted_uids(pods, {"a": STALLED}) == [], why
@@ -97,7 +97,10 @@ def test_an_engine_with_progress_is_not_deleted() -> None:
         "it makes progress",
     ],
 )
-def test_an_engine_has_stalled_by_its_activity(activity: EngineActivity, stalled: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_the_activity_of_an_engine_decides_whether_the_engine_has_stalled(
+    activity: EngineActivity,
+    stalled: bool,  # noqa: FBT001 - a column of the table
+) -> None:
     assert has_stalled(activity, stall_seconds=STALL) is stalled
 
 
