@@ -1,4 +1,4 @@
-"""Whatever the schema allows is refused in words or becomes valid objects; whatever it does not, is refused."""
+"""Random specs: valid ones become valid objects or are refused with a reason; invalid ones are refused."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""One word has one meaning: no two public classes of the package share a name."""
+"""Public class names are unique in the package."""
 
 import ast
 from collections import Counter

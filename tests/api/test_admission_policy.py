@@ -1,4 +1,4 @@
-"""Which rights the admission policy asks for."""
+"""The admission policy: which rights it requires of a user, for which fields."""
 
 import re
 from pathlib import Path

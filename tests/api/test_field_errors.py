@@ -1,4 +1,4 @@
-"""Every mistake in a spec is told in words for its user: which field, what, and the cure."""
+"""Messages for invalid fields of a spec: the field, the error and the cure."""
 
 import pytest
 

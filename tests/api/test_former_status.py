@@ -1,4 +1,4 @@
-"""A status as commit d036b61 wrote it, with names of fields that have changed since."""
+"""Reading a status as commit d036b61 wrote it, with field names that have changed since."""
 
 from inference_operator.api.resource import resource
 from inference_operator.api.status import PlanStatus, Status

@@ -1,4 +1,4 @@
-"""An API server beside the cluster's own, on the same store, that a test ends and starts, in whichever version."""
+"""A second API server with the store of the cluster; tests start and stop it, in a chosen version."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""An engine's API process whose core hangs: its metrics stand still, and whoever asks waits."""
+"""A simulated engine whose core hangs: its metrics do not change, and its requests get no response."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What a kubelet would show of an inspection's pod, shown by hand: KWOK lets every pod of a Job end without a word."""
+"""Sets the status of an inspection pod as a kubelet would: KWOK ends every Job pod without a termination message."""
 
 import json
 from typing import Any

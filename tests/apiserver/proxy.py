@@ -1,4 +1,4 @@
-"""What stands between a process and the API server, and can be cut."""
+"""A TCP proxy between a process and the API server that tests can cut."""
 
 import contextlib
 import selectors

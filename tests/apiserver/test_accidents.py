@@ -1,4 +1,4 @@
-"""What happens to a cluster beside faults of single requests: the API server goes away, owners go, upgrades."""
+"""Failures of the whole cluster: API server outages, a slow etcd, deleted owners, and operator upgrades."""
 
 import os
 import signal

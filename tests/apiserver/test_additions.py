@@ -1,4 +1,4 @@
-"""What users add to pods, changed and taken away again, on a real API server."""
+"""Pod additions of users on a real API server: changed and removed again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An API server that ends, and the one that comes in its place: it remembers nothing, and may be of another version."""
+"""Restart and upgrade of the API server: its watch cache is lost, and its version may change."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The suite that the cluster in memory passes, against a real API server: so that what is proved there holds here."""
+"""The cluster contract against a real API server; the in-memory cluster passes the same suite."""
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import count

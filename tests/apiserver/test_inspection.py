@@ -1,4 +1,4 @@
-"""A model that no catalogue knows, on a real API server: its Job, what it finds, and what is left."""
+"""Inspection of a model outside the catalogue on a real API server: its Job, its result, and the cleanup."""
 
 import json
 from collections import Counter
@@ -52,7 +52,7 @@ def test_a_gated_model_is_reported_and_its_inspection_is_repeated(workspace: Wor
     eventually(lambda: not names(workspace, "jobs"), seconds=20, what="no Job once its answer is kept")
 
 
-def test_an_inspection_pod_that_a_quota_refuses_is_reported_until_the_quota_is_gone(workspace: Workspace) -> None:
+def test_an_inspection_pod_that_a_quota_refuses_is_reported_until_the_quota_is_deleted(workspace: Workspace) -> None:
     workspace.kubectl("create", "quota", "none", "--hard=pods=0")
     workspace.create("mine", MINE)
     words = "Its pod does not run: Kubernetes refuses it: exceeded quota: none, requested: pods=1"

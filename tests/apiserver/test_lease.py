@@ -1,4 +1,4 @@
-"""Two processes of the operator on a real API server: one works, one stands by, and never do both."""
+"""Leader election of two operator processes on a real API server: at most one of them works."""
 
 import json
 import time

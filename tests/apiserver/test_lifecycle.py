@@ -1,4 +1,4 @@
-"""What becomes of an InferenceDeployment on a real API server, counted in writes of the operator's account."""
+"""The lifecycle of an InferenceDeployment on a real API server, with the number of writes by the operator."""
 
 import time
 from http import HTTPStatus

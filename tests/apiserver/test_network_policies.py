@@ -1,4 +1,4 @@
-"""NetworkPolicies on a real API server: taken as they are, and shown as they were written."""
+"""NetworkPolicies on a real API server: accepted, and stored unchanged."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Who may ask for what, on a real API server with the chart's admission policy and users of different rights."""
+"""The chart's admission policy on a real API server, with users of different rights."""
 
 import json
 from collections.abc import Iterator

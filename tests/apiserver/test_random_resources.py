@@ -1,4 +1,4 @@
-"""Thousands of resources drawn from the schema: each is refused in words or becomes children that are valid."""
+"""Thousands of random resources from the schema: each is refused with a reason or gets valid children."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the API server refuses, in which words; and what the operator answers where the schema cannot."""
+"""Refusals of the API server with their messages, and refusals of the operator that the schema cannot express."""
 
 import re
 from functools import partial

@@ -1,4 +1,4 @@
-"""An operator with nothing to do, one that is killed, and one that is stopped."""
+"""An operator that is idle, killed, or stopped with SIGTERM."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The chart's Role and what the operator asks for agree: nothing missing, nothing unused."""
+"""The rights in the chart's Role equal those that the operator uses."""
 
 import json
 from typing import Any

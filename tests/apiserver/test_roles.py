@@ -1,4 +1,4 @@
-"""A second engine and a second role on a real API server, by an operator that is started with both."""
+"""A second engine and a second role on a real API server."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rollouts where there is little room or none: they end, and how they go is decided once and switched at most once."""
+"""Rollouts with few or no free GPUs: they complete, and their strategy changes at most once."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""An operator that may look into some namespaces only, with nothing but Roles; and one of them without its Role."""
+"""An operator of some namespaces, with Roles only, one of which is missing."""
 
 import subprocess
 import time

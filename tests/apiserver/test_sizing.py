@@ -1,4 +1,4 @@
-"""Engines are sized for the nodes that there are, before any pod exists, and get the node that they were sized for."""
+"""Engines are sized for the existing nodes before their pods exist, and run on the nodes of that size."""
 
 import json
 from collections.abc import Callable, Iterator

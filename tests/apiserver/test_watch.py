@@ -1,4 +1,4 @@
-"""Watches on a real API server: they begin where a listing ended."""
+"""Watches on a real API server start at the resource version of a listing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

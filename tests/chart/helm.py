@@ -1,4 +1,4 @@
-"""The chart through the eyes of a real Helm."""
+"""Rendering and installing the chart with a real Helm."""
 
 import subprocess
 from dataclasses import dataclass

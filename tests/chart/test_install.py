@@ -1,4 +1,4 @@
-"""The chart on a real API server. KWOK plays the node, so the operator's pod is Ready without running."""
+"""The chart on a real API server; KWOK simulates the node, so the operator pod is Ready without running."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ def test_the_api_server_accepts_every_sample_manifest(release: Release, cluster:
     cluster.kubectl("apply", "--dry-run=server", "--validate=strict", f"--filename={SAMPLES}")
 
 
-def test_uninstall_keeps_the_crd_and_a_new_install_adopts_it(release: Release, cluster: LocalCluster) -> None:
+def test_uninstall_keeps_the_crd_and_a_new_install_adopts_the_crd(release: Release, cluster: LocalCluster) -> None:
     release.install()
     cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
     before = objects(cluster)

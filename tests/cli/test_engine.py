@@ -1,4 +1,4 @@
-"""`infd` sizes models for the engine that it is given, and imports no engine of its own."""
+"""`infd` sizes models for the engine that is passed to `main`, and imports no engine itself."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`infd fit`: what fits, what does not, and every number of it."""
+"""`infd fit`: models that fit, models that do not, and the numbers of its output."""
 
 import json
 from pathlib import Path

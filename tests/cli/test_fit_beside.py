@@ -1,4 +1,4 @@
-"""`infd fit` with further arguments of the engine: counted as the operator counts them."""
+"""`infd fit` with further engine arguments: its memory figures equal those of the operator."""
 
 import json
 import shlex

@@ -66,7 +66,7 @@ def test_render_ignores_objects_of_other_kinds(infd: Infd) -> None:
     assert infd("render", "-f", "-", stdin=mixed) == infd("render", "-f", "-", stdin=GOOD)
 
 
-def test_valid_resources_are_rendered_beside_an_invalid_one(infd: Infd) -> None:
+def test_valid_resources_are_rendered_beside_an_invalid_resource(infd: Infd) -> None:
     bad = f"{HEADER}metadata: {{name: bad}}\nspec: {{model: {{source: 's3://b'}}}}\n"
     status, output, complaints = infd("render", "-f", "-", stdin=f"{bad}---\n{GOOD}")
     assert status == 1

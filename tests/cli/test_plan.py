@@ -1,4 +1,4 @@
-"""`infd plan`: the operator's own decision, offline."""
+"""`infd plan`: the operator's sizing decision without a cluster."""
 
 import json
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""The cluster tool."""
+"""Tests of the tool that starts local clusters."""

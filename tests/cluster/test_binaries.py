@@ -1,4 +1,4 @@
-"""What decides where built commands lie, and which toolchain builds them."""
+"""Build keys and toolchain versions of the binaries that the local cluster uses."""
 
 from pathlib import Path
 

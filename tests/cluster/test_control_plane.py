@@ -1,4 +1,4 @@
-"""The control plane level, for real: it is found again, schedules, stops by itself when broken, and leaves nothing."""
+"""The control-plane level with real processes: start, scheduling, failure of a component, and cleanup."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The archives that the cluster's images travel in."""
+"""OCI image archives for the local cluster."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""One line for each thing that a machine lacks, each with its cure."""
+"""Preflight checks: a line with a cure for each missing requirement of the machine."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Clusters side by side: each has ports and ranges of its own."""
+"""Slots of parallel local clusters: each has separate ports and address ranges."""
 
 import socket
 from itertools import combinations

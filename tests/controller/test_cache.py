@@ -163,7 +163,7 @@ def test_managed_fields_are_not_cached() -> None:
     assert "managedFields" not in inputs.children[CONFIG]["metadata"]
 
 
-def test_the_engine_of_a_workload_with_a_broken_plan_annotation_is_the_default_one() -> None:
+def test_a_workload_with_an_invalid_plan_annotation_has_the_default_engine() -> None:
     cache, made = Cache(SETTINGS), planned(inference_deployment()).desired
     broken = {**made[ENGINES]["metadata"], "annotations": {PLAN_ANNOTATION: "{"}, "resourceVersion": "1"}
     cache.put({**made[ENGINES], "metadata": broken})

@@ -29,7 +29,7 @@ def test_processes_with_different_clocks_end_with_the_same_children(skew: timede
 
 
 @pytest.mark.parametrize("skew", [HOUR, -HOUR])
-def test_a_process_with_another_clock_writes_nothing_when_it_takes_over(skew: timedelta) -> None:
+def test_a_new_leader_with_another_clock_writes_nothing(skew: timedelta) -> None:
     async def live() -> None:
         world = World()
         for step in LIFE[:2]:

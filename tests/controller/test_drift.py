@@ -41,7 +41,7 @@ def test_covers_is_true_for_every_value_and_itself(value: object) -> None:
 
 
 @given(DESIRED, st.data())
-def test_a_live_value_that_lacks_or_changes_a_desired_leaf_does_not_cover_it(
+def test_covers_is_false_for_a_live_value_that_lacks_or_changes_a_desired_leaf(
     value: object, data: st.DataObject
 ) -> None:
     live = copy.deepcopy(value)

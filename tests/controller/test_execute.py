@@ -1,4 +1,4 @@
-"""Which objects may be written, and the result of each kind of change."""
+"""Execution of changes: which objects may be written, and the result of each kind of change."""
 
 import pytest
 
@@ -98,7 +98,7 @@ async def test_a_foreign_object_of_the_same_name_is_a_conflict_and_stays_unchang
     assert cluster.live() == {CONFIG: theirs}
 
 
-async def test_a_cached_object_that_is_gone_is_created_again(cluster: MemoryCluster) -> None:
+async def test_a_cached_object_that_no_longer_exists_is_created_again(cluster: MemoryCluster) -> None:
     answer, requests = await verbs(cluster, Apply(CONFIG, WANTED, OURS, "the uid of ours", ".data"))
     assert isinstance(answer, Applied)
     assert requests == ["apply", "apply"]
@@ -129,7 +129,7 @@ async def test_an_object_that_changed_since_the_decision_is_not_deleted(cluster:
     assert cluster.live() == {CONFIG: edited}
 
 
-async def test_deleting_an_object_that_was_replaced_counts_as_deleted_and_spares_the_new_one(
+async def test_deleting_a_replaced_object_counts_as_deleted_and_keeps_the_new_object(
     cluster: MemoryCluster,
 ) -> None:
     theirs = cluster.apply_as("somebody-else", FOREIGN)

@@ -1,4 +1,4 @@
-"""An inspection whose pod does not start: the cause stands only in Events."""
+"""An inspection whose pod does not start: only Events contain the cause."""
 
 import pytest
 

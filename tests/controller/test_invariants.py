@@ -1,4 +1,4 @@
-"""A life of one InferenceDeployment, with one fault at every request of it: what must hold afterwards.
+"""The lifecycle of an InferenceDeployment with a fault at each of its requests: invariants that hold afterwards.
 
 Six invariants, whatever goes wrong: (1) the same children as without a fault; (2) no engine is replaced that would not
 have been; (3) nothing is left over, and nothing is there twice; (4) the status tells the truth; (5) few more requests

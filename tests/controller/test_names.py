@@ -100,7 +100,7 @@ async def test_a_foreign_object_that_is_being_deleted_is_waited_for(world: World
     assert await world.settle() == [Request("apply", SERVICE_OF_ROUTERS), STATUS]
 
 
-async def test_a_child_that_is_being_deleted_is_created_again_when_it_is_gone(settled: World) -> None:
+async def test_a_child_that_is_being_deleted_is_created_again_after_its_deletion(settled: World) -> None:
     def hold(manifest: Manifest) -> None:
         manifest["metadata"]["finalizers"] = ["example.com/slow"]
 

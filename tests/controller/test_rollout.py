@@ -66,7 +66,7 @@ async def test_a_new_template_waits_until_the_free_gpus_are_counted(serving: Wor
     assert again.lookups == (FreeGpusLookup(GPU),)
 
 
-async def test_engines_are_replaced_first_without_a_free_gpu_and_surged_with_one(serving: World) -> None:
+async def test_a_rollout_uses_replace_without_a_free_gpu_and_surge_with_a_free_gpu(serving: World) -> None:
     put_engine(serving, "qwen-engine-old", ready_pod())
     put(serving, node("gpu-a", gpus=1))
     put(serving, gpu_pod("foreign", 1, on="gpu-a"))

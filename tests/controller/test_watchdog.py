@@ -71,7 +71,7 @@ async def test_a_stalled_engine_of_a_paused_resource_is_not_deleted(two: World) 
     assert await two.settle() == [STATUS]
 
 
-async def test_a_restarted_operator_deletes_no_engine_before_it_has_scraped_it(two: World) -> None:
+async def test_a_restarted_operator_deletes_no_engine_before_the_first_scrape(two: World) -> None:
     await two.restart()
     assert await two.settle() == []
 

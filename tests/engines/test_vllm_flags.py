@@ -166,7 +166,7 @@ def test_the_image_tag_decides_whether_its_vllm_options_are_known(image: str, kn
     assert has_known_options(image) is known
 
 
-def test_at_most_three_existing_options_are_suggested_for_a_misspelt_one() -> None:
+def test_at_most_three_existing_options_are_suggested_for_a_misspelt_option() -> None:
     for misspelt in ("--max-model-length", "--enforce-eagre", "--gpu-memory-utilisation"):
         assert 0 < len(nearest(misspelt)) <= 3
         assert set(nearest(misspelt)) <= set(OPTIONS)

@@ -1,4 +1,4 @@
-"""What nodes offer, from labels that were seen on public nodes."""
+"""GPU offers of nodes, from labels that were seen on public nodes."""
 
 import pytest
 from hypothesis import given

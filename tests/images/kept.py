@@ -1,4 +1,4 @@
-"""A builder that keeps images in memory and counts what it is asked to do."""
+"""An image builder that keeps images in memory and counts its calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The Dockerfiles are ordinary ones, and the builder knows all that they read."""
+"""Rules for the Dockerfiles, and the inputs of each that the builder must know."""
 
 import json
 import re

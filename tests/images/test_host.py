@@ -1,4 +1,4 @@
-"""What the builder finds out about its host."""
+"""Detection of the image builder and other properties of the host."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An image is made again exactly when something that decides its content changed."""
+"""An image is built again exactly when one of its inputs changed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Long commands leave a log, and their failure says what it holds."""
+"""Long commands write a log file, and their error contains its last lines."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The model is made once, whole or not at all, and packed as an image."""
+"""The test model: created once, complete or not at all, and packed as an image."""
 
 import io
 import tarfile
@@ -59,7 +59,7 @@ def test_the_image_of_the_test_model_has_the_model_files_at_its_root() -> None:
             assert layer.getnames() == ["config.json"]
 
 
-def test_packing_a_missing_test_model_names_the_command_that_makes_it() -> None:
+def test_packing_a_missing_test_model_names_the_command_that_creates_the_model() -> None:
     with pytest.raises(ImageError, match=r"python -m e2e\.images build tiny-llama"):
         MODEL.write(KeptInMemory(), io.BytesIO())
 

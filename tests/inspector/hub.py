@@ -1,4 +1,4 @@
-"""A hub of our own on the loopback interface: what the real client asks for, answered as the real hub does."""
+"""A simulated Hugging Face Hub on the loopback interface that responds as the real one does."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""`infd inspect` of a folder, as a volume or an image shows it."""
+"""`infd inspect` of a folder, as mounted from a volume or an image."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`infd inspect` against a hub of our own, through the hub's real client."""
+"""`infd inspect` against a simulated hub, through the real hub client."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The hub's client is large: only who inspects imports it."""
+"""Only the inspector imports the hub client, because that library is large."""
 
 import subprocess
 import sys

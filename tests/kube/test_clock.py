@@ -89,7 +89,7 @@ def test_an_invalid_date_does_not_change_the_clock(date: str) -> None:
     assert machine.off() == timedelta()
 
 
-def test_a_wrong_machine_clock_is_logged_once_until_it_is_right_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_machine_clock_is_logged_once_until_the_clock_is_right_again(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine(-HOUR)
     with caplog.at_level(logging.WARNING):
         for wrong in (-HOUR, -HOUR, timedelta(), HOUR, HOUR):

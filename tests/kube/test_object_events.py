@@ -56,7 +56,7 @@ async def test_the_latest_event_comes_first_whatever_time_field_its_reporter_fil
     assert cluster.reads == [Request("list", Ref(EVENT, "default", "involvedObject.uid=u"))]
 
 
-async def test_of_two_events_in_the_same_second_that_with_the_later_name_comes_first() -> None:
+async def test_two_events_of_the_same_second_are_ordered_by_name_with_the_later_name_first() -> None:
     """Events of a kubelet 1.35: the model's image is present and the engine's image is absent."""
     second = {"lastTimestamp": "2026-01-02T03:06:05Z"}
     cluster = cluster_of(

@@ -1,4 +1,4 @@
-"""A small server on loopback that answers completions as it is told to."""
+"""A small server on loopback that returns completions as a test sets them."""
 
 import asyncio
 import json

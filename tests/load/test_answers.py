@@ -1,4 +1,4 @@
-"""Every way to lose a request is recognised, and nothing else counts as lost."""
+"""Classification of responses: each kind of lost request is recognised, and no other response counts as lost."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A phase keeps its requests in flight, counts all of them, and ends within its bounds."""
+"""A load phase keeps its requests in flight, counts all of them, and ends within its limits."""
 
 import asyncio
 from itertools import count

@@ -1,4 +1,4 @@
-"""Facts of models from what their repositories hold."""
+"""Model facts from the config and the weight files of a repository."""
 
 import json
 from typing import Any

@@ -107,7 +107,7 @@ def test_a_child_has_owner_reference_labels_and_desired_hash(child: Manifest) ->
 
 
 @EVERY_CHILD
-def test_a_child_is_in_the_form_in_which_the_api_server_stores_it(child: Manifest) -> None:
+def test_a_child_has_the_form_that_the_api_server_stores(child: Manifest) -> None:
     """Otherwise the reconciler would write it again each time: see `controller/drift.py`."""
     for path, value in leaves(child):
         if not path.endswith(".emptyDir"):

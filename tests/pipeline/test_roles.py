@@ -1,4 +1,4 @@
-"""Engines and roles are values: a second engine and a second role need no change of the operator."""
+"""A second engine and a second role work without a change of the operator."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What becomes of a specification on the GPUs that there are: the whole way, through the pipeline."""
+"""Engine plans for the GPUs of a cluster, through the whole pipeline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -226,7 +226,7 @@ def test_unschedulable_engines_keep_their_plan_if_no_gpus_fit_any_more() -> None
     assert spec_of(found) == made[ENGINES]["spec"]["template"]["spec"]
 
 
-def test_the_plan_in_the_annotation_is_kept_when_the_status_holds_an_older_one() -> None:
+def test_the_plan_in_the_annotation_is_kept_if_the_status_has_an_older_plan() -> None:
     """The process died between the Deployment and the status, after engines had been sized anew for other GPUs."""
     raw = inference_deployment()
     first = decided(raw, [FOUR_L4])

@@ -1,4 +1,4 @@
-"""Which GPUs an engine may be sized for."""
+"""The GPU offers that an engine may be sized for."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What arguments ask for beside the model: counted through the whole pipeline, said where it cannot be, and pinned."""
+"""Memory of adapters, draft models and offloading in a plan, and the report of memory that is not counted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a plan stores is equal to what the release before `ParallelSizes` stored; the literals are from that release."""
+"""Stored plans equal those of the release before `ParallelSizes`; the literals are from that release."""
 
 import json
 

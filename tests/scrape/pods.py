@@ -1,4 +1,4 @@
-"""HTTP servers on loopback that stand for pods; the test sets what metrics they show and whether they compute."""
+"""HTTP servers on loopback that simulate pods; tests set their metrics and whether they make progress."""
 
 import asyncio
 from collections.abc import AsyncIterator

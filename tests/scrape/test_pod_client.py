@@ -1,4 +1,4 @@
-"""Requests to pods that answer properly, in pieces, in part, with garbage or never."""
+"""Requests to pods whose responses are complete, chunked, truncated, invalid or missing."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which components are due, counted second by second on a clock of the test's own."""
+"""Components that are due for a scrape, second by second on a simulated clock."""
 
 from collections import Counter
 from dataclasses import dataclass, field

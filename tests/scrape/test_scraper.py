@@ -1,4 +1,4 @@
-"""Scrapes of HTTP servers on loopback; the clock is the test's."""
+"""Scrapes of HTTP servers on loopback, with a simulated clock."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Models of the catalogue, pools of GPUs, and the engine's memory on them."""
+"""Models of the catalogue, GPU pools, and the engine memory settings for sizing tests."""
 
 from inference_operator.engines.vllm.memory import vllm_memory
 from inference_operator.hardware.kinds import kind_named

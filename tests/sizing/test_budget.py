@@ -1,4 +1,4 @@
-"""The arithmetic of one GPU, against what vLLM logged."""
+"""The memory budget of a GPU, compared with values that vLLM logged."""
 
 from dataclasses import replace
 

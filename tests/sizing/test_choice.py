@@ -1,4 +1,4 @@
-"""What a choice honours, prefers and refuses, and what is true of every choice."""
+"""Properties of the choice of GPUs: requests that it keeps, preferences, and refusals."""
 
 from dataclasses import replace
 
@@ -86,7 +86,7 @@ def test_the_order_of_gpu_offers_does_not_change_the_choice(name: str, offers: l
     )
 
 
-def test_a_requested_tensor_parallel_size_is_kept_although_a_smaller_one_fits() -> None:
+def test_a_requested_tensor_parallel_size_is_kept_although_a_smaller_size_fits() -> None:
     assert plan("Qwen/Qwen3-8B", "H100:8", SizingRequest(tensor=4)).shape.parallel.tensor == 4
 
 

@@ -1,4 +1,4 @@
-"""Reviewed choices: a model, a pool of GPUs, and the group and context that are chosen, or why none is."""
+"""Reviewed choices: the group and context chosen for a model on a GPU pool, or the refusal."""
 
 import pytest
 

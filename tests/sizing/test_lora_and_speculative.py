@@ -1,4 +1,4 @@
-"""What an engine keeps beside its model: adapters, and what guesses tokens."""
+"""Memory of LoRA adapters and of speculative decoding."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The arithmetic against published start-ups; `python -m bench.sizing` prints all figures."""
+"""Computed memory compared with published start-ups; `python -m bench.sizing` prints all figures."""
 
 import pytest
 

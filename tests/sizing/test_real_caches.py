@@ -1,4 +1,4 @@
-"""Blocks and tokens that vLLM 0.32.0 on a CPU told of caches of 256 MiB (`python -m bench.cpu_sizing`)."""
+"""KV cache blocks and tokens that vLLM 0.32.0 on a CPU logged for caches of 256 MiB (`python -m bench.cpu_sizing`)."""
 
 import pytest
 

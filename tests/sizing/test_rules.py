@@ -1,4 +1,4 @@
-"""Which sizes a model allows."""
+"""The tensor parallel sizes and quantizations that a model and a GPU allow."""
 
 import pytest
 

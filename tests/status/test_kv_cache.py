@@ -1,4 +1,4 @@
-"""The KV cache that an engine reports, beside the estimated one."""
+"""The KV cache size in the status: estimated, and reported by an engine."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Kubernetes' message about a pod is in the conditions with its cure, and in Ready too."""
+"""Kubernetes' message about a pod is in each condition with its cure, also in Ready."""
 
 from dataclasses import replace
 

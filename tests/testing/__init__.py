@@ -1,1 +1,1 @@
-"""What tests and benches share: clusters, objects, faults and drawn specifications."""
+"""Helpers that tests and benches share: clusters, objects, faults and random specs."""

@@ -1,4 +1,4 @@
-"""Objects as users, controllers and kubelets write them, for tests to start from."""
+"""Builders of objects as users, controllers and kubelets write them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What the operator relies on from any cluster; each implementation of `Cluster` passes the same suite.
+"""The behaviour that the operator requires of a cluster; each implementation of `Cluster` passes this suite.
 
 A subclass gives three fixtures: the cluster, a namespace that exists, and a stranger. On a real API server the
 InferenceDeployment CRD must be installed and no operator may run.
@@ -175,7 +175,7 @@ class ClusterContract:
             await apply(cluster, body)
         assert await cluster.get(Ref.of(body)) is None
 
-    async def test_create_of_a_new_object_returns_it(self, cluster: Cluster, namespace: str) -> None:
+    async def test_create_of_a_new_object_returns_the_object(self, cluster: Cluster, namespace: str) -> None:
         body = config_map(namespace, a="1")
         made = await cluster.create(Ref.of(body), body)
         assert made["data"] == {"a": "1"}

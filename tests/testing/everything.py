@@ -1,4 +1,4 @@
-"""What scheduling and podTemplate may ask for, all of it, as a user writes it."""
+"""Scheduling and pod template fields with every supported value, as a user writes them."""
 
 from inference_operator.manifest import Manifest
 

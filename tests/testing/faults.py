@@ -1,4 +1,4 @@
-"""Faults that a test plans for requests, whether or not these have taken effect."""
+"""Planned faults of requests, before or after the request takes effect."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Golden files: one reviewed file for each expected text, readable as what it is."""
+"""Golden files: a reviewed file for each expected text, with a suitable file extension."""
 
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 

@@ -1,4 +1,4 @@
-"""Models that are being inspected, or have been: what Jobs, pods and ConfigMaps then show."""
+"""Jobs, pods and ConfigMaps of a model inspection in its phases."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What nobody may ask for: refused by the API server and, where it comes from a file, by pydantic."""
+"""Invalid specs: the API server refuses them, and pydantic refuses those that come from a file."""
 
 from inference_operator.manifest import Manifest
 

@@ -1,4 +1,4 @@
-"""Listings, page by page as the operator reads them, and whole as tests do."""
+"""Listings of objects, by page as the operator reads them and complete for tests."""
 
 from collections.abc import AsyncIterator
 

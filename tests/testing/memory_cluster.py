@@ -1,4 +1,4 @@
-"""A cluster in memory with the rules of the API server on which the operator relies, and nothing else.
+"""An in-memory cluster with only those rules of the API server that the operator requires.
 
 There is no validation, no defaulting and no controller: what is applied is stored. The rules are tested by
 `tests/testing/cluster_contract.py`, and the same suite runs against a real API server.

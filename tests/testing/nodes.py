@@ -1,4 +1,4 @@
-"""Nodes and pods with GPUs, as the API server shows them."""
+"""Builders of nodes and pods with GPUs, as the API server returns them."""
 
 from inference_operator.manifest import Manifest
 

@@ -1,4 +1,4 @@
-"""The operator as its users run it: its console script, with the rights of its ServiceAccount and nothing else."""
+"""The operator process as users run it: the console script with only the rights of its ServiceAccount."""
 
 import os
 import signal

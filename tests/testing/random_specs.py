@@ -1,4 +1,4 @@
-"""Specs drawn from the CRD's own schema: valid ones, and ones with something wrong in them; the same for a seed."""
+"""Random specs from the schema of the CRD, valid and invalid; equal for equal seeds."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""Kubernetes' own schemas, offline: whether an API server of a version would take an object."""
+"""Offline validation of objects against the schemas of a Kubernetes version."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""A second engine and a second role, added from outside the package: no file of the operator knows them.
+"""A second engine and a second role that no file of the operator names.
 
 `python -m tests.testing.second_engine` runs the operator with both.
 """

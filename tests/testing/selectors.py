@@ -1,4 +1,4 @@
-"""Selectors as the API server reads them."""
+"""Label and field selectors with the rules of the API server."""
 
 from inference_operator.manifest import Manifest
 

@@ -1,4 +1,4 @@
-"""A namespace of a real API server, as a test uses it."""
+"""A namespace of a real API server for a test."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What users install: the built wheel in an environment of its own."""
+"""The built wheel, installed in a separate virtual environment."""
 
 import os
 import shutil
