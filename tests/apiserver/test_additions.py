@@ -21,7 +21,7 @@ OTHER = {"name": "b", "configMap": {"name": "m"}}
 @pytest.mark.parametrize(
     ("before", "after"),
     [([MEMORY], [DISK]), ([DISK], [MEMORY]), ([MEMORY], [CLAIM]), ([CLAIM], [DISK]), ([DISK, OTHER], [OTHER])],
-    ids=["smaller", "larger", "claim", "folder", "fewer"],
+    ids=["memory to disk", "disk to memory", "memory to claim", "claim to disk", "removed"],
 )
 def test_a_volume_of_the_pod_template_can_change_its_type(
     workspace: Workspace, before: list[dict[str, Any]], after: list[dict[str, Any]]

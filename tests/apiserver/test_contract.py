@@ -53,5 +53,5 @@ class TestKubeCluster(ClusterContract):
         return name
 
     @pytest.fixture
-    async def stranger(self, quiet: LocalCluster) -> Kubectl:
+    async def other_manager(self, quiet: LocalCluster) -> Kubectl:
         return Kubectl(quiet)

@@ -5,7 +5,7 @@ from tests.testing.cluster_contract import ClusterContract
 from tests.testing.memory_cluster import MemoryCluster
 
 
-class SomebodyElse:
+class OtherMemoryManager:
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
@@ -23,5 +23,5 @@ class TestMemoryCluster(ClusterContract):
         return "default"
 
     @pytest.fixture
-    async def stranger(self, cluster: MemoryCluster) -> SomebodyElse:
-        return SomebodyElse(cluster)
+    async def other_manager(self, cluster: MemoryCluster) -> OtherMemoryManager:
+        return OtherMemoryManager(cluster)

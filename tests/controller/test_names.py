@@ -131,7 +131,7 @@ async def test_a_child_without_its_owner_is_not_adopted(settled: World) -> None:
 
 
 async def test_objects_with_the_label_but_without_the_owner_reference_are_no_children(settled: World) -> None:
-    stranger = _foreign(Ref(CONFIG_MAP, "default", "theirs"))
-    stranger["metadata"]["labels"] = settled.live(CONFIG)["metadata"]["labels"]
-    settled.cluster.apply_as("somebody-else", stranger)
+    foreign = _foreign(Ref(CONFIG_MAP, "default", "theirs"))
+    foreign["metadata"]["labels"] = settled.live(CONFIG)["metadata"]["labels"]
+    settled.cluster.apply_as("somebody-else", foreign)
     assert await settled.settle() == []

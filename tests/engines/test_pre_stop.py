@@ -85,7 +85,7 @@ def test_the_pre_stop_hook_ends_once_the_engine_has_no_requests(engine: Metrics,
 @pytest.mark.parametrize(
     "engine",
     [((RUNNING,), 200), ((WAITING,), 200), (("",), 200), (("vllm:num_requests_running x",), 200), (("no",), 503)],
-    ids=["busy", "queueing", "says nothing", "unreadable", "failing"],
+    ids=["running requests", "waiting requests", "empty response", "invalid metrics", "HTTP 503"],
     indirect=True,
 )
 def test_the_pre_stop_hook_ends_after_the_drain_timeout_while_the_engine_has_requests_or_does_not_answer(

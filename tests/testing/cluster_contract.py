@@ -1,7 +1,7 @@
 """The behaviour that the operator requires of a cluster; each implementation of `Cluster` passes this suite.
 
-A subclass gives three fixtures: the cluster, a namespace that exists, and a stranger. On a real API server the
-InferenceDeployment CRD must be installed and no operator may run.
+A subclass gives three fixtures: the cluster, an existing namespace, and another field manager. On a real API server,
+the InferenceDeployment CRD must be installed and no operator may run.
 """
 
 from typing import Protocol
@@ -15,8 +15,8 @@ from tests.testing.listings import listing
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 
 
-class Stranger(Protocol):
-    """Somebody else who writes to the cluster."""
+class OtherManager(Protocol):
+    """Another field manager that writes to the cluster."""
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply by force, under a field manager that is not the operator's."""
@@ -120,38 +120,38 @@ class ClusterContract:
         assert left["spec"]["engine"]["env"] == [{"name": "B", "value": "3"}]
 
     async def test_apply_keeps_fields_of_another_field_manager(
-        self, cluster: Cluster, namespace: str, stranger: Stranger
+        self, cluster: Cluster, namespace: str, other_manager: OtherManager
     ) -> None:
         await apply(cluster, config_map(namespace, a="1"))
-        await stranger.apply(config_map(namespace, b="2"))
+        await other_manager.apply(config_map(namespace, b="2"))
         assert (await apply(cluster, config_map(namespace, a="3")))["data"] == {"a": "3", "b": "2"}
 
     async def test_apply_without_force_of_another_managers_field_is_a_conflict(
-        self, cluster: Cluster, namespace: str, stranger: Stranger
+        self, cluster: Cluster, namespace: str, other_manager: OtherManager
     ) -> None:
-        theirs = await stranger.apply(config_map(namespace, a="1"))
+        theirs = await other_manager.apply(config_map(namespace, a="1"))
         with pytest.raises(ConflictError):
             await apply(cluster, config_map(namespace, a="2"), force=False)
         assert await cluster.get(Ref.of(theirs)) == theirs
 
     async def test_apply_without_force_of_another_managers_value_is_no_conflict(
-        self, cluster: Cluster, namespace: str, stranger: Stranger
+        self, cluster: Cluster, namespace: str, other_manager: OtherManager
     ) -> None:
-        await stranger.apply(config_map(namespace, a="1"))
+        await other_manager.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, a="1"), force=False))["data"] == {"a": "1"}
 
     async def test_apply_with_force_takes_a_field_of_another_manager(
-        self, cluster: Cluster, namespace: str, stranger: Stranger
+        self, cluster: Cluster, namespace: str, other_manager: OtherManager
     ) -> None:
-        await stranger.apply(config_map(namespace, a="1"))
+        await other_manager.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, a="2")))["data"] == {"a": "2"}
         assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
 
     async def test_a_shared_field_stays_until_both_managers_no_longer_apply_the_field(
-        self, cluster: Cluster, namespace: str, stranger: Stranger
+        self, cluster: Cluster, namespace: str, other_manager: OtherManager
     ) -> None:
         await apply(cluster, config_map(namespace, a="1", b="1"))
-        await stranger.apply(config_map(namespace, a="1"))
+        await other_manager.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, b="1")))["data"] == {"a": "1", "b": "1"}
 
     async def test_managed_fields_name_the_field_manager(self, cluster: Cluster, namespace: str) -> None:
@@ -183,9 +183,9 @@ class ClusterContract:
         assert (await apply(cluster, config_map(namespace, b="2")))["data"] == {"b": "2"}
 
     async def test_create_of_an_existing_name_is_a_conflict(
-        self, cluster: Cluster, stranger: Stranger, namespace: str
+        self, cluster: Cluster, other_manager: OtherManager, namespace: str
     ) -> None:
-        held = await stranger.apply(config_map(namespace, a="1"))
+        held = await other_manager.apply(config_map(namespace, a="1"))
         for body in (config_map(namespace, b="1"), config_map(namespace, a="1")):
             with pytest.raises(ConflictError):
                 await cluster.create(Ref.of(body), body)

@@ -116,6 +116,17 @@ def test_a_pod_problem_has_the_message_of_the_kubelet_or_the_scheduler(
         {"containerStatuses": [{"name": "engine", "started": True, "state": {"running": {}}, "lastState": OOM_KILLED}]},
         {"initContainerStatuses": [{"name": "fetch", "state": COMPLETED, "lastState": FAILED}]},
     ],
+    ids=[
+        "no status",
+        "pending",
+        "ready",
+        "container creating",
+        "pod initializing",
+        "scheduling gated",
+        "running after a failure",
+        "running after an out-of-memory kill",
+        "init container completed after a failure",
+    ],
 )
 def test_a_pod_that_starts_or_runs_normally_has_no_problem(status: Manifest | None) -> None:
     assert pod_view(pod(status=status), component="engine").problem is None
@@ -136,6 +147,7 @@ def test_a_pod_that_starts_or_runs_normally_has_no_problem(status: Manifest | No
         ),
         (OOM_KILLED, Reason.OUT_OF_MEMORY, "container `engine` used more memory than its limit"),
     ],
+    ids=["error with message", "error without message", "out of memory"],
 )
 def test_a_crash_loop_is_the_same_problem_in_each_of_its_phases(end: Manifest, reason: Reason, cause: str) -> None:
     running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}

@@ -42,6 +42,14 @@ def start(status: Manifest) -> PodStartup | None:
             PodStartup(StartupStage.PROCESS, PLACED, None, answered=True),
         ),
     ],
+    ids=[
+        "no node yet",
+        "scheduling gated",
+        "scheduled",
+        "container creating",
+        "running before the startup probe succeeded",
+        "running after the startup probe succeeded",
+    ],
 )
 def test_the_startup_stage_of_a_pod_follows_from_its_conditions_and_containers(
     status: Manifest, expected: PodStartup
@@ -61,6 +69,7 @@ def test_the_startup_stage_of_a_pod_follows_from_its_conditions_and_containers(
         {"phase": "Succeeded"},
         {"phase": "Failed"},
     ],
+    ids=["ready", "unschedulable", "image pull error", "succeeded", "failed"],
 )
 def test_a_ready_finished_or_failing_pod_has_no_startup_stage(status: Manifest) -> None:
     assert start(status) is None

@@ -5,7 +5,7 @@ from inference_operator.views.redact import HIDDEN, redacted
 TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 SECRET = "s3cr3t/value+1"  # noqa: S105 - what must not pass
 
-SAID = [
+TEXTS_WITH_SECRETS = [
     f"OSError: 401 Client Error with {TOKEN}",
     f"'hf_token': '{TOKEN}'",
     f"'hf_token': '{SECRET}', 'max_model_len': 8",
@@ -33,9 +33,9 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_redaction_removes_every_secret_from_a_text(said: str) -> None:
-    result = redacted(said)
+@pytest.mark.parametrize("text", TEXTS_WITH_SECRETS)
+def test_redaction_removes_every_secret_from_a_text(text: str) -> None:
+    result = redacted(text)
     assert HIDDEN in result
     for secret in (TOKEN, SECRET, SECRET.replace("/", ""), "MIIEow", "dozjgNry", "EXAMPLE", "0123456789"):
         assert secret not in result
@@ -43,7 +43,7 @@ def test_redaction_removes_every_secret_from_a_text(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "max_num_batched_tokens=8192, max_model_len: 4096, tokenizer='Qwen/Qwen3-8B', skip_tokenizer_init=False",
         "'hf_token': None, 'api_key': null",
@@ -54,8 +54,8 @@ def test_redaction_removes_every_secret_from_a_text(said: str) -> None:
         "KeyError: 'layers.0.weight'",
     ],
 )
-def test_redaction_leaves_text_without_secrets_unchanged(said: str) -> None:
-    assert redacted(said) == said
+def test_redaction_leaves_text_without_secrets_unchanged(text: str) -> None:
+    assert redacted(text) == text
 
 
 def test_redaction_of_a_long_log_takes_linear_time() -> None:

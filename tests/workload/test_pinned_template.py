@@ -78,7 +78,7 @@ def test_serving_engines_keep_their_template_after_an_upgrade_with_a_notice(pod:
         (replace(SERVES, terminating=True),),
         (replace(SERVES, template="of another"),),
     ],
-    ids=["none", "loads", "ends", "another"],
+    ids=["no pod", "starting", "terminating", "earlier template"],
 )
 def test_the_new_template_is_used_when_no_engine_serves(pods: tuple[PodView, ...]) -> None:
     found = later(RAW, *pods)
@@ -127,7 +127,17 @@ DEEP = base64.b64encode(zlib.compress(b"[" * 500_000)).decode()
 @pytest.mark.parametrize(
     "text",
     ["", "1.2.3", "a.b.%%", "no dots", f"a.b.{DEEP}", "{}", "{", '{"template": 1}', "[" * 100_000],
-    ids=["empty", "short", "letters", "one", "deep", "no keys", "no JSON", "no hashes", "nested"],
+    ids=[
+        "empty",
+        "short base64",
+        "invalid base64",
+        "no dots",
+        "deep JSON in base64",
+        "no keys",
+        "invalid JSON",
+        "no hashes",
+        "deep JSON",
+    ],
 )
 def test_an_invalid_template_annotation_gives_the_new_template(text: str) -> None:
     broken = {**MADE[ENGINES]["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}

@@ -48,15 +48,15 @@ def test_of_two_stalled_engines_only_the_longest_stalled_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("pods", "why"),
     [
-        ([A, LOADING], "another pod loads"),
+        ([A, LOADING], "another pod starts"),
         ([A], "a replacement does not exist yet"),
         ([A, engine("b", terminating=True)], "another pod still terminates"),
-        ([engine("a", terminating=True), B], "it is already terminating"),
-        ([engine("a", ready=False, problem=PodProblem(Reason.CRASH_LOOP, "x")), B], "it is not ready"),
+        ([engine("a", terminating=True), B], "the stalled engine is already terminating"),
+        ([engine("a", ready=False, problem=PodProblem(Reason.CRASH_LOOP, "x")), B], "the stalled engine is not ready"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_a_stalled_engine_is_kept_while_unready_or_while_another_pod_starts_or_is_missing(
+def test_a_stalled_engine_is_kept_while_unready_or_terminating_or_without_another_ready_pod(
     pods: Sequence[PodView], why: str
 ) -> None:
     assert deleted_uids(pods, {"a": STALLED}) == [], why
@@ -88,13 +88,13 @@ def test_an_engine_with_progress_is_not_deleted() -> None:
     ],
     ids=[
         "the probe request is unanswered",
-        "too short a time without progress",
+        "the time without progress is below the limit",
         "no probe request was sent",
-        "the probe request still has time",
-        "probe requests are unsupported, and its metrics count requests",
+        "the probe request has not timed out yet",
+        "probe requests are unsupported, and the engine metrics count requests",
         "probe requests are unsupported, and only a router counts requests",
-        "it hung while idle and the probe request is unanswered",
-        "it makes progress",
+        "the engine hung while idle and the probe request is unanswered",
+        "the engine makes progress",
     ],
 )
 def test_the_activity_of_an_engine_decides_whether_the_engine_has_stalled(
