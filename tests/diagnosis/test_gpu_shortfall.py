@@ -19,14 +19,14 @@ from tests.testing.nodes import GPU, H100_LABELS, node
 TENSOR = inference_deployment(parallelism={"tensor": 4})
 LOOK = FreeGpusLookup(GPU)
 SCHEDULER = "0/9 nodes are available: 2 node(s) were unschedulable, 7 Insufficient nvidia.com/gpu."
-SAID = (
+SHORTFALL = (
     "Pod qwen-engine-a does not run: it fits none of 9 nodes: 2 have been cordoned, 7 have too little free"
     " `nvidia.com/gpu`."
 )
 NEEDS = "It needs 4 `nvidia.com/gpu` on one node"
 
 
-def waiting(found: LookupResult | None = None, *, words: str = SCHEDULER, raw: Manifest = TENSOR) -> Inputs:
+def waiting(lookup_result: LookupResult | None = None, *, words: str = SCHEDULER, raw: Manifest = TENSOR) -> Inputs:
     situation = observed(
         raw,
         live=raw,
@@ -34,14 +34,14 @@ def waiting(found: LookupResult | None = None, *, words: str = SCHEDULER, raw: M
         routers=deployment_status(2),
         pods=[view(unschedulable(words), age=1)],
     )
-    return replace(situation, lookups={LOOK: found} if found else {})
+    return replace(situation, lookups={LOOK: lookup_result} if lookup_result else {})
 
 
 def gpus(*nodes: tuple[Manifest, int, int]) -> ClusterGpus:
     return ClusterGpus(tuple(NodeGpus(node_view(one), total, free) for one, total, free in nodes), 4)
 
 
-def said(situation: Inputs) -> str:
+def problem_message(situation: Inputs) -> str:
     return message(reported(situation), ConditionType.RECONCILING)
 
 
@@ -49,11 +49,11 @@ def test_free_gpus_are_looked_up_for_a_pod_that_lacks_gpus() -> None:
     again = reported(waiting()).requeue
     assert again is not None
     assert LOOK in again.lookups
-    assert said(waiting()) == f"{SAID} {CURE}."
+    assert problem_message(waiting()) == f"{SHORTFALL} {CURE}."
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("lookup_result", "words"),
     [
         (
             gpus(
@@ -82,15 +82,15 @@ def test_free_gpus_are_looked_up_for_a_pod_that_lacks_gpus() -> None:
         ),
     ],
 )
-def test_the_message_names_the_nodes_with_the_most_free_gpus(found: ClusterGpus, words: str) -> None:
-    assert said(waiting(found)) == f"{SAID} {words} {CURE}."
+def test_the_message_names_the_nodes_with_the_most_free_gpus(lookup_result: ClusterGpus, words: str) -> None:
+    assert problem_message(waiting(lookup_result)) == f"{SHORTFALL} {words} {CURE}."
 
 
 @pytest.mark.parametrize(
-    "found", [gpus((node("a", labels=H100_LABELS), 8, 4)), Unavailable("the operator has no right to it")]
+    "lookup_result", [gpus((node("a", labels=H100_LABELS), 8, 4)), Unavailable("the operator has no right to it")]
 )
-def test_without_a_shortfall_in_the_lookup_the_message_names_no_nodes(found: LookupResult) -> None:
-    assert said(waiting(found)) == f"{SAID} {CURE}."
+def test_without_a_shortfall_in_the_lookup_the_message_names_no_nodes(lookup_result: LookupResult) -> None:
+    assert problem_message(waiting(lookup_result)) == f"{SHORTFALL} {CURE}."
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ def log_of(pod: PodView) -> LogLookup:
     return pod.problem.terminated.log
 
 
-def said(pod: PodView, found: LookupResult | None = None) -> str:
+def problem_message(pod: PodView, lookup_result: LookupResult | None = None) -> str:
     situation = loading(pods=[pod])
-    if found:
-        situation = replace(situation, lookups={log_of(pod): found})
+    if lookup_result:
+        situation = replace(situation, lookups={log_of(pod): lookup_result})
     return message(reported(situation), ConditionType.RECONCILING)
 
 
@@ -35,7 +35,7 @@ CAUSE = "a GPU ran out of memory."
 
 def test_a_known_error_in_the_termination_message_needs_no_log_lookup() -> None:
     pod = view(KNOWN)
-    assert said(pod).startswith(f"Pod qwen-engine-a does not run: {CAUSE}")
+    assert problem_message(pod).startswith(f"Pod qwen-engine-a does not run: {CAUSE}")
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == ()
@@ -43,14 +43,18 @@ def test_a_known_error_in_the_termination_message_needs_no_log_lookup() -> None:
 
 def test_an_unknown_termination_message_makes_the_log_looked_up_for_a_known_error() -> None:
     pod = view(CRASHING)
-    assert said(pod) == f"{ENDED}: ValueError: no"
+    assert problem_message(pod) == f"{ENDED}: ValueError: no"
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
-    assert said(pod, LogText("CUDA out of memory\nValueError: no")).startswith(
+    assert problem_message(pod, LogText("CUDA out of memory\nValueError: no")).startswith(
         f"Pod qwen-engine-a does not run: {CAUSE}"
     )
-    assert said(pod, LogText("nothing known")) == said(pod, Unavailable("it is gone")) == f"{ENDED}: ValueError: no"
+    assert (
+        problem_message(pod, LogText("nothing known"))
+        == problem_message(pod, Unavailable("it is gone"))
+        == f"{ENDED}: ValueError: no"
+    )
 
 
 def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
@@ -62,7 +66,7 @@ def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("lookup_result", "words"),
     [
         (None, ""),
         (LogText("Traceback\n  of old\nValueError: no\n"), ": Traceback of old ValueError: no"),
@@ -70,9 +74,11 @@ def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
         (Unavailable("there is none"), "; its log cannot be read: there is none"),
     ],
 )
-def test_without_a_termination_message_the_end_of_the_log_is_the_cause(found: LookupResult | None, words: str) -> None:
+def test_without_a_termination_message_the_end_of_the_log_is_the_cause(
+    lookup_result: LookupResult | None, words: str
+) -> None:
     pod = view(SILENT)
-    assert said(pod, found) == f"{ENDED}{words}"
+    assert problem_message(pod, lookup_result) == f"{ENDED}{words}"
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)

@@ -41,16 +41,16 @@ WAITING = "0 of 1 engines are ready."
 
 
 def start(
-    status: Manifest, *, found: LookupResult | None = None, before: Status | None = None, name: str = "a"
+    status: Manifest, *, lookup_result: LookupResult | None = None, before: Status | None = None, name: str = "a"
 ) -> Inputs:
     pod = view(status, name=f"qwen-engine-{name}", age=1)
-    return with_log(loading(pods=[pod], before=before), pod, found)
+    return with_log(loading(pods=[pod], before=before), pod, lookup_result)
 
 
-def with_log(situation: Inputs, pod: PodView, found: LookupResult | None) -> Inputs:
+def with_log(situation: Inputs, pod: PodView, lookup_result: LookupResult | None) -> Inputs:
     assert pod.start
     log = pod.start.log
-    return replace(situation, lookups={log: found}) if log and found else situation
+    return replace(situation, lookups={log: lookup_result}) if log and lookup_result else situation
 
 
 def ready_message(situation: Inputs) -> str:
@@ -63,9 +63,9 @@ STEPS_SEEN: list[tuple[Inputs, StartupStage | Phase]] = [
     (start(SANDBOX), StartupStage.SANDBOX),
     (start(IMAGES), StartupStage.IMAGES),
     (start(RUNNING), StartupStage.PROCESS),
-    (start(RUNNING, found=LogText("INFO something else")), StartupStage.PROCESS),
-    (start(RUNNING, found=Unavailable("it is gone")), StartupStage.PROCESS),
-    *((start(RUNNING, found=LogText(text)), phase) for phase, text in LOGS.items()),
+    (start(RUNNING, lookup_result=LogText("INFO something else")), StartupStage.PROCESS),
+    (start(RUNNING, lookup_result=Unavailable("it is gone")), StartupStage.PROCESS),
+    *((start(RUNNING, lookup_result=LogText(text)), phase) for phase, text in LOGS.items()),
 ]
 
 
@@ -106,8 +106,8 @@ def test_a_startup_step_is_reported_only_after_a_delay() -> None:
 
 
 def test_a_reported_startup_step_stays_when_the_log_no_longer_shows_it() -> None:
-    before = reported(start(RUNNING, found=LogText(LOGS[Phase.LOADING]))).status
-    later = reported(start(RUNNING, found=LogText("... 1,000 lines of something else"), before=before))
+    before = reported(start(RUNNING, lookup_result=LogText(LOGS[Phase.LOADING]))).status
+    later = reported(start(RUNNING, lookup_result=LogText("... 1,000 lines of something else"), before=before))
     assert later.status == before
     answered = reported(start(ANSWERED, before=before))
     assert answered.status == before
@@ -145,7 +145,7 @@ def test_an_engine_that_passed_its_startup_probe_reports_no_startup_step() -> No
 
 
 def test_the_startup_step_of_another_pod_is_not_carried_over() -> None:
-    before = reported(start(RUNNING, found=LogText(LOGS[Phase.LOADING]))).status
+    before = reported(start(RUNNING, lookup_result=LogText(LOGS[Phase.LOADING]))).status
     assert ready_message(start(SANDBOX, before=before, name="b")).endswith(
         f"Pod qwen-engine-b {PHRASES[StartupStage.SANDBOX]}."
     )
@@ -206,7 +206,7 @@ def test_reported_startup_steps_only_advance_whatever_the_order_of_observations(
     now = NOW
     for shown, lines, seconds in sights:
         now += timedelta(seconds=seconds)
-        situation = replace(start(shown, found=LogText("\n".join(lines)), before=status), now=now)
+        situation = replace(start(shown, lookup_result=LogText("\n".join(lines)), before=status), now=now)
         status = reported(situation).status
         if not written or status != written[-1]:
             written.append(status)
@@ -226,7 +226,9 @@ def _ready_of(status: Status) -> str:
 
 def test_the_transition_time_of_a_condition_stays_when_only_its_message_changes() -> None:
     first = reported(start(SANDBOX)).status
-    later = replace(start(RUNNING, found=LogText(LOGS[Phase.LOADING]), before=first), now=NOW + timedelta(minutes=7))
+    later = replace(
+        start(RUNNING, lookup_result=LogText(LOGS[Phase.LOADING]), before=first), now=NOW + timedelta(minutes=7)
+    )
     second = reported(later).status
     assert [c.message for c in first.conditions[:2]] != [c.message for c in second.conditions[:2]]
     assert [c.last_transition_time for c in first.conditions] == [c.last_transition_time for c in second.conditions]

@@ -36,10 +36,10 @@ def ended(code: int, **more: object) -> Manifest:
     return waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": code, **HALF_AN_HOUR, **more}})
 
 
-def shown(pod: PodView, found: LookupResult | None, log: LookupResult | None = None) -> Inputs:
+def shown(pod: PodView, lookup_result: LookupResult | None, log: LookupResult | None = None) -> Inputs:
     assert pod.problem
     assert pod.problem.terminated
-    seen_: dict[Lookup, LookupResult | None] = {EVENTS: found, pod.problem.terminated.log: log}
+    seen_: dict[Lookup, LookupResult | None] = {EVENTS: lookup_result, pod.problem.terminated.log: log}
     return replace(loading(pods=[pod]), lookups={look: one for look, one in seen_.items() if one})
 
 
@@ -70,7 +70,7 @@ def test_the_startup_timeout_is_reported_while_the_container_starts_again() -> N
 
 
 @pytest.mark.parametrize(
-    "found",
+    "lookup_result",
     [
         None,
         Unavailable("the operator has no right to it"),
@@ -79,8 +79,10 @@ def test_the_startup_timeout_is_reported_while_the_container_starts_again() -> N
         ObjectEvents((EventSummary("Killing", "Container log-shipper failed startup probe, will be restarted"),)),
     ],
 )
-def test_without_a_failed_startup_probe_event_a_terminated_engine_is_a_crash_loop(found: LookupResult | None) -> None:
-    assert main_conditions(reported(shown(view(ended(137)), found)))[1] == "True CrashLoop"
+def test_without_a_failed_startup_probe_event_a_terminated_engine_is_a_crash_loop(
+    lookup_result: LookupResult | None,
+) -> None:
+    assert main_conditions(reported(shown(view(ended(137)), lookup_result)))[1] == "True CrashLoop"
 
 
 def test_events_are_not_looked_up_for_a_short_run_or_an_out_of_memory_kill() -> None:

@@ -22,9 +22,9 @@ ELSEWHERE = (
 )
 
 
-def after(seconds: float, found: LookupResult | None = None) -> Inputs:
+def after(seconds: float, lookup_result: LookupResult | None = None) -> Inputs:
     situation = replace(loading(pods=[POD]), now=NOW + timedelta(seconds=seconds))
-    return replace(situation, lookups={LOOK: found}) if found else situation
+    return replace(situation, lookups={LOOK: lookup_result}) if lookup_result else situation
 
 
 LONG = VOLUME_PATIENCE.total_seconds()
@@ -66,7 +66,7 @@ def test_an_event_about_a_failed_mount_becomes_the_cause_in_the_status(events: l
 
 
 @pytest.mark.parametrize(
-    ("said", "users"),
+    ("detail", "users"),
     [
         ("Volume is already exclusively attached to one node and can't be attached to another", ""),
         ("Volume is already used by pod(s) other, another", " by pod(s) other, another"),
@@ -77,28 +77,32 @@ def test_an_event_about_a_failed_mount_becomes_the_cause_in_the_status(events: l
         ("Volume is already used by 2 pod(s) in different namespaces", " by 2 pod(s) in different namespaces"),
     ],
 )
-def test_a_volume_in_use_on_another_node_is_named_with_the_pods_that_use_it(said: str, users: str) -> None:
-    found = ObjectEvents((GENERAL, EventSummary("FailedAttachVolume", MULTI_ATTACH + said)))
-    words = message(reported(after(LONG, found)), ConditionType.RECONCILING)
+def test_a_volume_in_use_on_another_node_is_named_with_the_pods_that_use_it(detail: str, users: str) -> None:
+    lookup_result = ObjectEvents((GENERAL, EventSummary("FailedAttachVolume", MULTI_ATTACH + detail)))
+    words = message(reported(after(LONG, lookup_result)), ConditionType.RECONCILING)
     assert words.startswith(ELSEWHERE.format(users))
     assert words.endswith("or use a claim of the access mode ReadOnlyMany or ReadWriteMany.")
 
 
 @pytest.mark.parametrize(
-    "found",
+    "lookup_result",
     [
         ObjectEvents(()),
         ObjectEvents((EventSummary("Scheduled", "placed"),)),
         Unavailable("the operator has no right to it"),
     ],
 )
-def test_without_an_event_about_volumes_the_pod_is_starting(found: LookupResult) -> None:
-    assert main_conditions(reported(after(LONG, found))) == ("False Starting", "True Starting", "False NotStalled")
+def test_without_an_event_about_volumes_the_pod_is_starting(lookup_result: LookupResult) -> None:
+    assert main_conditions(reported(after(LONG, lookup_result))) == (
+        "False Starting",
+        "True Starting",
+        "False NotStalled",
+    )
 
 
 def test_an_unavailable_volume_exceeds_the_progress_deadline() -> None:
-    found = ObjectEvents((SET_UP,))
-    situation = after(LONG, found)
+    lookup_result = ObjectEvents((SET_UP,))
+    situation = after(LONG, lookup_result)
     later = replace(
         situation,
         resource=replace(situation.resource, status=reported(situation).status),

@@ -49,8 +49,8 @@ def test_inspection_progress_has_the_cause_why_the_pod_of_the_current_attempt_do
 def test_an_inspection_result_counts_before_its_job_finishes_and_the_job_stays_until_the_result_is_stored(
     finished: object,
 ) -> None:
-    said = Attempt("job", "asked", 2, result_text(FOUND), finished=NOW if finished else None)
-    assert attempts_progress([failed(), said], NOW, wanted=True) == AttemptsProgress((2,), FOUND)
+    attempt = Attempt("job", "asked", 2, result_text(FOUND), finished=NOW if finished else None)
+    assert attempts_progress([failed(), attempt], NOW, wanted=True) == AttemptsProgress((2,), FOUND)
 
 
 def test_a_failed_inspection_attempt_is_followed_by_another_after_the_backoff() -> None:

@@ -46,14 +46,14 @@ def job(source: str = "hf://org/model", *, number: int = 1, owner: Owner = OWNER
 
 
 def pod(manifest: Manifest) -> Manifest:
-    found: Manifest = manifest["spec"]["template"]["spec"]
-    return found
+    pod_spec: Manifest = manifest["spec"]["template"]["spec"]
+    return pod_spec
 
 
 def container(manifest: Manifest) -> Manifest:
-    (found,) = pod(manifest)["containers"]
-    assert isinstance(found, dict)
-    return found
+    (main_container,) = pod(manifest)["containers"]
+    assert isinstance(main_container, dict)
+    return main_container
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -113,19 +113,19 @@ def test_each_attempt_and_each_changed_content_has_a_separate_inspection_job() -
 
 @given(st.from_regex(f"[a-z]([-a-z0-9]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])?", fullmatch=True), st.integers(1, 9999))
 def test_inspection_job_names_are_valid_with_the_suffix_of_the_pod(name: str, number: int) -> None:
-    found = inspection_job_name(name, "0123456789abcdef", number)
-    assert len(f"{found}-abcde") <= 63
-    assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", found)
+    job_name = inspection_job_name(name, "0123456789abcdef", number)
+    assert len(f"{job_name}-abcde") <= 63
+    assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", job_name)
 
 
 def test_the_model_config_map_stores_the_inspection_result() -> None:
-    found = Entry("org/model", "hf://org/model@1:config.json", {"num_hidden_layers": 2}, Weights(7, "one"), "1")
+    inspected = Entry("org/model", "hf://org/model@1:config.json", {"num_hidden_layers": 2}, Weights(7, "one"), "1")
     ref = model_config_ref("hf://org/model", None, owner=OWNER)
-    made = model_config_map(ref, found, owner=OWNER)
+    made = model_config_map(ref, inspected, owner=OWNER)
     validate(copy.deepcopy(made), "1.36")
     assert Ref.of(made) == ref
     assert ref.kind == CONFIG_MAP
-    assert stored_model(made) == found
+    assert stored_model(made) == inspected
 
 
 def test_each_source_and_revision_has_a_separate_model_config_map() -> None:

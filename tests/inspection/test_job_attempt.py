@@ -36,34 +36,34 @@ ENDED = {"terminated": {"exitCode": 0, "message": WORDS}}
 
 
 def test_the_attempt_of_a_running_job_is_unfinished() -> None:
-    found = job_attempt(job(), [pod("Running", {"running": {}})])
-    assert (found.job, found.job_hash, found.number) == ("qwen-model-a1b2-3", "a1b2", 3)
-    assert (found.message, found.problem, found.finished, found.failure) == ("", None, None, "")
+    attempt = job_attempt(job(), [pod("Running", {"running": {}})])
+    assert (attempt.job, attempt.job_hash, attempt.number) == ("qwen-model-a1b2-3", "a1b2", 3)
+    assert (attempt.message, attempt.problem, attempt.finished, attempt.failure) == ("", None, None, "")
 
 
 def test_an_attempt_has_the_termination_message_before_the_job_is_finished() -> None:
-    found = job_attempt(job(), [pod("Succeeded", ENDED)])
-    assert (found.message, found.finished) == (WORDS, None)
+    attempt = job_attempt(job(), [pod("Succeeded", ENDED)])
+    assert (attempt.message, attempt.finished) == (WORDS, None)
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_the_attempt_of_a_finished_job_has_its_end_message_and_failure(exit_code: int) -> None:
     ended = {"terminated": {"exitCode": exit_code, "message": WORDS}}
     over = job(type="Failed", reason="BackoffLimitExceeded") if exit_code else job(type="Complete")
-    found = job_attempt(over, [pod("Failed" if exit_code else "Succeeded", ended)])
-    assert (found.message, found.problem, found.finished) == (WORDS, None, NOW)
-    assert found.failure == ("BackoffLimitExceeded" if exit_code else "")
+    attempt = job_attempt(over, [pod("Failed" if exit_code else "Succeeded", ended)])
+    assert (attempt.message, attempt.problem, attempt.finished) == (WORDS, None, NOW)
+    assert attempt.failure == ("BackoffLimitExceeded" if exit_code else "")
 
 
 def test_a_job_that_exceeded_its_deadline_is_a_failed_attempt_without_a_pod() -> None:
-    found = job_attempt(job(type="Failed", reason="DeadlineExceeded", message="Job was active longer"), [])
-    assert (found.message, found.failure, found.finished) == ("", "Job was active longer", NOW)
+    attempt = job_attempt(job(type="Failed", reason="DeadlineExceeded", message="Job was active longer"), [])
+    assert (attempt.message, attempt.failure, attempt.finished) == ("", "Job was active longer", NOW)
 
 
 def test_an_attempt_has_the_problem_of_its_pod() -> None:
-    found = job_attempt(job(), [pod("Pending", {"waiting": {"reason": "ErrImagePull", "message": "not found"}})])
-    assert found.problem
-    assert (found.problem.reason, found.problem.cause) == (Reason.IMAGE_PULL_FAILED, "not found")
+    attempt = job_attempt(job(), [pod("Pending", {"waiting": {"reason": "ErrImagePull", "message": "not found"}})])
+    assert attempt.problem
+    assert (attempt.problem.reason, attempt.problem.cause) == (Reason.IMAGE_PULL_FAILED, "not found")
 
 
 def test_an_attempt_ignores_pods_of_other_jobs() -> None:
@@ -85,8 +85,8 @@ def test_a_running_container_has_no_termination_message() -> None:
 
 
 def test_a_job_without_a_pod_waits_for_its_creation() -> None:
-    found = job_attempt(job(), []).wait
-    assert found == PendingWait(EventsLookup("default", "qwen-model-a1b2-3", "u"), NOW + CREATION_PATIENCE)
+    wait = job_attempt(job(), []).wait
+    assert wait == PendingWait(EventsLookup("default", "qwen-model-a1b2-3", "u"), NOW + CREATION_PATIENCE)
     assert job_attempt(job(), [pod("Pending", {})]).wait is None
 
 
@@ -94,5 +94,5 @@ def test_a_scheduled_pod_without_a_sandbox_waits_for_its_volumes() -> None:
     placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": AT}
     meta = {"name": "qwen-model-a1b2-3-x7x7x", "uid": "p"}
     shown = {"metadata": meta, "spec": {}, "status": {"phase": "Pending", "conditions": [placed]}}
-    found = job_attempt(job(), [pod_view(shown, component="inspection")]).wait
-    assert found == PendingWait(EventsLookup("default", "qwen-model-a1b2-3-x7x7x", "p"), NOW + VOLUME_PATIENCE)
+    wait = job_attempt(job(), [pod_view(shown, component="inspection")]).wait
+    assert wait == PendingWait(EventsLookup("default", "qwen-model-a1b2-3-x7x7x", "p"), NOW + VOLUME_PATIENCE)

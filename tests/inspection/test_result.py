@@ -41,10 +41,10 @@ QUANTIZED = {
 
 
 def kept(config: object, weights: Weights = WEIGHTS) -> tuple[Entry, str]:
-    found = Entry("org/model", f"hf://org/model@{'0' * 40}:config.json", slim(config, weights), weights, "0" * 40)
-    text = result_text(found)
-    assert parsed_result(text) == found
-    return found, text
+    stored = Entry("org/model", f"hf://org/model@{'0' * 40}:config.json", slim(config, weights), weights, "0" * 40)
+    text = result_text(stored)
+    assert parsed_result(text) == stored
+    return stored, text
 
 
 def layered(config: dict[str, Any]) -> dict[str, Any]:
@@ -66,18 +66,18 @@ def test_a_stored_inspection_keeps_the_facts_and_fits_its_limit(name: str) -> No
     known = entry(name)
     assert known
     for config in (known.config, layered({**known.config, **NOISE}), {"text_config": known.config, **NOISE}):
-        found, text = kept(config)
-        assert model_facts(found.config, found.weights) == model_facts(config, WEIGHTS)
+        stored, text = kept(config)
+        assert model_facts(stored.config, stored.weights) == model_facts(config, WEIGHTS)
         assert len(text) <= LIMIT
-        assert not set(NOISE) & set(found.config)
+        assert not set(NOISE) & set(stored.config)
 
 
 def test_a_stored_inspection_omits_lists_of_modules() -> None:
     known = entry("Qwen/Qwen3-8B")
     assert known
     config = {**known.config, "quantization_config": QUANTIZED}
-    found, text = kept(config)
-    assert model_facts(found.config, WEIGHTS) == model_facts(config, WEIGHTS)
+    stored, text = kept(config)
+    assert model_facts(stored.config, WEIGHTS) == model_facts(config, WEIGHTS)
     assert len(text) < LIMIT / 2
 
 
@@ -100,8 +100,8 @@ def test_an_invalid_field_of_a_stored_inspection_raises_no_exception(name: str, 
 
 @given(st.text() | JSON.map(json.dumps) | st.text().map(lambda text: json.dumps({"error": text, "weights": text})))
 def test_any_text_is_read_as_an_inspection_or_as_none(text: str) -> None:
-    found = parsed_result(text)
-    assert found is None or parsed_result(result_text(found)) == found
+    result = parsed_result(text)
+    assert result is None or parsed_result(result_text(result)) == result
 
 
 # A short text many times over: to draw 2,000 characters one by one takes most of a second.
@@ -120,7 +120,7 @@ def test_every_inspection_failure_fits_the_size_limit(cause: Cause, field: str, 
 def test_a_config_above_the_size_limit_becomes_a_failure() -> None:
     known = entry("Qwen/Qwen3-8B")
     assert known
-    found = Entry("org/model", "hf://org/model", {**known.config, "model_type": "x" * LIMIT}, WEIGHTS)
-    failure = parsed_result(result_text(found))
+    stored = Entry("org/model", "hf://org/model", {**known.config, "model_type": "x" * LIMIT}, WEIGHTS)
+    failure = parsed_result(result_text(stored))
     assert isinstance(failure, Failure)
     assert failure.message.startswith(f"config.json: the fields that sizing needs are longer than {LIMIT} bytes.")

@@ -278,8 +278,8 @@ def test_labels_and_annotations_of_the_resource_are_not_copied_to_children() -> 
 def test_the_scale_selector_in_the_status_selects_the_engine_pods() -> None:
     seen = inputs(inference_deployment())
     desired = planned(inference_deployment()).desired
-    answers = [Applied(manifest) for manifest in desired.values()]
-    status = report(seen, planned(inference_deployment()), answers).status
+    results = [Applied(manifest) for manifest in desired.values()]
+    status = report(seen, planned(inference_deployment()), results).status
     labels = desired[ENGINES]["spec"]["selector"]["matchLabels"]
     assert status.selector == ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
     assert status.selector == selector_text("qwen", "engine")

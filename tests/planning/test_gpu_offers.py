@@ -27,13 +27,13 @@ def offers(
     return gpu_offers(seen, pod or {}, GpuSpec.model_validate(asked), settings)
 
 
-def told(found: GpuOffers) -> list[tuple[str, int, int, str]]:
-    return [(one.kind, one.per_node, one.nodes, one.product) for one in found.possible]
+def described(offered: GpuOffers) -> list[tuple[str, int, int, str]]:
+    return [(offer.kind, offer.per_node, offer.nodes, offer.product) for offer in offered.possible]
 
 
 def test_nodes_with_equal_gpus_give_a_single_offer() -> None:
     seen = nodes(node("a", gpus=8), node("b", gpus=8), node("c", gpus=4, labels=L4))
-    assert told(offers(seen)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 2, "NVIDIA-H100-80GB-HBM3")]
+    assert described(offers(seen)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 2, "NVIDIA-H100-80GB-HBM3")]
 
 
 def test_offers_include_cordoned_and_unready_nodes_that_match_the_pods_scheduling_fields() -> None:
@@ -44,19 +44,19 @@ def test_offers_include_cordoned_and_unready_nodes_that_match_the_pods_schedulin
         node("b", gpus=8, labels={"pool": "x"}),
         node("c", gpus=4, labels={**L4, "pool": "y"}, taints=[passing], cordoned=True, ready=False),
     )
-    assert told(offers(seen, pod={"nodeSelector": {"pool": "y"}})) == [("L4", 4, 1, "NVIDIA-L4")]
+    assert described(offers(seen, pod={"nodeSelector": {"pool": "y"}})) == [("L4", 4, 1, "NVIDIA-L4")]
     tolerant: Manifest = {"tolerations": [{"key": "team", "operator": "Exists"}]}
     assert [one.nodes for one in offers(seen, pod=tolerant).live] == [1, 2]
 
 
 def test_gpus_declared_in_settings_are_offered_although_no_node_has_them() -> None:
     declared = Settings(gpu_offers=("H100-80GB:8", "NVIDIA-L4:4"))
-    assert told(offers([], declared)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 1, "")]
-    assert told(offers(None, declared)) == told(offers([], declared))
+    assert described(offers([], declared)) == [("L4", 4, 1, "NVIDIA-L4"), ("H100-80GB", 8, 1, "")]
+    assert described(offers(None, declared)) == described(offers([], declared))
     seen = nodes(node("a", gpus=4))
     larger = ("H100-80GB", 8, 1, "NVIDIA-H100-80GB-HBM3")
-    assert larger in told(offers(seen, declared)), "of a kind that is there: with its label"
-    assert told(offers(nodes(node("a", gpus=8)), Settings(gpu_offers=("H100-80GB:4",)))) == [larger]
+    assert larger in described(offers(seen, declared)), "of a kind that is there: with its label"
+    assert described(offers(nodes(node("a", gpus=8)), Settings(gpu_offers=("H100-80GB:4",)))) == [larger]
 
 
 def test_fixed_capacity_offers_only_gpus_of_existing_nodes() -> None:
@@ -71,16 +71,16 @@ def test_a_declared_price_applies_to_all_offers_of_its_kind() -> None:
 
 
 def test_gpus_named_in_the_spec_are_offered_if_no_node_or_setting_has_them() -> None:
-    assert told(offers([], products=["H200", "abacus"])) == [("H200", 8, 1, "")]
+    assert described(offers([], products=["H200", "abacus"])) == [("H200", 8, 1, "")]
     seen = nodes(node("a", gpus=2, labels=L4))
-    assert told(offers(seen, products=["L4"])) == [("L4", 2, 1, "NVIDIA-L4")]
+    assert described(offers(seen, products=["L4"])) == [("L4", 2, 1, "NVIDIA-L4")]
 
 
 def test_a_gpu_kind_of_the_spec_applies_to_nodes_without_labels() -> None:
     bare = node_view({**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "2"}}})
     assert offers([bare]).unknown_nodes == 1
     assert offers([bare]).possible == ()
-    assert told(offers([bare], products=["L4"])) == [("L4", 2, 1, "")]
+    assert described(offers([bare], products=["L4"])) == [("L4", 2, 1, "")]
 
 
 def test_a_resource_name_excludes_all_other_resources() -> None:

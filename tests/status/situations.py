@@ -125,9 +125,9 @@ def loading(
     )
 
 
-def reported(situation: Inputs, answers: Sequence[WriteResult] = ()) -> Report:
+def reported(situation: Inputs, results: Sequence[WriteResult] = ()) -> Report:
     """The report of a decision with these inputs and write results."""
-    return report(situation, outcome(situation), answers)
+    return report(situation, outcome(situation), results)
 
 
 def main_conditions(report_: Report) -> tuple[str, str, str]:

@@ -37,8 +37,8 @@ def _awaiting() -> Settled:
     raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}})
     made = planned(raw, settings=settings).desired
     children = {**made, ENGINES: {**made[ENGINES], "status": deployment_status(1, ready=0)}}
-    found = inputs(raw, children=children.values(), pods=[view(NO_GPU)], settings=settings, nodes=ONE_L4)
-    return found, [], ("False WaitingForNode", "True WaitingForNode", "False NotStalled")
+    situation = inputs(raw, children=children.values(), pods=[view(NO_GPU)], settings=settings, nodes=ONE_L4)
+    return situation, [], ("False WaitingForNode", "True WaitingForNode", "False NotStalled")
 
 
 CAUSES = {

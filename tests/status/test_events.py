@@ -60,9 +60,9 @@ LONG = loading(
 def test_each_status_transition_gives_its_events_once(
     before: Inputs | None, after: Inputs, expected: Sequence[str]
 ) -> None:
-    found = events(reported(before).status if before else Status(), reported(after).status)
-    assert [f"{event.kind} {event.reason}" for event in found] == expected
-    assert all(event.note for event in found)
+    recorded = events(reported(before).status if before else Status(), reported(after).status)
+    assert [f"{event.kind} {event.reason}" for event in recorded] == expected
+    assert all(event.note for event in recorded)
 
 
 def test_the_note_of_an_event_has_at_most_the_length_that_kubernetes_accepts() -> None:

@@ -17,9 +17,9 @@ OLD, YOUNG = (view(ready_pod(), name=f"qwen-engine-{n}", age=n, template=CURRENT
 
 
 def serving(tokens: Mapping[str, int | None], before: Status | None = None) -> Inputs:
-    found = observed(engines=deployment_status(2), routers=deployment_status(2), pods=[YOUNG, OLD], before=before)
+    situation = observed(engines=deployment_status(2), routers=deployment_status(2), pods=[YOUNG, OLD], before=before)
     samples = {uid: EngineSample("qwen", 0, 0, (0.0,), kv_cache_tokens=n) for uid, n in tokens.items()}
-    return replace(found, samples=Samples({uid: EngineActivity(one, 0, at=0.0) for uid, one in samples.items()}))
+    return replace(situation, samples=Samples({uid: EngineActivity(one, 0, at=0.0) for uid, one in samples.items()}))
 
 
 def cache(status: Status) -> KvCacheStatus | None:
@@ -32,12 +32,12 @@ def test_status_has_no_kv_cache_before_an_engine_reports_one() -> None:
 
 
 def test_status_has_the_estimated_and_the_reported_kv_cache() -> None:
-    found = reported(serving({OLD.uid: 390_000, YOUNG.uid: 1}))
+    result = reported(serving({OLD.uid: 390_000, YOUNG.uid: 1}))
     assert CURRENT
-    assert cache(found.status) == KvCacheStatus(
+    assert cache(result.status) == KvCacheStatus(
         estimated_tokens=ESTIMATED, reported_tokens=390_000, pod_template_hash=CURRENT
     )
-    assert "reports" not in message(found, ConditionType.SIZED)
+    assert "reports" not in message(result, ConditionType.SIZED)
 
 
 def test_the_reported_kv_cache_stays_for_the_same_template() -> None:
@@ -59,25 +59,25 @@ def test_the_kv_cache_of_an_earlier_template_is_dropped() -> None:
 
 
 def test_the_kv_cache_of_terminating_unready_or_outdated_pods_is_ignored() -> None:
-    found = serving({OLD.uid: 390_000})
+    situation = serving({OLD.uid: 390_000})
     for pod in (replace(OLD, terminating=True), replace(OLD, ready=False), replace(OLD, template="earlier")):
-        assert cache(reported(replace(found, pods=[pod])).status) is None
+        assert cache(reported(replace(situation, pods=[pod])).status) is None
 
 
 def test_sized_names_a_kv_cache_that_differs_from_the_estimate() -> None:
-    found = reported(serving({OLD.uid: 300_000}))
-    said = "An engine reports a KV cache of 300,000 tokens, 24 % fewer than estimated."
-    assert message(found, ConditionType.SIZED).endswith(f" {said}")
+    result = reported(serving({OLD.uid: 300_000}))
+    sentence = "An engine reports a KV cache of 300,000 tokens, 24 % fewer than estimated."
+    assert message(result, ConditionType.SIZED).endswith(f" {sentence}")
 
 
 def test_sized_names_the_reported_kv_cache_of_a_cpu_engine() -> None:
     raw = inference_deployment(hardware={"device": "CPU"})
     template = pod_template_hash(planned(raw).desired[ENGINES]["spec"]["template"]["metadata"])
-    found = observed(raw, live=raw, engines=deployment_status(1), routers=deployment_status(2))
+    situation = observed(raw, live=raw, engines=deployment_status(1), routers=deployment_status(2))
     engine = EngineActivity(EngineSample("qwen", 0, 0, (0.0,), kv_cache_tokens=65_536), 0, at=0.0)
-    one = replace(found, pods=[replace(OLD, template=template)], samples=Samples({OLD.uid: engine}))
-    said = message(reported(one), ConditionType.SIZED)
-    assert said == (
+    one = replace(situation, pods=[replace(OLD, template=template)], samples=Samples({OLD.uid: engine}))
+    text = message(reported(one), ConditionType.SIZED)
+    assert text == (
         "On CPUs an engine requests 23Gi of memory, of which 4.5 GiB for the KV cache; free memory of nodes is not"
         " checked. An engine reports a KV cache of 65,536 tokens."
     )

@@ -79,20 +79,20 @@ def test_ready_names_a_gpu_kind_that_no_node_has_with_its_cure() -> None:
     situation = replace(
         observed(raw, live=raw, engines=engines, routers=deployment_status(2), pods=pods), nodes=[L4_NODE]
     )
-    said = (
+    cause = (
         "No node has H100-80GB yet. Wait for the node autoscaler, add such a node, or name other GPUs in"
         " `spec.hardware.gpu.products`."
     )
     result = reported(situation)
-    assert message(result, ConditionType.RECONCILING) == said
-    assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {said}"
+    assert message(result, ConditionType.RECONCILING) == cause
+    assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {cause}"
 
 
 def test_model_resolved_describes_a_model_without_an_architecture_name() -> None:
     situation = observed(RAW)
-    found = facts(situation, outcome(situation), [])
-    assert isinstance(found.model, KnownModel)
-    assert isinstance(found.model.facts, ModelFacts)
-    nameless = replace(found.model, facts=replace(found.model.facts, architecture=""))
-    said = model_resolved(replace(found, model=nameless)).message
-    assert said.startswith("A model whose config names no architecture: ")
+    known_facts = facts(situation, outcome(situation), [])
+    assert isinstance(known_facts.model, KnownModel)
+    assert isinstance(known_facts.model.facts, ModelFacts)
+    nameless = replace(known_facts.model, facts=replace(known_facts.model.facts, architecture=""))
+    text = model_resolved(replace(known_facts, model=nameless)).message
+    assert text.startswith("A model whose config names no architecture: ")

@@ -226,25 +226,25 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
 
 
 def test_every_reason_of_a_condition_occurs_in_a_state() -> None:
-    reports = [reported(situation, answers) for situation, answers, _ in STATES.values()]
+    reports = [reported(situation, results) for situation, results, _ in STATES.values()]
     assert {c.reason for report in reports for c in report.status.conditions} == set(Reason)
 
 
-EVERY_STATE = pytest.mark.parametrize(("situation", "answers"), [state[:2] for state in STATES.values()], ids=STATES)
+EVERY_STATE = pytest.mark.parametrize(("situation", "results"), [state[:2] for state in STATES.values()], ids=STATES)
 
 
-@pytest.mark.parametrize(("situation", "answers", "expected"), STATES.values(), ids=STATES)
+@pytest.mark.parametrize(("situation", "results", "expected"), STATES.values(), ids=STATES)
 def test_a_state_has_the_expected_ready_reconciling_and_stalled_conditions(
-    situation: Inputs, answers: Sequence[WriteResult], expected: tuple[str, str, str]
+    situation: Inputs, results: Sequence[WriteResult], expected: tuple[str, str, str]
 ) -> None:
-    assert main_conditions(reported(situation, answers)) == expected
+    assert main_conditions(reported(situation, results)) == expected
 
 
 @EVERY_STATE
 def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(
-    situation: Inputs, answers: Sequence[WriteResult]
+    situation: Inputs, results: Sequence[WriteResult]
 ) -> None:
-    conditions = reported(situation, answers).status.conditions
+    conditions = reported(situation, results).status.conditions
     assert [c.type for c in conditions] == list(ConditionType)
     for condition in conditions:
         assert condition.reason in set(Reason)
@@ -258,9 +258,9 @@ def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(
 
 
 @EVERY_STATE
-def test_equal_inputs_give_an_equal_status_at_a_later_time(situation: Inputs, answers: Sequence[WriteResult]) -> None:
-    first = reported(situation, answers)
+def test_equal_inputs_give_an_equal_status_at_a_later_time(situation: Inputs, results: Sequence[WriteResult]) -> None:
+    first = reported(situation, results)
     later = replace(
         situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)
     )
-    assert reported(later, answers).status == first.status
+    assert reported(later, results).status == first.status

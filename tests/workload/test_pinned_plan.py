@@ -160,7 +160,7 @@ def test_a_plan_annotation_of_an_older_release_is_kept() -> None:
         **engines["metadata"],
         "annotations": {**engines["metadata"]["annotations"], PLAN_ANNOTATION: json.dumps(STORED)},
     }
-    found = outcome(inputs(raw, children=[*({**made, ENGINES: engines}).values()], nodes=[]))
-    assert isinstance(found, Planned)
-    assert json.loads(found.plan.text) == {**STORED, "engine": "VLLM", "plan": {**STORED["plan"], "uncounted": []}}
-    assert found.desired[ENGINES]["spec"] == engines["spec"]
+    result = outcome(inputs(raw, children=[*({**made, ENGINES: engines}).values()], nodes=[]))
+    assert isinstance(result, Planned)
+    assert json.loads(result.plan.text) == {**STORED, "engine": "VLLM", "plan": {**STORED["plan"], "uncounted": []}}
+    assert result.desired[ENGINES]["spec"] == engines["spec"]

@@ -50,8 +50,8 @@ def later(raw: Manifest, *pods: PodView, engines: Manifest = MADE[ENGINES]) -> P
     return result
 
 
-def template(found: Planned) -> Manifest:
-    made: Manifest = found.desired[ENGINES]["spec"]["template"]
+def template(result: Planned) -> Manifest:
+    made: Manifest = result.desired[ENGINES]["spec"]["template"]
     return made
 
 
@@ -64,10 +64,10 @@ def inputs_hash(engines: Manifest) -> str:
 
 @pytest.mark.parametrize("pod", [SERVES, BUSY], ids=["ready", "busy"])
 def test_serving_engines_keep_their_template_after_an_upgrade_with_a_notice(pod: PodView) -> None:
-    found = later(RAW, pod)
-    assert template(found) == MADE[ENGINES]["spec"]["template"]
-    assert "Engines keep their current pod template" in found.notice
-    assert found.desired[ENGINES]["metadata"]["annotations"] == MADE[ENGINES]["metadata"]["annotations"]
+    result = later(RAW, pod)
+    assert template(result) == MADE[ENGINES]["spec"]["template"]
+    assert "Engines keep their current pod template" in result.notice
+    assert result.desired[ENGINES]["metadata"]["annotations"] == MADE[ENGINES]["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_serving_engines_keep_their_template_after_an_upgrade_with_a_notice(pod:
     ids=["no pod", "starting", "terminating", "earlier template"],
 )
 def test_the_new_template_is_used_when_no_engine_serves(pods: tuple[PodView, ...]) -> None:
-    found = later(RAW, *pods)
-    assert template(found) == template(planned(RAW, settings=LATER)) != MADE[ENGINES]["spec"]["template"]
-    assert found.notice == ""
+    result = later(RAW, *pods)
+    assert template(result) == template(planned(RAW, settings=LATER)) != MADE[ENGINES]["spec"]["template"]
+    assert result.notice == ""
 
 
 def test_an_edit_of_the_pod_template_takes_the_new_template() -> None:
@@ -95,8 +95,8 @@ def test_an_edit_of_the_pod_template_takes_the_new_template() -> None:
     "asked", [{"replicas": 3}, {"router": {"replicas": 3}}, {"rollout": {"strategy": "Replace"}}, {"paused": False}]
 )
 def test_an_edit_outside_the_pod_template_keeps_the_pinned_template(asked: Manifest) -> None:
-    found = later(inference_deployment(**{"rollout": SURGE, **asked}), SERVES)
-    assert template(found) == MADE[ENGINES]["spec"]["template"]
+    result = later(inference_deployment(**{"rollout": SURGE, **asked}), SERVES)
+    assert template(result) == MADE[ENGINES]["spec"]["template"]
 
 
 def packed(text: str) -> str:
@@ -116,9 +116,9 @@ def test_a_template_annotation_in_another_form_is_read_and_stays_unchanged(form:
     engines = MADE[ENGINES]
     text = form(engines["metadata"]["annotations"][TEMPLATE_ANNOTATION])
     annotations = {**engines["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
-    found = later(RAW, SERVES, engines={**engines, "metadata": {**engines["metadata"], "annotations": annotations}})
-    assert template(found) == engines["spec"]["template"]
-    assert found.desired[ENGINES]["metadata"]["annotations"][TEMPLATE_ANNOTATION] == text
+    result = later(RAW, SERVES, engines={**engines, "metadata": {**engines["metadata"], "annotations": annotations}})
+    assert template(result) == engines["spec"]["template"]
+    assert result.desired[ENGINES]["metadata"]["annotations"][TEMPLATE_ANNOTATION] == text
 
 
 DEEP = base64.b64encode(zlib.compress(b"[" * 500_000)).decode()

@@ -58,7 +58,7 @@ def moving(
     return RolloutRequest(asked, template, {"containers": [container(gpus)]}, live, pods, GPU)
 
 
-def found(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
+def free_gpus_result(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
     return {LOOK: ClusterGpus((NodeGpus(node_view(node("a")), total, free),), 0)}
 
 
@@ -94,9 +94,9 @@ def test_a_rollout_is_undecided_until_free_gpus_are_looked_up() -> None:
 @pytest.mark.parametrize(
     ("seen", "strategy", "why"),
     [
-        (found(1), SURGE, RolloutReason.FREE_SLOT),
-        (found(0), REPLACE, RolloutReason.NO_FREE_SLOT),
-        (found(0, total=0), SURGE, RolloutReason.NO_USE),
+        (free_gpus_result(1), SURGE, RolloutReason.FREE_SLOT),
+        (free_gpus_result(0), REPLACE, RolloutReason.NO_FREE_SLOT),
+        (free_gpus_result(0, total=0), SURGE, RolloutReason.NO_USE),
         ({LOOK: Unavailable("the operator has no right to it")}, SURGE, RolloutReason.UNKNOWN),
     ],
 )
@@ -112,10 +112,12 @@ def test_the_rollout_surges_when_nodes_or_gpus_are_not_visible() -> None:
     assert decided(moving(pod(), live=live, gpus=0)) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
 
 
-@pytest.mark.parametrize("seen", [found(1), {LOOK: Unavailable("no")}])
+@pytest.mark.parametrize("seen", [free_gpus_result(1), {LOOK: Unavailable("no")}])
 def test_the_rollout_surges_when_ending_an_engine_frees_too_few_gpus(seen: dict[Lookup, LookupResult]) -> None:
     assert decided(moving(pod(), live=LIVE, gpus=2), seen) == Rollout(NEW, SURGE, RolloutReason.NO_USE)
-    assert decided(moving(pod(), live=LIVE, gpus=2), found(2)) == Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
+    assert decided(moving(pod(), live=LIVE, gpus=2), free_gpus_result(2)) == Rollout(
+        NEW, SURGE, RolloutReason.FREE_SLOT
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,8 +126,8 @@ def test_the_rollout_surges_when_ending_an_engine_frees_too_few_gpus(seen: dict[
 def test_a_recorded_rollout_decision_stays_when_free_gpus_change(standing: Rollout) -> None:
     live = deployment(carries=standing)
     for pods in ((), (pod(NEW),), (pod(OLD), pod(NEW))):
-        assert decided(moving(*pods, live=live), found(0)) == standing
-        assert decided(moving(*pods, live=live), found(8)) == standing
+        assert decided(moving(*pods, live=live), free_gpus_result(0)) == standing
+        assert decided(moving(*pods, live=live), free_gpus_result(8)) == standing
 
 
 def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: PodProblem = NO_ROOM) -> RolloutRequest:
@@ -167,4 +169,4 @@ def test_the_unschedulable_limit_is_30_seconds_as_documented() -> None:
 def test_an_invalid_rollout_annotation_is_decided_again(text: str) -> None:
     live = deployment()
     live["metadata"]["annotations"] = {ROLLOUT_ANNOTATION: text}
-    assert decided(moving(pod(), live=live), found(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
+    assert decided(moving(pod(), live=live), free_gpus_result(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
