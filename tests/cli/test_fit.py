@@ -156,4 +156,4 @@ def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], line: str, compl
 def test_a_config_that_says_too_little_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text("[]")
-    assert fit(capsys, f"--config {path}")[2].startswith("config.json: holds no JSON object.")
+    assert fit(capsys, f"--config {path}")[2].startswith("config.json: is not a JSON object.")
