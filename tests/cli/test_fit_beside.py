@@ -37,7 +37,7 @@ def test_a_name_that_says_more_than_the_catalogue_needs_a_size(infd: Infd) -> No
 def test_fit_refuses_what_the_operator_refuses(infd: Infd) -> None:
     for args, said in (
         ("--kv-cache-memory-bytes=2048T", "asks for a KV cache of 2,048 TiB"),
-        ("--port=1", "`--port` is the operator's to decide"),
+        ("--port=1", "`--port` is managed by the operator"),
     ):
         status, _, complaints = infd("fit", "Qwen/Qwen3-8B", f"--engine-args={args}")
         assert status == 2
