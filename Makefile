@@ -1,4 +1,4 @@
-# The project's commands. Everything that they need is fetched and built on first use, into the user's cache folder.
+# The project's commands. They fetch and build their tools on first use, into the user's cache folder.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -32,7 +32,7 @@ demo-down: $(UV) ## End the demo's cluster
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster wheel
-# Ten slowest tests, whatever the command.
+# Every command reports the ten slowest tests.
 PYTEST := $(RUN) pytest -q --durations=10 --durations-min=0.5
 
 .PHONY: unit

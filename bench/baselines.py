@@ -1,8 +1,8 @@
-"""Two published ways to size, for comparison.
+"""Two published methods of sizing, for comparison.
 
 KAITO: `pkg/workspace/estimator/nodesestimator/estimator.go` and `pkg/model/interface.go` of kaito-project/kaito at
 commit 056b8280b, written anew from its documentation (`website/docs/memory-estimator.md`). The rule of thumb: 1.2 bytes
-for each byte of weights, as model pages and calculators have it.
+for each byte of weights, as model pages and calculators use it.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from inference_operator.units import GIB
 
 KAITO_WEIGHTS, KAITO_UTILIZATION, KAITO_RESERVE_GIB, KAITO_SHARE = 1.02, 0.84, 2.3, 1.05
 KAITO_CONTEXT = 2048
-"""The context that counts where nobody asks for one."""
+"""The context in tokens if none is requested."""
 THUMB = 1.2
 ELEMENT_BYTES = 2
-"""Both count 16-bit caches."""
+"""Both methods assume a 16-bit KV cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a way to size says of one GPU."""
+    """The estimate of a method for one GPU."""
 
     fits: bool
     weights_gib: float
@@ -30,7 +30,7 @@ class Estimate:
 
 
 def kaito(case: Case) -> Estimate:
-    """KAITO's closed formula, for the number of GPUs that were used; the whole-GiB memory is its own."""
+    """KAITO's closed formula, for the number of GPUs that were used; it rounds the GPU's memory to whole GiB."""
     gpus = case.shape.parallel.tensor * case.shape.parallel.pipeline
     memory = float(round(case.gpu.memory_gib))
     weights = case.facts.weight_bytes / GIB * KAITO_WEIGHTS
@@ -54,7 +54,7 @@ def thumb(case: Case) -> Estimate:
 
 
 def _token_bytes(case: Case) -> int:
-    """All layers see everything; heads are divided over all GPUs."""
+    """Bytes of one token in the KV cache, as if all layers had full attention."""
     layers = sum(one.layers for one in case.facts.groups if one.token_bytes is None)
     first = next(one for one in case.facts.groups if one.attention is not Attention.STATE)
     return layers * max(1, first.kv_heads) * first.elements * ELEMENT_BYTES

@@ -5,8 +5,8 @@
 `COLLECTED.json` is a list of objects: `model` (its name on the hub), `source` (`owner/repository@commit:path` of the
 public config), the fields of that config, and, where it is published, `safetensors_gib` (the files that the index
 names) or `model_file_size_gib` (all files) with `safetensors_source` or `model_file_size_source`. Only fields that the
-operator reads are kept. What a config leaves out is filled from others of the same architecture and shape, where all
-of them agree; the source says so. What no facts can be computed from is left out and named on stderr.
+operator reads are kept. Fields that a config lacks are filled from other configs of the same architecture and shape if
+all of them agree; `source` says so. A model without facts is left out and named on stderr.
 """
 
 import json
@@ -81,21 +81,21 @@ FIELDS = (
 GEMMA = {"google/gemma-2": "gemma2", "google/gemma-3": "gemma3", "google/gemma-4": "gemma4", "google/gemma-": "gemma"}
 """Model types of configs that were collected from another framework's presets, which do not name them."""
 SEES = ("google/gemma-3-4b", "google/gemma-3-12b", "google/gemma-3-27b", "google/gemma-4")
-"""Those of them that take pictures too."""
+"""Those of them with a vision encoder."""
 LATENT = {"nvidia/NVIDIA-Nemotron-3-Super": {"moe_latent_size": 1024, "moe_shared_expert_intermediate_size": 5376}}
 """Widths that the collected configs leave out (NVIDIA-NeMo/Megatron-Bridge, tests of `nemotronh`, Super); with them the
 matrices have the parameters of its name, 120 G, and without them 457 G."""
 
 
 SHAPE = ("architectures", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
-"""Configs that agree in these, as far as both name them, are of one shape."""
+"""Configs have the same shape if these fields are equal, as far as both have them."""
 NAMED_BY_ALL = ("architectures", "num_hidden_layers", "num_key_value_heads")
 OWN = ("rope_scaling", "quantization_config", "max_position_embeddings", "dtype", "torch_dtype")
 """Never taken from another config."""
 
 
 def fields(collected: Manifest, everything: Sequence[Manifest]) -> tuple[Manifest, str]:
-    """The fields of its config, completed from others of its shape, and whether any were."""
+    """The fields of the config, completed from configs of the same shape, and a note of the completed fields."""
     own = {name: collected[name] for name in FIELDS if collected.get(name) is not None}
     if not collected.get("missing_fields") or not all(own.get(name) for name in NAMED_BY_ALL):
         return own, ""
@@ -116,7 +116,7 @@ def _alike(own: Manifest, other: Manifest) -> bool:
 
 
 def entry(collected: Manifest, everything: Sequence[Manifest]) -> Manifest | None:
-    """One model, with only what the operator reads; None if no facts come of it."""
+    """One model with the fields that the operator reads; None if its facts cannot be computed."""
     given, filled = fields(collected, everything)
     config = {name: _compact(value) for name, value in given.items() if name != "rope_scaling" or _stretches(value)}
     for name, widths in LATENT.items():
@@ -140,7 +140,7 @@ def entry(collected: Manifest, everything: Sequence[Manifest]) -> Manifest | Non
 
 
 def _compact(value: object) -> object:
-    """Lists of layers as counts; what only illustrates them is dropped."""
+    """A list of layers as counts, without its other keys."""
     if isinstance(value, dict) and "counts" in value:
         return {"counts": value["counts"]}
     return value

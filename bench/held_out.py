@@ -1,7 +1,7 @@
-"""Cross-validation of sizing: constants are fitted without the model family, or GPU kind, that they are tested on.
+"""Cross-validation of sizing: each constant is fitted without the model family or GPU kind on which it is tested.
 
 Three constants are medians over measured terms: bytes for each logit, and memory outside PyTorch of one GPU and of a
-pair or larger group. Everything else is counted, or read in vLLM's source. The errors are compared with those of the
+pair or larger group. Other terms are computed, or come from vLLM's source. The errors are compared with those of the
 operator's own constants, which were chosen with all rows.
 """
 
@@ -18,7 +18,7 @@ from inference_operator.units import GIB
 RANKS = (1, 2, 3)
 """One GPU, a pair, a larger group."""
 ROUGHLY = 1.0
-"""Bytes for each logit with which a case is tested for whether the sampler decides its peak."""
+"""Bytes for each logit with which to test whether the sampler determines the peak of a case."""
 
 
 def without(cases: Sequence[Case], same: Callable[[Case], str]) -> list[Case]:
@@ -62,7 +62,7 @@ def _late(one: Case) -> bool:
 
 
 def _peaks(one: Case) -> bool:
-    """Whether its peak was measured and the sampler decides it."""
+    """Whether the peak was measured and the sampler determines it."""
     return one.row.number("peak_activation_gib") is not None and _peak(one, ROUGHLY) > _peak(one, 0.0)
 
 

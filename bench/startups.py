@@ -34,14 +34,15 @@ FAMILIES = {
     "phi": "phi",
     "gpt-oss": "gpt-oss",
 }
-"""Family by a part of the model's name. Models of one architecture are one family, so none is fitted on itself."""
+"""Family by a part of the model's name. Models of one architecture are one family, so that constants are
+never fitted on the family that they are tested on."""
 WHOLE_SIZES = {8.0, 16.0, 22.0, 24.0, 32.0, 48.0, 64.0, 80.0, 96.0}
 """Nominal sizes of cards in GiB; CUDA reports less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """One row; a value that is not stated is empty."""
+    """One row; an unknown value is empty."""
 
     fields: dict[str, str]
 
@@ -142,7 +143,7 @@ def startups() -> list[Startup]:
 
 
 def excluded(row: Startup) -> str | None:
-    """The rule that excludes a row; None if it can be judged."""
+    """The rule that excludes a row; None if the row can be compared."""
     return next((reason for reason, holds in EXCLUSIONS if holds(row)), None)
 
 

@@ -25,6 +25,8 @@ STOP_SECONDS = 60.0
 def main(arguments: Sequence[str]) -> int:
     """Run both; returns the exit status."""
     signal.signal(signal.SIGTERM, _interrupt)
+    # A shell starts background jobs with SIGINT ignored, and children inherit that: then pytest would not stop.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     pytest = [sys.executable, "-m", "pytest", "-q", "--durations=10", "--durations-min=0.5", *arguments]
     with tempfile.TemporaryFile("w+b") as output:

@@ -20,7 +20,8 @@ BEFORE, AFTER = 500, 1500
 """Requests that are answered before the upgrade, and after it."""
 SETTLE_SECONDS = 30.0
 """How long the new operator gets to do something wrong after it has taken over."""
-PHASE_SECONDS = 900
+PHASE_SECONDS, MOST = 900, 200_000
+"""Limits of the load: seconds, and requests."""
 
 
 def pods(cluster: LocalCluster) -> Mapping[str, tuple[str, int]]:
@@ -43,7 +44,7 @@ def main(earlier: Path) -> int:
     load = Load(served.address, served.name)
     load.learn()
     before, leader = pods(cluster), stack.leader(cluster)
-    with load.phase("operator upgrade", at_least=BEFORE + AFTER, seconds=PHASE_SECONDS) as phase:
+    with load.phase("operator upgrade", at_least=BEFORE + AFTER, seconds=PHASE_SECONDS, at_most=MOST) as phase:
         phase.await_answers(BEFORE)
         phase.mark()
         stack.install_operator(cluster)

@@ -160,4 +160,4 @@ def test_fit_names_the_invalid_argument_in_the_error(
 def test_fit_refuses_a_config_that_is_not_a_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text("[]")
-    assert fit(capsys, f"--config {path}")[2].startswith("config.json: holds no JSON object.")
+    assert fit(capsys, f"--config {path}")[2].startswith("config.json: is not a JSON object.")

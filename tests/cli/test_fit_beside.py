@@ -37,7 +37,7 @@ def test_fit_needs_a_size_for_a_model_name_with_a_quantization_that_its_config_l
 def test_fit_refuses_arguments_that_the_operator_refuses(infd: Infd) -> None:
     for args, said in (
         ("--kv-cache-memory-bytes=2048T", "asks for a KV cache of 2,048 TiB"),
-        ("--port=1", "`--port` is the operator's to decide"),
+        ("--port=1", "`--port` is managed by the operator"),
     ):
         status, _, complaints = infd("fit", "Qwen/Qwen3-8B", f"--engine-args={args}")
         assert status == 2

@@ -5,7 +5,7 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import POD, Manifest, Ref
 from tests.controller.world import RESOURCE, World
-from tests.testing.builders import ENGINES, STANDSTILL, deployment_status, pod, ready_pod, waiting
+from tests.testing.builders import ENGINES, STALLED_ENGINE, deployment_status, pod, ready_pod, waiting
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
 
 CONTROLLERS = "kube-controller-manager"
@@ -23,7 +23,7 @@ def add_engine(world: World, name: str, status: Manifest) -> Ref:
 
 def hang(world: World, ref: Ref) -> None:
     """Store samples that show a stalled engine."""
-    world.cache.samples.see_engine(world.live(ref)["metadata"]["uid"], STANDSTILL)
+    world.cache.samples.see_engine(world.live(ref)["metadata"]["uid"], STALLED_ENGINE)
 
 
 @pytest.fixture

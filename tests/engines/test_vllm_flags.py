@@ -103,11 +103,11 @@ def test_a_dotted_json_key_of_an_option_is_refused_like_the_option() -> None:
 
 def test_a_refusal_names_the_first_refused_argument_and_its_cure_but_not_its_value() -> None:
     assert message_of("--seed", "8", "-tp", "2", "--port=1") == (
-        "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is the operator's to decide."
+        "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is managed by the operator."
         " Use `spec.parallelism.tensor`."
     )
     assert message_of("--api-key=abc") == (
-        "spec.engine.args[0]: `--api-key` would show a secret to whoever sees the pod."
+        "spec.engine.args[0]: `--api-key` would show a secret to all readers of the pod."
         " Set `VLLM_API_KEY` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
     )
     assert message_of("--seed", "8", "--enforce-eager") == message_of() == ""
@@ -116,7 +116,7 @@ def test_a_refusal_names_the_first_refused_argument_and_its_cure_but_not_its_val
 def test_dangerous_arguments_and_variables_are_refused_unless_a_setting_allows_them() -> None:
     assert message_of("--trust-remote-code") == (
         "spec.engine.args[0]: `--trust-remote-code` runs code that comes with the model, which is not allowed here."
-        " Remove it, or have whoever runs the operator add it to the setting `allowedArguments`."
+        " Remove it, or ask the operator's administrator to add it to the setting `allowedArguments`."
     )
     allowed = Settings(allowed_arguments=("--trust-remote-code",), allowed_environment=("VLLM_PLUGINS",))
     asked = EngineSpec(args=("--trust_remote_code",), env=(EnvironmentVariable(name="VLLM_PLUGINS", value="a"),))
@@ -135,7 +135,7 @@ def test_dangerous_arguments_and_variables_are_refused_unless_a_setting_allows_t
         ),
         ("--swap-space=4", "vLLM 0.32.0 no longer has `--swap-space`. Remove it; vLLM has not swapped since 0.18."),
         ("--speculative_model=x", "no longer has `--speculative-model`. Use `--speculative-config`"),
-        ("--max-log=1", "`--max-log` can mean `--max-log-len` or `--max-logprobs`. Write the one"),
+        ("--max-log=1", "`--max-log` can mean `--max-log-len` or `--max-logprobs`. Write the full name."),
         ("--zzz", "has no argument `--zzz`. Remove it, or name an image that has it."),
         ("--seed 8", "`--seed` and its value are one argument, which vLLM does not understand."),
     ],
@@ -176,7 +176,7 @@ def test_at_most_three_existing_options_are_suggested_for_a_misspelt_option() ->
 def test_a_managed_environment_variable_is_refused_even_if_a_setting_allows_it(name: str) -> None:
     refusal = refusal_of_env([EnvironmentVariable(name="A", value="1"), EnvironmentVariable(name=name, value="1")])
     assert refusal is not None
-    assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is the operator's to decide.")
+    assert refusal.message.startswith(f"spec.engine.env[{name}]: `{name}` is managed by the operator.")
     assert refusal_of_env([EnvironmentVariable(name=name, value="1")], allowed=[name]) == refusal
 
 

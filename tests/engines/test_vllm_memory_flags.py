@@ -51,10 +51,10 @@ def test_lora_adapters_are_read_from_the_arguments(args: list[str], expected: Ad
         ),
         (["-sc.model=org/draft", "-sc.num-speculative-tokens", "3"], Speculation(3, draft="org/draft")),
         (['--speculative-config={"model":"org/draft"}'], Speculation(1, draft="org/draft")),
-        (["--spec-method=ngram_gpu"], Speculation(1, unknown="what guesses tokens by `ngram_gpu`")),
+        (["--spec-method=ngram_gpu"], Speculation(1, unknown="the speculative decoding method `ngram_gpu`")),
         (
             ['--speculative-config={"method":"custom_class","model":"mine.Proposer"}'],
-            Speculation(1, unknown="what guesses tokens by `custom_class`"),
+            Speculation(1, unknown="the speculative decoding method `custom_class`"),
         ),
         (["--speculative-config={not json"], None),
         (["--speculative-config=[]"], None),
@@ -90,7 +90,7 @@ def test_a_kv_cache_larger_than_any_gpu_memory_is_refused() -> None:
     assert refusal.reason is Reason.INVALID_SPEC
     assert refusal.message == (
         "spec.engine.args[1]: `--kv-cache-memory-bytes` asks for a KV cache of 2,048 TiB on each GPU, which none has. "
-        "Give the bytes of one GPU's cache, for example `64G`, or leave it out: it is then what is left."
+        "Give the bytes of one GPU's cache, for example `64G`, or remove it to use all free memory."
     )
     most = EngineSpec(args=(f"--kv-cache-memory-bytes={MAX_CACHE_BYTES}",))
     assert Vllm().check(most, image=IMAGE, settings=Settings()) is None

@@ -115,7 +115,7 @@ def test_a_gguf_model_with_a_config_is_counted_by_its_file_size(model: Model, tm
     assert facts.weight_bytes == 2**29
     assert GGUF_ENGINE in facts.assumptions
     (tmp_path / "model-Q8_0.gguf").touch()
-    problem = "weights: there are 2 GGUF models, and which one is meant is not known."
+    problem = "weights: there are 2 GGUF models, and which one to load is unknown."
     assert refused(tmp_path) == (Cause.UNUSABLE, problem)
 
 

@@ -192,7 +192,7 @@ def test_a_truncated_file_of_the_hub_is_reported(hub: Hub, inspect: Infd) -> Non
     [
         (b"{", "config.json", "is not valid JSON."),
         (b"[" * 100_000, "config.json", "is not valid JSON."),
-        (b"[]", "config.json", "holds no JSON object."),
+        (b"[]", "config.json", "is not a JSON object."),
         (b"{}", "config.json.num_hidden_layers", "is missing."),
     ],
 )

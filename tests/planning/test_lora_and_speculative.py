@@ -46,7 +46,7 @@ def test_a_draft_model_and_adapters_reduce_the_kv_cache() -> None:
         found = arithmetic(asking(*args))
         assert found.weights_gib > plain.weights_gib + 1
         assert found.kv_cache_gib < plain.kv_cache_gib - 1
-    assert "GiB for guessing tokens" in arithmetic(asking(DRAFT)).origins["weights"]
+    assert "GiB for speculative decoding" in arithmetic(asking(DRAFT)).origins["weights"]
     assert sized(asking(DRAFT))[:2] == ("True", "Fits")
 
 

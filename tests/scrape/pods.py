@@ -30,11 +30,11 @@ class Answering:
 
     text: str = LOADED
     status: int = 200
-    """Of responses to test requests."""
+    """Of responses to probe requests."""
     hangs: bool = False
-    """Whether test requests get no response."""
+    """Whether probe requests get no response."""
     port: int = 0
-    test_requests: list[object] = field(default_factory=list)
+    probe_requests: list[object] = field(default_factory=list)
     scrapes: int = 0
     clients: set[object] = field(default_factory=set)
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,7 +45,7 @@ class Answering:
         return web.Response(text=self.text)
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.test_requests.append(await request.json())
+        self.probe_requests.append(await request.json())
         if self.hangs:
             await self.released.wait()
         return web.Response(status=self.status)

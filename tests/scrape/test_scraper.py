@@ -68,7 +68,7 @@ class Hands:
         """Scrape these components, or all."""
         self.now = at
         await self.scraper.scrape(KEY, components or (ROUTER, ENGINE))
-        await asyncio.sleep(0.01)  # lets a test request get to its server, in this event loop
+        await asyncio.sleep(0.01)  # lets a probe request get to its server, in this event loop
         return self.store.of(self.pods)
 
     async def scrape_until(self, at: float) -> Samples:
@@ -134,19 +134,19 @@ async def test_pods_that_are_not_ready_or_terminating_are_not_scraped(hands: Han
     assert served.scrapes == 0
 
 
-async def test_an_engine_without_progress_that_does_not_answer_a_test_request_is_stalled(
+async def test_an_engine_without_progress_that_does_not_answer_a_probe_request_is_stalled(
     hands: Hands,
 ) -> None:
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
         await hands.scrape()
         await hands.scrape_until(STALL / 2 - 1)
-        assert served.test_requests == []
+        assert served.probe_requests == []
         await hands.scrape_until(STALL - 1)
-        assert served.test_requests == [{"model": "tiny", "prompt": "1", "max_tokens": 1}]
+        assert served.probe_requests == [{"model": "tiny", "prompt": "1", "max_tokens": 1}]
         assert hands.stalled == []
         await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
-    assert len(served.test_requests) == 1
+    assert len(served.probe_requests) == 1
     assert hands.stalls == [KEY]
     assert set(hands.stalled) == {KEY}
 
@@ -156,7 +156,7 @@ async def test_a_session_whose_client_sends_no_request_does_not_make_an_engine_s
         hands.pods = [engine(served), router(routed)]
         await hands.scrape()
         await hands.scrape_until(3 * STALL)
-    assert len(served.test_requests) >= 1, "it has answered a test request"
+    assert len(served.probe_requests) >= 1, "it has answered a probe request"
     assert hands.stalled == []
 
 
@@ -165,7 +165,7 @@ async def test_an_engine_that_hung_while_idle_is_stalled_once_a_router_uses_it(h
         hands.pods = [engine(served), router(routed)]
         await hands.scrape()
         await hands.scrape_until(2 * STALL)
-        assert served.test_requests == []
+        assert served.probe_requests == []
         routed.text = STATISTICS.format(sessions=1)
         used = hands.now
         await hands.scrape_until(used + STALL + 2 * SETTINGS.scrape_seconds)
@@ -200,7 +200,7 @@ async def test_routers_and_engines_are_scraped_at_their_own_intervals(hands: Han
 
 
 @pytest.mark.parametrize(("text", "stalls"), [(LOADED, [KEY]), (IDLE, [])])
-async def test_an_engine_that_rejects_test_requests_is_stalled_by_its_own_metrics(
+async def test_an_engine_that_rejects_probe_requests_is_stalled_by_its_own_metrics(
     hands: Hands, text: str, stalls: list[Key]
 ) -> None:
     async with answering(text, status=404) as served, answering(STATISTICS.format(sessions=1)) as routed:
@@ -208,7 +208,7 @@ async def test_an_engine_that_rejects_test_requests_is_stalled_by_its_own_metric
         await hands.scrape()
         await hands.scrape_until(STALL + SETTINGS.scrape_seconds)
     assert hands.stalls == stalls
-    assert len(served.test_requests) == 1
+    assert len(served.probe_requests) == 1
 
 
 async def test_an_engine_is_not_stalled_while_its_metrics_are_missing(hands: Hands) -> None:

@@ -70,7 +70,7 @@ def test_a_draft_model_takes_memory_for_its_weights_and_its_kv_cache_layers() ->
     gpu = Gpu("H100-80GB", 79.19)
     plain, found = budget(QWEN, gpu, ENGINE, Shape(ParallelSizes(2), context=8192)), budget(QWEN, gpu, ENGINE, shape)
     assert found.weights == pytest.approx(plain.weights + draft_gib(QWEN, shape))
-    assert "0.56 GiB for guessing tokens" in str(found.terms[0].origin)
+    assert "0.56 GiB for speculative decoding" in str(found.terms[0].origin)
 
 
 def test_the_memory_of_a_draft_model_counts_in_the_last_pipeline_stage() -> None:
@@ -111,7 +111,7 @@ def test_memory_of_unknown_size_is_named_as_not_counted() -> None:
     shape = Shape(speculation=Speculation(4, draft="org/head"), adapters=Adapters(16, tower=True))
     assert uncounted(model("google/gemma-3-27b-it"), shape) == (
         "the draft model `org/head`, which is not in the catalogue",
-        "room for adapters of the vision tower",
+        "memory for adapters of the vision tower",
     )
 
 

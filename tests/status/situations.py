@@ -18,7 +18,7 @@ from tests.testing.builders import (
     ENGINES,
     NOW,
     ROUTERS,
-    STANDSTILL,
+    STALLED_ENGINE,
     deployment_status,
     inference_deployment,
     inputs,
@@ -155,4 +155,4 @@ SWITCHED_TO_REPLACE = observed(
 )
 """One engine serves, and the engine that surges beside it is unschedulable."""
 _ENGINE = view(ready_pod())
-HUNG = replace(SERVING, pods=[_ENGINE], samples=Samples({_ENGINE.uid: STANDSTILL}))
+HUNG = replace(SERVING, pods=[_ENGINE], samples=Samples({_ENGINE.uid: STALLED_ENGINE}))

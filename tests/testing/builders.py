@@ -165,7 +165,7 @@ def ready_pod() -> Manifest:
     return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
-STANDSTILL = EngineActivity(
+STALLED_ENGINE = EngineActivity(
     EngineSample("qwen", running=3, waiting=0, progress=(7.0,)),
     sessions=3,
     at=400.0,
@@ -173,4 +173,4 @@ STANDSTILL = EngineActivity(
     probe=ProbeState.NO_RESPONSE,
     probe_sent_at=250.0,
 )
-"""An engine that has stood still for as long as it may, and has not answered for half of that."""
+"""An engine without progress for 300 s, which has not answered a probe request for 150 s."""

@@ -1,7 +1,7 @@
 {{/*
-What the operator may do: the only place that says so. A ClusterRole (whole cluster) or one Role per namespace carries it,
-and one Role in the release's namespace what is about its Lease.
-It reads no Secret, opens no shell and no proxy into a pod, and never writes the spec of an InferenceDeployment.
+The only list of the operator's rights. A ClusterRole (whole cluster) or one Role per namespace contains it, and one Role in
+the release's namespace contains the rights on the Lease.
+The operator reads no Secret, opens no shell in a pod and no proxy to one, and never writes the spec of an InferenceDeployment.
 */}}
 {{- define "inference-operator.rules" -}}
 - apiGroups: [inference-operator.dev]
@@ -51,7 +51,7 @@ It reads no Secret, opens no shell and no proxy into a pod, and never writes the
 {{- end }}
 {{- end -}}
 
-{{/* The Lease by which its processes take turns, in the release's namespace. A new object cannot be named in a rule. */}}
+{{/* The Lease of the leader election, in the release's namespace. A rule for `create` cannot name an object. */}}
 {{- define "inference-operator.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -311,7 +311,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.ENGINE_STALLED: Explanation(
         ConditionType.ENGINES_AVAILABLE,
-        "An engine had requests, made no progress and did not answer a test request. The operator deleted its pod; a"
+        "An engine had requests, made no progress and did not answer a probe request. The operator deleted its pod; a"
         " new pod replaces it.",
         "No action needed. If it happens again, check the engine's previous log and its GPU.",
     ),

@@ -103,12 +103,12 @@ def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Sh
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
-    """The plan that was chosen."""
+    """The answer for a plan."""
     stages = f", pipeline parallel {plan.shape.parallel.pipeline}," if plan.shape.parallel.pipeline > 1 else ""
     group = f"tensor parallel {plan.shape.parallel.tensor}{stages} on {plan.offer.kind}"
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
-        reason += " That is less than sizing aims at: no node has a larger group of these GPUs."
+        reason += " This is less than the target: no node has a larger group of these GPUs."
     reason += _not_counted(plan.uncounted)
     return Answer(
         plan.offer.kind,
@@ -126,7 +126,7 @@ def _not_counted(missing: Sequence[str]) -> str:
 
 
 def answer_of_infeasible(offer: GpuOffer, infeasible: Infeasible) -> Answer:
-    """The reason why no plan fits, and the budget of the closest one."""
+    """The answer if no plan fits, with the budget of the largest group of GPUs."""
     reason = f"{infeasible.problem} {infeasible.cure}"
     return Answer(offer.kind, fits=False, reason=reason, budget=infeasible.budget)
 
@@ -141,7 +141,7 @@ def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
             yield f"{one.gpu}: {one.reason}"
     if verbose:
         for one in answers:
-            yield from _arithmetic(one)
+            yield from _memory_lines(one)
 
 
 def _row(one: Answer) -> Sequence[str]:
@@ -161,7 +161,7 @@ def _row(one: Answer) -> Sequence[str]:
     )
 
 
-def _arithmetic(one: Answer) -> Iterator[str]:
+def _memory_lines(one: Answer) -> Iterator[str]:
     if one.budget is None:
         return
     found = one.budget

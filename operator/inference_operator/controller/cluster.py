@@ -1,10 +1,10 @@
-"""What the reconciler needs of a cluster: seven methods. The real cluster and the in-memory one of the tests have them.
+"""The reconciler's interface to a cluster: seven methods. The tests' in-memory cluster has the same ones.
 
 Exceptions::
 
-    ClusterError            the request was not carried out, or nobody knows whether it was
+    ClusterError            the request was not carried out, or its outcome is unknown
       NotFoundError         there is no such object
-      ConflictError         the object is another one, or somebody else owns its fields
+      ConflictError         the object is another one, or another manager owns its fields
       RejectedError         the API server, a quota or an admission policy refuses the object
         ForbiddenError      the operator has no right to this
     NotLeaderError          nothing was sent, because another process may hold the Lease
@@ -42,7 +42,7 @@ class PodResponse:
 
 
 class ClusterError(Exception):
-    """A request that was not carried out, or of which nobody knows whether it was.
+    """A request that was not carried out, or whose outcome is unknown.
 
     Args:
         cause: why, in a phrase for users.
@@ -65,7 +65,7 @@ class NotFoundError(ClusterError):
 
 
 class ConflictError(ClusterError):
-    """The object has another uid or resourceVersion than the request names, or somebody else owns its fields."""
+    """The object has another uid or resourceVersion than the request names, or another manager owns its fields."""
 
 
 class RejectedError(ClusterError):

@@ -1,4 +1,4 @@
-"""Carries out one change. The rule which existing objects may be written stands here and nowhere else."""
+"""Carries out one change. The only place with the rule which existing objects may be written."""
 
 import logging
 from contextlib import suppress

@@ -1,11 +1,11 @@
 """Table of GPU kinds: memory as CUDA reports it, bandwidth, compute capability.
 
 Names are what NVIDIA's GPU feature discovery writes into `nvidia.com/gpu.product`, matched by their characteristic
-part, since older releases leave out `NVIDIA-` and drivers differ in suffixes.
+part, because older releases omit `NVIDIA-` and suffixes depend on the driver.
 
 Sources: usable memory is `torch.cuda.get_device_properties().total_memory` as vLLM logs it ("total_gpu_memory",
 "requested GPU memory") in the start-ups of `bench/data/startups.csv` and in vllm-project/vllm#14011, #21429 and
-recipes; where no log is known, the driver's memory less the 1.5 % that the measured kinds lose at most (`estimated`).
+recipes; without a log, 98.5 % of the driver's memory, the least that a measured kind has (`estimated`).
 Bandwidth and compute capability: NVIDIA's data sheets and CUDA GPU list.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 GIB_OF_MIB = 1024
 LOST_TO_CUDA = 0.985
-"""The least part of the driver's memory that CUDA reports (T4: 14.56 of 15.0 GiB is the exception, measured below)."""
+"""The least fraction of the driver's memory that CUDA reports (except the T4: 14.56 of 15.0 GiB, see the table)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class GpuKind:
     capability: tuple[int, int]
     """CUDA's compute capability: bfloat16 from 8.0, FP8 from 8.9."""
     linked: bool = False
-    """GPUs of a node reach each other over NVLink; engines then reserve more for collective operations."""
+    """GPUs of a node reach each other over NVLink; engines then reserve more memory for collective operations."""
     estimated: bool = False
     """Whether the memory is estimated, not measured."""
 

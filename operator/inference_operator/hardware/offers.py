@@ -19,12 +19,12 @@ MIG_KIND = re.compile(
 )
 """A MIG slice as users name it: by its product, or by the name of its kind (`A100-80GB 1g.10gb`)."""
 MIG_USABLE = 0.975
-"""A slice's usable part of the memory in its name: 9.75 of 10 GB, 39.25 of 40 GB (NVIDIA MIG user guide, profiles)."""
+"""Usable fraction of the memory in a slice's name: 9.75 of 10 GB, 39.25 of 40 GB (NVIDIA MIG user guide, profiles)."""
 PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 MAJOR, MINOR = "nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"
 REPLICAS = "nvidia.com/gpu.replicas"
 MEMORY_SLACK = 0.08
-"""Drivers differ by up to this fraction in the memory of one kind; a larger difference means another variant."""
+"""Drivers report up to this fraction more or less memory for one kind; a larger difference means another variant."""
 GKE = "cloud.google.com/gke-accelerator"
 _GKE_PRODUCTS = {
     "nvidia-tesla-t4": "Tesla-T4",
@@ -183,7 +183,7 @@ def label_of(product: str) -> str:
 
 
 def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
-    """Equal offers counted together, sorted independently of the order of nodes.
+    """Equal offers added up, in an order that does not depend on the order of nodes.
 
     Examples:
         >>> from inference_operator.hardware.kinds import kind_named

@@ -7,7 +7,7 @@ token, as in client-go's leader election (v0.36.3, `tools/leaderelection/leadere
 - Every write that it began before is over `write timeout` later.
 - Nobody takes the Lease before `lease duration` has passed, which is longer than both together.
 
-Each process trusts only its own clock, one that goes on while the machine is suspended.
+Each process uses only its own clock, which continues while the machine is suspended.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ class Lease:
         except NotFoundError as error:
             raise LeaseLostError("it was deleted") from error
         except ConflictError:
-            # Somebody else wrote it: a person, who left the holder as it is, or a process that has taken it.
+            # Another client wrote it: a person who kept the holder, or a process that has acquired the Lease.
             lease = await self._get()
             holder = (lease.get("spec") or {}).get("holderIdentity") if lease else None
             if holder != self._identity:

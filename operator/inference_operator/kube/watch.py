@@ -1,7 +1,7 @@
-"""Watches, run by kopf: each event is handed to a callback. The only module that imports kopf.
+"""Watches, run by kopf: each event is passed to a callback. The only module that imports kopf.
 
 Only low-level event handlers are registered. For these kopf writes nothing: no finalizers and no annotations. The
-operator lists by itself, and `watch_from` keeps kopf from listing everything a second time.
+operator lists objects itself, and `watch_from` keeps kopf from listing everything a second time.
 """
 
 import asyncio

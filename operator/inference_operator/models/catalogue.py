@@ -1,7 +1,7 @@
 """The catalogue: public models whose `config.json` and size are stored with the operator.
 
 The data is written by `python -m bench.catalogue` from configs in public repositories; each entry names repository,
-commit and path. An entry has the form of an inspection's result, so both are read by the same code.
+commit and path. An entry has the same form as an inspection result; the same code reads both.
 """
 
 import json

@@ -25,18 +25,18 @@ class WeightFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The size of a checkpoint's weights, of the files that an engine loads."""
+    """The size of the checkpoint files that an engine loads."""
 
     total_bytes: int
     origin: str
-    """The files, in words for users."""
+    """The files, as users read them."""
     exact: bool = True
-    """False: the sum of all files, which may hold more than is loaded."""
+    """False: the sum of all files, which may be more than the engine loads."""
     file_format: WeightFormat = WeightFormat.SAFETENSORS
 
 
 def format_of(origin: str) -> WeightFormat:
-    """The format of weights whose origin was stored: stored entries name the files, and no format.
+    """The format of stored weights. Stored entries contain the names of the files but not their format.
 
     Examples:
         >>> format_of("model-q4.gguf"), format_of("2 .gguf files"), format_of("model.safetensors")
@@ -63,7 +63,7 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         >>> weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8}).total_bytes
         15
         >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
-        'there are 2 GGUF models, and which one is meant is not known.'
+        'there are 2 GGUF models, and which one to load is unknown.'
         >>> print(weights_of_files({"README.md": 7}).message)
         weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
@@ -71,9 +71,9 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         return _indexed(sizes, index)
     if SINGLE in sizes:
         return Weights(sizes[SINGLE], SINGLE)
-    if named := _at_the_root(sizes, SAFETENSORS):
+    if named := _top_level_files(sizes, SAFETENSORS):
         return _of(named, f"{len(named)} {SAFETENSORS} files")
-    if named := {name: size for name, size in _at_the_root(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
+    if named := {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
         return _gguf(named)
     return _refusal("no safetensors or GGUF file is there.")
 
@@ -83,7 +83,7 @@ PROJECTOR = "mmproj"
 """Prefix of the file of a vision tower beside a GGUF model (llama.cpp, `docs/multimodal.md`)."""
 
 
-def _at_the_root(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]:
+def _top_level_files(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]:
     return {name: size for name, size in sizes.items() if name.endswith(ending) and "/" not in name}
 
 
@@ -92,10 +92,10 @@ def _of(named: Mapping[str, int], several: str) -> Weights:
 
 
 def _gguf(named: Mapping[str, int]) -> Weights | NotUnderstood:
-    """One model, in one file or in parts. Many repositories hold one model in several precisions: refuse those."""
+    """One model, in one file or in parts. Refuses repositories with several precisions of one model."""
     models = {part.groups() if (part := _SHARD.fullmatch(name)) else (name,) for name in named}
     if len(models) > 1:
-        problem = f"there are {len(models)} GGUF models, and which one is meant is not known."
+        problem = f"there are {len(models)} GGUF models, and which one to load is unknown."
         return NotUnderstood("weights", problem, "Give a folder or repository with one of them, or with safetensors.")
     return replace(_of(named, f"{len(named)} {GGUF_FILES}"), file_format=WeightFormat.GGUF)
 

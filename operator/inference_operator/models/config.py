@@ -11,12 +11,12 @@ TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config"
 """Where multimodal models keep the language model's config (transformers 5.0, `PretrainedConfig.get_text_config`)."""
 VISION_CONFIGS = ("vision_config", "vision_tower_config", "visual", "vit_config")
 DEPTH = 3
-"""How deep such configs are nested (omni models: `thinker_config.text_config`)."""
+"""Maximum depth of such nested configs (omni models: `thinker_config.text_config`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """A field or file that sizing needs and that is missing or wrong, in words for users.
+    """A field or file that sizing needs and that is missing or wrong, as a message for users.
 
     Examples:
         >>> NotUnderstood("config.json.vocab_size", "is 0.", "Give a config.").message
@@ -62,14 +62,14 @@ class Config:
         """The first of these fields that exists; None if none does.
 
         Raises:
-            UnreadableError: it exists and is no whole number from 0 up.
+            UnreadableError: it exists and is not a whole number of at least 0.
         """
         for name in names:
             value = self.fields.get(name)
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-                raise UnreadableError(name, "is no whole number from 0 up")
+                raise UnreadableError(name, "is not a whole number of at least 0")
             return value
         return None
 
@@ -96,17 +96,17 @@ class Config:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A Boolean field; the default if it is missing or no Boolean."""
+        """A Boolean field; the default if it is missing or not a Boolean."""
         value = self.fields.get(name)
         return value if isinstance(value, bool) else default
 
     def text(self, name: str) -> str:
-        """A text field; empty if it is missing or no text."""
+        """A string field; empty if it is missing or not a string."""
         value = self.fields.get(name)
         return value if isinstance(value, str) else ""
 
     def section(self, name: str) -> "Config":
-        """A nested object; empty if it is missing or no object."""
+        """A nested object; empty if it is missing or not an object."""
         value = self.fields.get(name)
         return Config(value if isinstance(value, dict) else {})
 
@@ -120,7 +120,7 @@ class Config:
             {'a': 2}
 
         Raises:
-            UnreadableError: it is neither.
+            UnreadableError: the field is neither a list nor such an object.
         """
         value = self.fields.get(name)
         if value is None:
@@ -132,9 +132,9 @@ class Config:
             return found
         counts = value.get("counts") if isinstance(value, dict) else None
         if not isinstance(counts, dict):
-            raise UnreadableError(name, "is no list")
+            raise UnreadableError(name, "is not a list")
         if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST for n in counts.values()):
-            raise UnreadableError(name, "has counts that are no whole numbers from 0 up")
+            raise UnreadableError(name, "has counts that are not whole numbers of at least 0")
         return {str(key): int(times) for key, times in counts.items()}
 
     @property
@@ -155,10 +155,10 @@ def language_model(document: object) -> tuple[Config, bool]:
         (8, 'float16', True)
 
     Raises:
-        UnreadableError: the document is no JSON object.
+        UnreadableError: the document is not a JSON object.
     """
     if not isinstance(document, dict):
-        raise UnreadableError("config.json", "holds no JSON object")
+        raise UnreadableError("config.json", "is not a JSON object")
     fields: Manifest = document
     has_vision = False
     for _ in range(DEPTH):

@@ -4,7 +4,7 @@ from inference_operator.models.config import Config, UnreadableError
 from inference_operator.models.facts import Attention, LayerGroup, State
 
 SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "gemma4": 6, "gemma4_text": 6}
-"""One layer in this many has full attention, others a window (transformers 5.0, `models/*/configuration_*.py`)."""
+"""One layer in this many has full attention, the others a window (transformers 5.0, `models/*/configuration_*.py`)."""
 CHUNKED_EVERY = 4
 """Llama 4: one layer in four has no chunks (transformers 5.0, `Llama4TextConfig.no_rope_layer_interval`)."""
 LINEAR_EVERY = 4
@@ -21,7 +21,7 @@ FLOAT32_BYTES = 4
 INDEX_SCALE_BYTES = 4
 """The sparse attention of DeepSeek V3.2 keeps 8-bit keys and a float32 scale for its index."""
 MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads")
-"""How configs with Mamba 2 call its heads: Nemotron H, and Granite 4."""
+"""Fields with the number of Mamba 2 heads: in Nemotron H, and in Granite 4."""
 STATE_NAMES = ("linear_attention", "mamba", "mamba2", "kda")
 
 
@@ -29,7 +29,7 @@ def head_dimension(config: Config) -> int:
     """Elements of a head's key: not hidden / heads in every model.
 
     Raises:
-        UnreadableError: there is not enough to tell.
+        UnreadableError: the config has too few fields to compute it.
     """
     if given := config.positive("head_dim", "head_dim_derived", "attention_head_dim", "kv_channels"):
         return given
@@ -54,9 +54,9 @@ def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
         return _latent(config, layers)
     if config.fields.get("compress_ratios"):
         return _compressed(config)
-    state, remembering = _states(config, layers)
-    shared = min(config.count("num_kv_shared_layers") or 0, remembering - 1 if remembering else 0)
-    return (*_windows(config, remembering, shared), *state)
+    state, cached = _states(config, layers)
+    shared = min(config.count("num_kv_shared_layers") or 0, cached - 1 if cached else 0)
+    return (*_windows(config, cached, shared), *state)
 
 
 def _heads(config: Config) -> int | None:
@@ -64,7 +64,7 @@ def _heads(config: Config) -> int | None:
 
 
 def kv_heads(config: Config) -> int:
-    """KV heads; as many as attention heads if the config states none.
+    """KV heads; the number of attention heads if the config does not state it.
 
     Raises:
         UnreadableError: neither is stated.
@@ -82,16 +82,16 @@ def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]
         return ()
     heads, size = kv_heads(config), head_dimension(config)
     elements = size + (config.positive("v_head_dim") or size)
-    narrow, kind, window = _narrow(config, layers)
+    windowed, kind, window = _windowed(config, layers)
     kept = max(1, layers - shared)
-    narrow = round(narrow * kept / layers)
-    wide_heads = config.positive("num_global_key_value_heads") or heads
-    wide_size = config.positive("global_head_dim")
-    wide = LayerGroup(Attention.FULL, kept - narrow, wide_heads, 2 * wide_size if wide_size else elements)
-    return tuple(one for one in (wide, LayerGroup(kind, narrow, heads, elements, window)) if one.layers)
+    windowed = round(windowed * kept / layers)
+    full_heads = config.positive("num_global_key_value_heads") or heads
+    full_size = config.positive("global_head_dim")
+    full = LayerGroup(Attention.FULL, kept - windowed, full_heads, 2 * full_size if full_size else elements)
+    return tuple(one for one in (full, LayerGroup(kind, windowed, heads, elements, window)) if one.layers)
 
 
-def _narrow(config: Config, layers: int) -> tuple[int, Attention, int]:
+def _windowed(config: Config, layers: int) -> tuple[int, Attention, int]:
     """The number of layers without full attention, their kind, and their window."""
     model = config.text("model_type")
     chunk = config.positive("attention_chunk_size") or 0
@@ -114,10 +114,10 @@ def _narrow(config: Config, layers: int) -> tuple[int, Attention, int]:
 
 def _latent(config: Config, layers: int) -> tuple[LayerGroup, ...]:
     rank, rope = config.required("kv_lora_rank"), config.count("qk_rope_head_dim") or 0
-    state, remembering = _states(config, layers)
-    groups = [LayerGroup(Attention.LATENT, remembering, 1, rank + rope)]
+    state, cached = _states(config, layers)
+    groups = [LayerGroup(Attention.LATENT, cached, 1, rank + rope)]
     if index := config.positive("index_head_dim"):
-        groups.append(LayerGroup(Attention.LATENT, remembering, 1, index, token_bytes=float(index + INDEX_SCALE_BYTES)))
+        groups.append(LayerGroup(Attention.LATENT, cached, 1, index, token_bytes=float(index + INDEX_SCALE_BYTES)))
     return (*groups, *state)
 
 
@@ -127,7 +127,7 @@ def _compressed(config: Config) -> tuple[LayerGroup, ...]:
     groups = []
     for ratio, layers in config.tally("compress_ratios").items():
         if not ratio.isdigit():
-            raise UnreadableError("compress_ratios", "holds what is no whole number")
+            raise UnreadableError("compress_ratios", "has a key that is not a whole number")
         each = int(ratio)
         kind = LayerGroup(Attention.LATENT, layers, 1, size, token_bytes=2.0 * size / each) if each else None
         groups.append(kind or LayerGroup(Attention.SLIDING, layers, 1, size, max(1, window)))
@@ -141,17 +141,17 @@ def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
         return _mamba(config, pattern.get("M", 0)), pattern.get("*", 0)
     named = config.tally("layer_types") or config.tally("layers_block_type")
     linear = sum(named.get(name, 0) for name in STATE_NAMES)
-    if isinstance(attending := config.fields.get("attn_layer_indices"), list):
-        linear = max(0, layers - len(attending))
-    if section := config.section("linear_attn_config").fields.get("kda_layers"):
-        linear = len(section) if isinstance(section, list) else 0
+    if isinstance(attention_layers := config.fields.get("attn_layer_indices"), list):
+        linear = max(0, layers - len(attention_layers))
+    if kda_layers := config.section("linear_attn_config").fields.get("kda_layers"):
+        linear = len(kda_layers) if isinstance(kda_layers, list) else 0
     if not linear and _alternates(config):
         linear = layers - layers // (config.positive("full_attention_interval") or LINEAR_EVERY)
     if not linear:
         return (), layers
     linear = min(linear, layers)
-    found = _mamba if config.fields.keys() & MAMBA_HEADS else _linear
-    return found(config, linear), layers - linear
+    groups_of = _mamba if config.fields.keys() & MAMBA_HEADS else _linear
+    return groups_of(config, linear), layers - linear
 
 
 def _alternates(config: Config) -> bool:
@@ -170,12 +170,12 @@ def _linear(config: Config, layers: int) -> tuple[LayerGroup, ...]:
     sizes = {name: config.positive(name) or usual for name, usual in LINEAR_DEFAULTS.items()}
     keys = sizes["linear_num_key_heads"] * sizes["linear_key_head_dim"]
     values = sizes["linear_num_value_heads"] * sizes["linear_value_head_dim"]
-    exact = config.architecture.startswith("Qwen3_5") or config.text("mamba_ssm_dtype") == "float32"
+    in_float32 = config.architecture.startswith("Qwen3_5") or config.text("mamba_ssm_dtype") == "float32"
     state = State(
         convolution_width=2 * keys + values,
         convolution_length=sizes["linear_conv_kernel_dim"] - 1,
         recurrent=values * sizes["linear_key_head_dim"],
-        recurrent_bytes=FLOAT32_BYTES if exact or config.positive("linear_num_value_heads") is None else None,
+        recurrent_bytes=FLOAT32_BYTES if in_float32 or config.positive("linear_num_value_heads") is None else None,
     )
     return (LayerGroup(Attention.STATE, layers, state=state),)
 

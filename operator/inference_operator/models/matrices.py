@@ -1,4 +1,4 @@
-"""The weight matrices that a `config.json` implies: what an engine allocates, layer by layer."""
+"""The weight matrices that a `config.json` implies: the tensors that an engine allocates for each layer."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from inference_operator.models.facts import Attention, Experts, LayerGroup, Matr
 UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
 """Model types whose MLP has two matrices, not three."""
 NORMS = 2
-"""Norms of a layer; they count as one matrix with this many rows."""
+"""Normalization vectors of a layer; they count as one matrix with this many rows."""
 NAMES_OF_INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
 
 
@@ -30,8 +30,8 @@ def matrices(
     if not tied:
         found.append(Matrix(Part.HEAD, vocabulary, hidden, 1, Split.ROWS))
     for group in groups:
-        found.extend(_memory(config, group, hidden, heads, head_size))
-    found.extend(_feed_forward(config, hidden, intermediate, _feeding(config, layers), experts))
+        found.extend(_attention(config, group, hidden, heads, head_size))
+    found.extend(_feed_forward(config, hidden, intermediate, _feed_forward_layers(config, layers), experts))
     found.append(Matrix(Part.SMALL, NORMS, hidden, layers, Split.WHOLE))
     return tuple(one for one in found if one.elements)
 
@@ -41,13 +41,13 @@ def intermediate_size(config: Config) -> int:
     return config.count(*NAMES_OF_INTERMEDIATE) or 0
 
 
-def _feeding(config: Config, layers: int) -> int:
-    """Layers with a feed-forward part: all, unless the pattern of a hybrid keeps them apart."""
+def _feed_forward_layers(config: Config, layers: int) -> int:
+    """Layers with a feed-forward part: all, or in a hybrid model those that its pattern marks `-` or `E`."""
     counts = config.tally("hybrid_override_pattern") if config.fields.get("hybrid_override_pattern") else {}
     return counts.get("-", 0) + counts.get("E", 0) if counts else layers
 
 
-def _memory(config: Config, group: LayerGroup, hidden: int, heads: int, size: int) -> Iterator[Matrix]:
+def _attention(config: Config, group: LayerGroup, hidden: int, heads: int, size: int) -> Iterator[Matrix]:
     match group.attention:
         case Attention.LATENT if group.token_bytes is None:
             yield from _latent(config, group.layers, hidden, heads)
@@ -57,32 +57,31 @@ def _memory(config: Config, group: LayerGroup, hidden: int, heads: int, size: in
             yield from _state(group, hidden)
         case _:
             wide = group.elements // 2 if group.elements != 2 * size else size
-            queries = Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS, fused="qkv")
-            yield queries
-            kept = group.kv_heads * group.elements
-            yield Matrix(Part.ATTENTION, kept, hidden, group.layers, Split.KV_ROWS, fused="qkv", joined=2)
+            yield Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS, fused="qkv")
+            kv_rows = group.kv_heads * group.elements
+            yield Matrix(Part.ATTENTION, kv_rows, hidden, group.layers, Split.KV_ROWS, fused="qkv", joined=2)
             yield Matrix(Part.ATTENTION, hidden, heads * wide, group.layers, Split.COLUMNS)
 
 
 def _latent(config: Config, layers: int, hidden: int, heads: int) -> Iterator[Matrix]:
     rank, rope = config.required("kv_lora_rank"), config.count("qk_rope_head_dim") or 0
-    plain, value = config.count("qk_nope_head_dim") or 128, config.positive("v_head_dim") or 128
-    low = config.count("q_lora_rank") or 0
-    if low:
-        yield Matrix(Part.ATTENTION, low, hidden, layers, Split.WHOLE, fused="qkv")
-    yield Matrix(Part.ATTENTION, heads * (plain + rope), low or hidden, layers, Split.ROWS)
+    nope, value = config.count("qk_nope_head_dim") or 128, config.positive("v_head_dim") or 128
+    query_rank = config.count("q_lora_rank") or 0
+    if query_rank:
+        yield Matrix(Part.ATTENTION, query_rank, hidden, layers, Split.WHOLE, fused="qkv")
+    yield Matrix(Part.ATTENTION, heads * (nope + rope), query_rank or hidden, layers, Split.ROWS)
     yield Matrix(Part.ATTENTION, rank + rope, hidden, layers, Split.WHOLE, fused="qkv")
-    yield Matrix(Part.ATTENTION, heads * (plain + value), rank, layers, Split.ROWS)
+    yield Matrix(Part.ATTENTION, heads * (nope + value), rank, layers, Split.ROWS)
     yield Matrix(Part.ATTENTION, hidden, heads * value, layers, Split.COLUMNS)
 
 
 def _state(group: LayerGroup, hidden: int) -> Iterator[Matrix]:
-    """In: what is convolved and a gate as wide as the output. Out: back to the hidden size."""
+    """The input projection (convolved channels, and a gate as wide as the output), and the output projection."""
     if group.state is None:
         return
     wide = group.state.convolution_width
     inner = wide // 2
-    yield Matrix(Part.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS, joined=4)  # with the gate
+    yield Matrix(Part.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS, joined=4)  # with the gate's rows
     yield Matrix(Part.ATTENTION, hidden, inner, group.layers, Split.COLUMNS)
 
 
@@ -93,17 +92,17 @@ def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts:
         return
     first = min(layers, config.count("first_k_dense_replace") or 0)
     step = config.positive("interleave_moe_layer_step", "decoder_sparse_step") or 1
-    mixed = (layers - first) // step
+    expert_layers = (layers - first) // step
     width, latent = experts.intermediate_size, config.positive("moe_latent_size")
     inner = latent or hidden
-    yield Matrix(Part.EXPERTS, gated * width, inner, mixed, Split.ROWS, stacked=experts.count, joined=gated)
-    yield Matrix(Part.EXPERTS, inner, width, mixed, Split.COLUMNS, stacked=experts.count)
-    if latent:  # into the experts' narrower space and out of it, never quantised (vLLM 0.32.0, `models/nemotron_h.py`)
-        yield Matrix(Part.SMALL, latent, hidden, mixed, Split.WHOLE)
-        yield Matrix(Part.SMALL, hidden, latent, mixed, Split.WHOLE)
-    yield Matrix(Part.SMALL, experts.count, hidden, mixed, Split.WHOLE)
-    yield from _mlp(hidden, _shared(config, width), mixed, gated)
-    yield from _mlp(hidden, config.count("intermediate_size_mlp") or dense, layers - mixed, gated)
+    yield Matrix(Part.EXPERTS, gated * width, inner, expert_layers, Split.ROWS, stacked=experts.count, joined=gated)
+    yield Matrix(Part.EXPERTS, inner, width, expert_layers, Split.COLUMNS, stacked=experts.count)
+    if latent:  # projections to the experts' width and back, unquantised (vLLM 0.32.0, `models/nemotron_h.py`)
+        yield Matrix(Part.SMALL, latent, hidden, expert_layers, Split.WHOLE)
+        yield Matrix(Part.SMALL, hidden, latent, expert_layers, Split.WHOLE)
+    yield Matrix(Part.SMALL, experts.count, hidden, expert_layers, Split.WHOLE)
+    yield from _mlp(hidden, _shared(config, width), expert_layers, gated)
+    yield from _mlp(hidden, config.count("intermediate_size_mlp") or dense, layers - expert_layers, gated)
 
 
 def _shared(config: Config, width: int) -> int:

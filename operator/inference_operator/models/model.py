@@ -38,7 +38,7 @@ DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemm
 GGUF_ENGINE = "an image whose engine reads GGUF (vLLM since 0.24 only with its plugin, `vllm-gguf-plugin`)"
 """What a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
 WIDEST = 16
-"""An MLP wider than this many times the hidden size stands for experts that the config does not state."""
+"""An MLP wider than this many times the hidden size means experts that the config does not state."""
 
 
 def model_facts(document: object, weights: Weights | None = None) -> ModelFacts | NotUnderstood:

@@ -8,11 +8,11 @@ from inference_operator.models.facts import Kernel, Part, Quantization
 UNQUANTISED = Quantization(Kernel.NONE, 16)
 
 GROUP = 128
-"""Inputs that share a scale where a 4-bit checkpoint does not say: the usual value of AutoAWQ and GPTQModel."""
+"""Inputs that share a scale if a 4-bit checkpoint does not state it: the default of AutoAWQ and GPTQModel."""
 SCALE_BITS, ZERO_BITS = 16, 4
-"""A float16 scale a group, and for AWQ and GPTQ a 4-bit zero point."""
+"""Each group has a float16 scale, and with AWQ and GPTQ a 4-bit zero point."""
 MICROSCALE_BITS = 8
-"""One 8-bit scale a group: MXFP4 of 32 elements (OCP Microscaling Formats 1.0, 5.1), NVFP4 of 16."""
+"""Each group has one 8-bit scale: MXFP4 of 32 elements (OCP Microscaling Formats 1.0, 5.1), NVFP4 of 16."""
 MXFP4_GROUP, NVFP4_GROUP = 32, 16
 BLOCK = 128
 """Side of the block that shares a scale in DeepSeek's FP8 (`weight_block_size`)."""
@@ -48,7 +48,7 @@ _PARTS: dict[Kernel, tuple[Part, ...]] = {
     Kernel.MXFP4: (Part.EXPERTS,),
     Kernel.NVFP4: (Part.MLP, Part.EXPERTS),
 }
-"""Where only a part is quantised: gpt-oss its experts; NVFP4 checkpoints mostly leave attention alone."""
+"""Kernels with which only some parts are quantised: gpt-oss: the experts; NVFP4: usually not attention."""
 
 
 def quantization(config: Config) -> Quantization:
@@ -73,9 +73,9 @@ def quantization(config: Config) -> Quantization:
     kernel = _kernel(section, bits)
     block = section.fields.get("weight_block_size")
     if kernel is Kernel.FP8 and isinstance(block, list) and block:
-        return _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_keeps_fp8(section))
+        return _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_has_fp8_kv_cache(section))
     group = weights.positive("group_size") or _group_size(section)
-    return _of(kernel, bits, group, kv_cache_fp8=_keeps_fp8(section))
+    return _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
 
 
 def named_quantization(name: str) -> Quantization | None:
@@ -102,36 +102,36 @@ def named_quantization(name: str) -> Quantization | None:
 def _of(kernel: Kernel, bits: int | None, group: int | None, *, kv_cache_fp8: bool = False) -> Quantization:
     match kernel:
         case Kernel.FP8 | Kernel.INT8:
-            stored, rule = float(EIGHT), 0
+            stored, size = float(EIGHT), 0
         case Kernel.FP8_BLOCK:
-            rule = group or BLOCK
-            stored = EIGHT + 32 / rule**2
+            size = group or BLOCK
+            stored = EIGHT + 32 / size**2
         case Kernel.AWQ | Kernel.GPTQ:
-            rule = group or GROUP
-            stored = (bits or 4) + (SCALE_BITS + ZERO_BITS) / rule
+            size = group or GROUP
+            stored = (bits or 4) + (SCALE_BITS + ZERO_BITS) / size
         case Kernel.MXFP4:
-            stored, rule = 4 + MICROSCALE_BITS / MXFP4_GROUP, MXFP4_GROUP
+            stored, size = 4 + MICROSCALE_BITS / MXFP4_GROUP, MXFP4_GROUP
         case Kernel.NVFP4:
-            stored, rule = 4 + MICROSCALE_BITS / NVFP4_GROUP, NVFP4_GROUP
+            stored, size = 4 + MICROSCALE_BITS / NVFP4_GROUP, NVFP4_GROUP
         case Kernel.BITSANDBYTES:
-            stored, rule = (NF4_BITS if (bits or 4) == 4 else float(EIGHT)), 0  # noqa: PLR2004 - bits of its default
+            stored, size = (NF4_BITS if (bits or 4) == 4 else float(EIGHT)), 0  # noqa: PLR2004 - bits of its default
         case _:
-            stored, rule = float(bits or 16), 0
-    return Quantization(kernel, stored, rule, parts=_PARTS.get(kernel, EVERY_PART), kv_cache_fp8=kv_cache_fp8)
+            stored, size = float(bits or 16), 0
+    return Quantization(kernel, stored, size, parts=_PARTS.get(kernel, EVERY_PART), kv_cache_fp8=kv_cache_fp8)
 
 
 def _kernel(section: Config, bits: int | None) -> Kernel:
-    said = " ".join(
+    method = " ".join(
         (section.text("quant_algo") or section.text("format") or section.text("quant_method")).lower().split()
     )
     if section.text("quant_method") == "bitsandbytes" and section.flag("load_in_8bit", default=False):
         return Kernel.INT8
-    if said in ("mixed-precision", "compressed-tensors"):
+    if method in ("mixed-precision", "compressed-tensors"):
         return Kernel.FP8 if (bits or EIGHT) == EIGHT else Kernel.GPTQ
-    if said == "mixed_precision":
+    if method == "mixed_precision":
         return Kernel.FP8 if section.text("quant_method") == "fp8" or bits == EIGHT else Kernel.NVFP4
-    first = said.replace("/", " ").split()[0] if said else ""
-    return _METHODS.get(said) or _METHODS.get(first) or (Kernel.FP8 if "fp8" in said else Kernel.OTHER)
+    first = method.replace("/", " ").split()[0] if method else ""
+    return _METHODS.get(method) or _METHODS.get(first) or (Kernel.FP8 if "fp8" in method else Kernel.OTHER)
 
 
 def _weights(section: Config) -> Config:
@@ -141,7 +141,7 @@ def _weights(section: Config) -> Config:
 
 
 def _group_size(section: Config) -> int | None:
-    """-1 stands for one scale a column, which asks nothing of sizes."""
+    """Inputs that share a scale. None for -1 too (one scale for each column): it does not restrict parallel sizes."""
     size = section.fields.get("group_size", section.fields.get("q_group_size"))
     return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= 2**20 else None
 
@@ -151,6 +151,6 @@ def _side(block: list[object]) -> int:
     return side if isinstance(side, int) and not isinstance(side, bool) and 0 < side <= 2**20 else BLOCK
 
 
-def _keeps_fp8(section: Config) -> bool:
+def _has_fp8_kv_cache(section: Config) -> bool:
     scheme = section.fields.get("kv_cache_scheme", section.fields.get("kv_cache_quant_algo"))
     return scheme == "FP8" or (isinstance(scheme, dict) and scheme.get("num_bits") == EIGHT)

@@ -13,33 +13,33 @@ from inference_operator.models.model import model_facts
 def slim(document: object, weights: Weights) -> Manifest:
     """The fields that the facts of a model depend on; the facts of the result are the same.
 
-    There is no list of such fields. The facts are computed once, and the fields that this reads are kept. Lists of
-    layers become counts. If the facts of the result differ nevertheless, the whole document is returned.
+    There is no list of such fields. The facts are computed once, and the fields that this computation reads are kept.
+    Lists of layers become counts. If the facts of the result differ, the whole document is returned.
 
     Args:
-        document: the parsed `config.json` of a model whose facts are understood.
+        document: the parsed `config.json` of a model, for which `model_facts` returns facts.
         weights: bytes of its checkpoint.
 
     Examples:
         >>> config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1000,
         ...     "intermediate_size": 128, "transformers_version": "5.0", "layer_types": ["linear_attention"] * 2}
-        >>> left = slim(config, Weights(420352, "model.safetensors"))
-        >>> left["layer_types"], "transformers_version" in left
+        >>> reduced = slim(config, Weights(420352, "model.safetensors"))
+        >>> reduced["layer_types"], "transformers_version" in reduced
         ({'counts': {'linear_attention': 2}}, False)
 
     Raises:
         UnreadableError: the document is no JSON object.
     """
-    wanted = model_facts(document, weights)
+    facts = model_facts(document, weights)
     flat, _ = language_model(document)
-    read = _Read(flat.fields)
+    read = _RecordingDict(flat.fields)
     model_facts(read, weights)
     kept = read.kept()
     for name in [name for name, value in kept.items() if isinstance(value, list)]:
         counted = _counted(kept, name)
-        kept = counted if model_facts(counted, weights) == wanted else kept
+        kept = counted if model_facts(counted, weights) == facts else kept
     whole: Manifest = dict(document) if isinstance(document, dict) else {}
-    return kept if isinstance(wanted, ModelFacts) and model_facts(kept, weights) == wanted else whole
+    return kept if isinstance(facts, ModelFacts) and model_facts(kept, weights) == facts else whole
 
 
 def _counted(fields: Manifest, name: str) -> Manifest:
@@ -49,39 +49,39 @@ def _counted(fields: Manifest, name: str) -> Manifest:
         return fields
 
 
-class _Read(dict[str, Any]):
+class _RecordingDict(dict[str, Any]):
     """A JSON object that records which of its fields are read."""
 
     def __init__(self, fields: Manifest) -> None:
         super().__init__(
-            {str(name): _Read(value) if isinstance(value, dict) else value for name, value in fields.items()}
+            {str(name): _RecordingDict(value) if isinstance(value, dict) else value for name, value in fields.items()}
         )
-        self._asked: set[str] = set()
+        self._names_read: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as `dict` has it
-        self._asked.add(name)
+        self._names_read.add(name)
         return super().__getitem__(name)
 
     def __contains__(self, name: object) -> bool:
-        self._asked.add(str(name))
+        self._names_read.add(str(name))
         return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as `dict` has it
         """Like `dict.get`."""
-        self._asked.add(name)
+        self._names_read.add(name)
         return super().get(name, default)
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]  # dict_values is final to mypy
         """Like `dict`; all fields count as read."""
-        self._asked.update(self)
+        self._names_read.update(self)
         return super().values()
 
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # the same
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # as `values`
         """Like `dict`; all fields count as read."""
-        self._asked.update(self)
+        self._names_read.update(self)
         return super().items()
 
     def kept(self) -> Manifest:
         """The fields that were read and exist, in their order."""
-        known = {name: value for name, value in super().items() if name in self._asked and value is not None}
-        return {name: value.kept() if isinstance(value, _Read) else value for name, value in known.items()}
+        known = {name: value for name, value in super().items() if name in self._names_read and value is not None}
+        return {name: value.kept() if isinstance(value, _RecordingDict) else value for name, value in known.items()}

@@ -1,4 +1,4 @@
-"""Annotations that hold a value as JSON: written in one compact form, and read back only if nobody broke them."""
+"""Annotations that hold a value as JSON: written in one compact form, and read back only if they are valid."""
 
 import json
 from typing import TypeVar

@@ -13,7 +13,7 @@ _SMALLEST_BINARY = 1024
 
 
 def value(quantity: str) -> Decimal:
-    """The number that a quantity stands for.
+    """The numeric value of a quantity.
 
     Examples:
         >>> value("1500m"), value("1Ki")

@@ -37,7 +37,7 @@ class Inputs:
     settings: Settings
     now: datetime
     lookups: LookupResults = field(default_factory=dict)
-    """Results of the lookups that earlier decisions asked for."""
+    """Results of the lookups that earlier decisions requested."""
     samples: Samples = field(default_factory=Samples)
     """Latest samples of the pods' metrics."""
     nodes: Sequence[NodeView] | None = None

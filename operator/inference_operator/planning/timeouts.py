@@ -16,7 +16,7 @@ PREPARATION_SECONDS = 600
 much for the whole start by default (0.32.0, vllm/envs.py, VLLM_ENGINE_READY_TIMEOUT_S)."""
 
 LEAST_SECONDS = 1800
-"""Shortest timeout. A failing start ends by itself and a hanging one is rare, so less than 30 minutes gains nothing."""
+"""Shortest timeout. A failing start exits and a hanging one is rare, so a timeout below 30 minutes has no benefit."""
 
 
 def timeouts(spec: Spec, plan: Plan, settings: Settings) -> Timeouts:

@@ -1,1 +1,1 @@
-"""HTTP requests to pods: reads their metrics, and sends a test request to an engine that seems to stall."""
+"""HTTP requests to pods: reads their metrics, and sends a probe request to an engine that seems to stall."""

@@ -135,8 +135,8 @@ class PodClient:
     def _opened(self) -> tuple[ClientSession, ClientSession]:
         """The session whose connections are kept, and the one whose connections are closed after each response.
 
-        Neither limits the connections in use: a test request that waited for one would look like an engine that does
-        not answer. The scraper bounds them, by its workers and one test request for each engine that seems to stall.
+        Neither limits the connections in use: a probe request that waited for one would look like an engine that does
+        not answer. The scraper bounds them, by its workers and one probe request for each engine that seems to stall.
         """
         if self._sessions is None:
             keeping = TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
@@ -148,7 +148,7 @@ class PodClient:
         now = monotonic()
         self._kept.pop(address, None)
         while self._kept and now - next(iter(self._kept.values())) > KEEP_ALIVE_SECONDS:
-            self._kept.pop(next(iter(self._kept)))  # the oldest stands first
+            self._kept.pop(next(iter(self._kept)))  # the oldest is the first
         kept = keep and len(self._kept) < self._max_kept
         if kept:
             self._kept[address] = now

@@ -1,4 +1,4 @@
-"""Scrapes the metrics of routers and engines, and sends a test request to an engine that seems to stall."""
+"""Scrapes the metrics of routers and engines, and sends a probe request to an engine that seems to stall."""
 
 import asyncio
 import itertools
@@ -22,16 +22,16 @@ from inference_operator.views.samples import EngineActivity, ProbeState, RouterS
 from inference_operator.workload.stall import has_stalled, is_suspect
 
 WORKERS = 32
-"""InferenceDeployments scraped at a time. Each that does not answer occupies its worker for the timeouts."""
+"""InferenceDeployments scraped at a time. A pod that does not answer occupies its worker until the timeout."""
 
 TICKS = 5
 """Checks of the schedule in each `scrapeSeconds`."""
 
 CALM_ROUNDS = 8
-"""Interval, in `scrapeSeconds`, while no engine of the key seems to stall. A stall is noticed later by as much."""
+"""Interval, in `scrapeSeconds`, while no engine of the key seems to stall. It delays the detection of a stall."""
 
 GAP_ROUNDS = CALM_ROUNDS + 2
-"""Longest gap between two samples of an engine, in `scrapeSeconds`, that counts as one standstill."""
+"""Longest gap between two samples of an engine, in `scrapeSeconds`, over which a lack of progress continues."""
 
 METRICS_PORT = "metrics"
 """Prefix of the names of the ports on which routers show their statistics, one for each HAProxy process."""
@@ -74,7 +74,7 @@ class Callbacks:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """What a scrape means to the schedule."""
+    """The result of a scrape, for the schedule."""
 
     urgent: bool
     """Whether an engine seems to stall."""
@@ -84,7 +84,7 @@ class Scraped:
 
 @dataclass(frozen=True, slots=True)
 class _Routers:
-    """All routers of one key that answered."""
+    """The combined sample of the routers of one key that answered."""
 
     sample: RouterSample
     at: float
@@ -126,10 +126,10 @@ class Scraper:
         self._client = PodClient()
         self._queue: asyncio.Queue[tuple[Key, Sequence[str]]] = asyncio.Queue()
         self._routers: dict[Key, _Routers] = {}
-        self._test_requests: set[asyncio.Task[None]] = set()
+        self._probe_requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Scrape until cancelled. All tasks are created at the start, except one for each test request."""
+        """Scrape until cancelled. All tasks are created at the start, except one for each probe request."""
         workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
         try:
             for tick in itertools.count():
@@ -139,9 +139,9 @@ class Scraper:
                     self._queue.put_nowait(due)
                 await asyncio.sleep(self._settings.scrape_seconds / TICKS)
         finally:
-            for task in (*workers, *self._test_requests):
+            for task in (*workers, *self._probe_requests):
                 task.cancel()
-            await asyncio.gather(*workers, *self._test_requests, return_exceptions=True)
+            await asyncio.gather(*workers, *self._probe_requests, return_exceptions=True)
             await self.close()
 
     async def close(self) -> None:
@@ -180,14 +180,14 @@ class Scraper:
         return Scraped(urgent, () if urgent else failed)
 
     async def _scrape_routers(self, key: Key, pods: Sequence[PodView]) -> bool:
-        """Whether any router answered, or there is none."""
+        """Scrape all routers of a key; whether one answered or there is none."""
         routers = [pod for pod in pods if pod.component == ROUTER]
         samples = [sample for pod in routers if (sample := await self._scrape_router(pod)) is not None]
         self._routers[key] = _Routers(combined_samples(samples), self._now())
         return bool(samples) or not routers
 
     async def _scrape_router(self, pod: PodView) -> RouterSample | None:
-        """Scrape every process of a router, up to one that does not answer: then the whole router is unknown."""
+        """Scrape every process of a router; None if one does not answer."""
         ports = [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
         keep = self._intervals[ROUTER].calm <= KEEP_ALIVE_SECONDS
         samples: list[RouterSample] = []
@@ -207,7 +207,7 @@ class Scraper:
         return total
 
     async def _scrape_engines(self, key: Key, engines: Sequence[tuple[PodView, Engine]]) -> bool:
-        """Whether any engine answered, or there is none."""
+        """Scrape these engines; whether one answered or there is none."""
         routers = self._routers.get(key)
         fresh = routers is not None and self._now() - routers.at <= self._settings.scrape_seconds
         sessions = routers.sample.sessions if routers and fresh else {}
@@ -231,9 +231,9 @@ class Scraper:
         after = next_activity(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
         if is_suspect(after, stall_seconds=settings.stall_seconds):
             after = after.with_probe_sent()
-            task = asyncio.create_task(self._send_test_request(pod, engine, after))
-            self._test_requests.add(task)
-            task.add_done_callback(self._test_requests.discard)
+            task = asyncio.create_task(self._send_probe_request(pod, engine, after))
+            self._probe_requests.add(task)
+            task.add_done_callback(self._probe_requests.discard)
         self._store.see_engine(pod.uid, after)
         known_tokens = before.sample.kv_cache_tokens if before else None
         if sample.kv_cache_tokens not in (None, known_tokens):
@@ -244,15 +244,15 @@ class Scraper:
             self._callbacks.on_stalled(key)
         return True
 
-    async def _send_test_request(self, pod: PodView, engine: Engine, sent: EngineActivity) -> None:
-        """Send an engine its smallest request, and store what comes of it."""
+    async def _send_probe_request(self, pod: PodView, engine: Engine, sent: EngineActivity) -> None:
+        """Send an engine its smallest request, and store the result."""
         request = engine.probe_request(sent.sample.model)
         try:
             status = await self._client.post(
                 _api(pod), request.path, request.body, seconds=self._settings.stall_seconds
             )
         except TimeoutError:
-            return  # the store says already that there is no answer
+            return  # the store already has NO_RESPONSE
         now = self._store.engine(pod.uid)
         if now is None or now.probe_sent_at != sent.probe_sent_at or now.probe is not ProbeState.NO_RESPONSE:
             return

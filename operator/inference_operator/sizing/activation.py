@@ -1,8 +1,8 @@
 """Peak memory of activations, and memory of CUDA graphs, on one GPU.
 
 The engine runs a forward pass over the largest batch, and then the sampler over all sequences. The larger of both is
-the peak. Mixture-of-experts models keep the workspace of their kernels during both. For vocabularies from about 50,000
-words the sampler is the larger one; the peak then does not depend on the tensor parallel size.
+the peak. Mixture-of-experts models hold the workspace of their kernels during both. From a vocabulary of about 50,000
+tokens the sampler is larger; the peak then does not depend on the tensor parallel size.
 """
 
 import math
@@ -15,7 +15,7 @@ from inference_operator.units import GIB
 
 VOCABULARY_PADDING = 64
 RESIDUALS = 4
-"""Tensors of the hidden size that exist at the same time in a layer: residual, input, output, and attention's."""
+"""Tensors of the hidden size that exist at the same time in a layer: residual, input, output, and attention output."""
 GATED = 3
 """Tensors of the MLP's width that exist at the same time: gate, up, and their product."""
 
@@ -40,7 +40,7 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     Args:
         facts: the model.
         engine: the engine.
-        shape: how the engine is started.
+        shape: the parameters of the engine's start.
         context: the longest sequence in tokens.
         ends: whether this GPU has the last pipeline stage, which runs the sampler.
     """
@@ -49,11 +49,11 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     hidden = tokens * facts.hidden_size * element
     width = facts.experts.intermediate_size if facts.experts else facts.intermediate_size or facts.hidden_size
     forward = RESIDUALS * hidden + tokens * GATED * width / shape.parallel.tensor * element
-    words = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
-    sampler = hidden + sequences(engine, shape) * words * (engine.logit_bytes + element) if ends else 0.0
+    vocabulary = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
+    sampler = hidden + sequences(engine, shape) * vocabulary * (engine.logit_bytes + element) if ends else 0.0
     workspace = _workspace(facts, shape, tokens, element) if engine.expert_workspace else 0.0
-    pictures = hidden / GIB + engine.vision_gib if facts.has_vision else 0.0
-    return engine.activation_gib + (workspace + max(forward, sampler)) / GIB + pictures
+    vision = hidden / GIB + engine.vision_gib if facts.has_vision else 0.0
+    return engine.activation_gib + (workspace + max(forward, sampler)) / GIB + vision
 
 
 def _workspace(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> float:
@@ -75,9 +75,9 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
     )
     base = graphs.base_gib if shape.parallel.tensor == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)
-    checked = sequences(engine, shape) * (1 + shape.speculative_tokens)
-    part = _captured(min(graphs.largest, 2 * checked)) / _captured(graphs.largest)
-    return (base + each * layers) * part * (shape.adapters.graph_sets if shape.adapters else 1)
+    tokens = sequences(engine, shape) * (1 + shape.speculative_tokens)
+    captured_part = _captured(min(graphs.largest, 2 * tokens)) / _captured(graphs.largest)
+    return (base + each * layers) * captured_part * (shape.adapters.graph_sets if shape.adapters else 1)
 
 
 def _captured(largest: int) -> int:

@@ -1,4 +1,4 @@
-"""The memory budget of one GPU: what the engine may use, what each term takes, what is left for the KV cache.
+"""The memory budget of one GPU: what the engine may use, what each term takes, and what remains for the KV cache.
 
     KV cache = memory * utilization - weights - activation - context - graphs (where the engine counts them)
 
@@ -53,9 +53,9 @@ class Origin:
     source: str
     """The model's files, the engine's version, or a measurement."""
     in_budget: bool | None = None
-    """Whether the engine takes the term off before it sizes the KV cache; None where it always does."""
+    """Whether the engine subtracts the term before it sizes the KV cache; None for terms that it always subtracts."""
     parts: tuple[tuple[str, float], ...] = ()
-    """What else the term contains, and its GiB."""
+    """Names and GiB of other parts that the term contains."""
 
     def __str__(self) -> str:
         place = {True: "counted in the budget", False: "outside the budget", None: ""}[self.in_budget]
@@ -65,7 +65,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One number of the arithmetic."""
+    """One term of the budget, in GiB."""
 
     name: TermName
     gib: float
@@ -74,7 +74,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The memory of one GPU, in GiB unless said otherwise."""
+    """The memory of one GPU, in GiB unless stated otherwise."""
 
     memory: float
     utilization: float
@@ -84,13 +84,13 @@ class Budget:
     """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""
     graphs: float
     kv_cache: float
-    """What is left; negative if the other terms do not fit."""
+    """The remaining memory; negative if the other terms do not fit."""
     context: int
     """Longest sequence in tokens."""
     max_num_seqs: int
     max_num_batched_tokens: int
     outside: float
-    """Used outside of what the engine may use: CUDA graphs that the engine does not count, and warm-up."""
+    """Memory used in addition to what the engine may use: CUDA graphs that the engine does not count, and warm-up."""
     kv_needed: float = 0.0
     """KV cache of one sequence of the longest context."""
     kv_token_bytes: float = 0.0
@@ -111,7 +111,7 @@ class Budget:
 
     @property
     def graphs_in_budget(self) -> float:
-        """Memory of the CUDA graphs that the engine takes off before it sizes the KV cache."""
+        """Memory of the CUDA graphs that the engine subtracts before it sizes the KV cache."""
         return sum(term.gib for term in self.terms if term.name is TermName.CUDA_GRAPHS and term.origin.in_budget)
 
     @property
@@ -121,12 +121,12 @@ class Budget:
 
     @property
     def headroom(self) -> float:
-        """KV cache beyond one sequence of the longest context; negative: what is missing."""
+        """KV cache beyond one sequence of the longest context; negative if there is too little."""
         return self.kv_cache - self.kv_needed
 
     @property
     def outside_headroom(self) -> float:
-        """What is left outside of what the engine may use."""
+        """Free memory outside of what the engine may use."""
         return self.memory - self.offered - self.outside
 
     @property
@@ -182,11 +182,11 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
 
 def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int) -> tuple[float, float]:
     """Weights and activations of the pipeline stage with the largest sum of both, in GiB."""
-    stages, adapters, guess = rank_weights(facts, shape), adapters_gib(facts, shape), draft_gib(facts, shape)
+    stages, adapters, draft = rank_weights(facts, shape), adapters_gib(facts, shape), draft_gib(facts, shape)
     found = []
     for index, one in enumerate(stages):
         ends = index == len(stages) - 1
-        weights = max(0.0, one.bytes / GIB - shape.cpu_offload_gib) + adapters + (guess if ends else 0.0)
+        weights = max(0.0, one.bytes / GIB - shape.cpu_offload_gib) + adapters + (draft if ends else 0.0)
         found.append((weights, activation_gib(facts, engine, shape, context, ends=ends)))
     weights, activation = max(found, key=sum)
     return weights, activation
@@ -208,8 +208,8 @@ def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: S
 
 
 def _terms(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> tuple[Term, ...]:
-    beside = {"adapters": adapters_gib(facts, shape), "for guessing tokens": draft_gib(facts, shape)}
-    parts = tuple((name, gib) for name, gib in beside.items() if gib)
+    other_parts = {"adapters": adapters_gib(facts, shape), "for speculative decoding": draft_gib(facts, shape)}
+    parts = tuple((name, gib) for name, gib in other_parts.items() if gib)
     return (
         Term(TermName.WEIGHTS, found.weights, Origin(facts.weights_from, parts=parts)),
         Term(TermName.ACTIVATION, found.activation, Origin(engine.origin)),

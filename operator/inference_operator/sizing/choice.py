@@ -21,23 +21,23 @@ def choose(
     request: SizingRequest,
     previous_kind: str = "",
 ) -> GpuPlan | Infeasible:
-    """The sizes of one engine, or why there are none.
+    """The sizes of one engine, or the reason why there are none.
 
     - Drop the offers that the request excludes and those that cannot compute the model.
     - Refuse a requested tensor parallel size or context that no GPU can satisfy. Never change a requested one.
     - On each offer, find the smallest tensor parallel size that holds the target context and the typical requests.
     - Of these, prefer the GPU kind of the pinned plan, then the lowest price, then the least memory.
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
-      least 8,192 tokens or the model's own context. Prefer the longest context. The plan says that it is reduced.
-    - If nothing fits: answer with need, offer, shortfall and cure.
+      least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
+    - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
-    Memory that is left makes the context longer, never the tensor parallel size larger.
+    Free memory is used for a longer context, never for a larger tensor parallel size.
 
     Args:
         facts: the model.
         offers: GPUs of nodes that exist or could exist, in any order.
         memory_of: the engine's use of memory on the GPUs of an offer.
-        request: what the user requests.
+        request: the sizes that the user requests.
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
 
     Examples:
@@ -62,10 +62,10 @@ def choose(
     if misfit := wrong_size(facts, able, request):
         return misfit
     pools = [Pool(facts, offer, memory_of(offer)) for offer in able]
-    if aimed := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, request)) is not None]:
-        return _plan(*_cheapest(aimed, previous_kind), reduced=False)
+    if at_target := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, request)) is not None]:
+        return _plan(*_cheapest(at_target, previous_kind), reduced=False)
     if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, request)) is not None]:
-        return _plan(*max(reduced, key=_roomiest), reduced=True)
+        return _plan(*max(reduced, key=_context_and_cache), reduced=True)
     return does_not_fit(pools, request)
 
 
@@ -100,14 +100,14 @@ def _cheapest(found: list[tuple[Pool, Candidate]], previous_kind: str) -> tuple[
     def cost(one: tuple[Pool, Candidate]) -> tuple[bool, float, float, str, str]:
         offer, shape = one[0].offer, one[1].shape
         gpus = shape.parallel.world_size
-        other = bool(previous_kind) and offer.kind != previous_kind
-        money = (offer.price or 0.0) * gpus if priced else 0.0
-        return other, money, offer.memory_gib * gpus, offer.kind, offer.product
+        is_other_kind = bool(previous_kind) and offer.kind != previous_kind
+        price = (offer.price or 0.0) * gpus if priced else 0.0
+        return is_other_kind, price, offer.memory_gib * gpus, offer.kind, offer.product
 
     return min(found, key=cost)
 
 
-def _roomiest(one: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
+def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
     pool, candidate = one
     return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
 

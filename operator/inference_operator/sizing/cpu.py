@@ -1,4 +1,4 @@
-"""Memory of an engine on CPUs: the size of its KV cache is set, and everything else is counted.
+"""Memory of an engine on CPUs: the operator sets the size of its KV cache, and computes the rest.
 
 By default vLLM takes 92 % of the node's memory for the KV cache, and does not start if that is not free (0.32.0,
 `v1/worker/cpu_worker.py`).
@@ -43,7 +43,7 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
     Args:
         facts: the model, if it is known.
         engine: how the engine uses memory on CPUs.
-        shape: how the engine is started.
+        shape: the parameters of the engine's start.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_cpu_memory
@@ -63,7 +63,7 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
     layout = cache_layout(facts, engine, shape)
     batched = batched_tokens(engine, shape, context)
     typical = TYPICAL_REQUESTS * layout.blocks(min(TYPICAL_TOKENS, context), batched)
-    blocks = max(layout.blocks(context, batched), typical) + 1  # one is vLLM's own (0.32.0, `v1/core/block_pool.py`)
+    blocks = max(layout.blocks(context, batched), typical) + 1  # vLLM reserves one (0.32.0, `v1/core/block_pool.py`)
     cache = shape.kv_cache_bytes or math.ceil(blocks * layout.unit_bytes)
     activation = activation_gib(facts, engine, shape, context, ends=True)
     each = BASE_GIB + activation + cache / GIB + adapters_gib(facts, shape) + draft_gib(facts, shape)

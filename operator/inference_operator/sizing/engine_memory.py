@@ -14,7 +14,7 @@ class GraphMemory:
     expert_layer_gib: float
     """Additional amount for a layer with routed experts."""
     in_budget: bool
-    """Whether the engine subtracts graphs before it sizes the KV cache; otherwise they lie outside of its budget."""
+    """Whether the engine subtracts graphs before it sizes the KV cache; otherwise they are outside of its budget."""
     largest: int = 512
     """Largest captured batch."""
 
@@ -29,21 +29,21 @@ class EngineMemory:
     """Default fraction of the GPU's memory that the engine may use."""
     max_num_seqs: int
     max_num_batched_tokens: int | None
-    """None: as many as the longest sequence, up to `longest_unchunked`."""
+    """None: the tokens of the longest sequence, up to `longest_unchunked`."""
     longest_unchunked: int
     chunk_tokens: int
     """Batched tokens if sequences are longer than `longest_unchunked`."""
     block_tokens: int
     logit_bytes: float
-    """Peak bytes of the sampler for each sequence and word, beside the logits in the model's data type."""
+    """Peak bytes of the sampler for each sequence and vocabulary entry, beside the logits in the model's data type."""
     activation_gib: float
     """Constant part of the peak."""
     vision_gib: float
-    """Peak of encoding the largest image, beside its place in the encoder cache."""
+    """Peak of encoding the largest image, without its entry in the encoder cache."""
     expert_workspace: bool
     """Whether mixture-of-experts models keep the workspace of their kernels during the sampler's peak."""
     group_gib: tuple[tuple[int, float], ...]
-    """CUDA context and communication buffers by tensor parallel size; the last entry that is not above it counts."""
+    """CUDA context and communication buffers by tensor parallel size; the last entry up to the size applies."""
     unlinked_group_gib: float
     """The same for tensor parallelism without NVLink."""
     stage_gib: float
@@ -69,7 +69,7 @@ class EngineMemory:
     """Kinds whose numbers of layers differ by less than this factor form groups of the largest number, others of the
     smallest."""
     unprofiled_mxfp4_bytes: float
-    """Bytes that MXFP4 kernels take for each batched token after the KV cache has been sized."""
+    """Bytes that MXFP4 kernels allocate for each batched token after the KV cache has been sized."""
 
     def context_gib(self, tensor: int, pipeline: int, *, linked: bool) -> float:
         """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""

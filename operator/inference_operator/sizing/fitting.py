@@ -2,11 +2,11 @@
 
 - A shape fits if its budget fits (`Budget.fits`) and `SPARE` of the GPU stays free. A shape whose tensor parallel size
   and context are both requested needs no spare memory.
-- The context is between a least and a longest number of tokens. If the longest fits, it is taken; otherwise a binary
+- The context is between a least and a longest number of tokens. If the longest fits, it is used; otherwise a binary
   search in steps of `CONTEXT_STEP` finds the longest that fits.
-- If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are tried too: they leave more
-  memory for the KV cache. Of both, the longer context counts, then the larger batch.
-- It is enough if the requested number of typical requests fits, or `TYPICAL_REQUESTS`.
+- If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are candidate too: they leave more
+  memory for the KV cache. The longer context wins, then the larger batch.
+- A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +21,14 @@ from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Shape, SizingRequest
 
 USUAL_CONTEXT = 32768
-"""Target context in tokens, for models that support it, where the user requests none (architecture 4.10)."""
+"""Target context in tokens, for models that support it, if the user requests none (architecture 4.10)."""
 LEAST_CONTEXT = 8192
 """A context is not reduced below this number of tokens (architecture 4.10)."""
 TYPICAL_REQUESTS = 8
 """Typical requests that fit at once in every plan (architecture 4.10)."""
 SPARE = 0.02
-"""Fraction of the GPU that stays free where sizing decides. It covers what vLLM's profiling run does not see
-(fragments, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
+"""Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
+(fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
 CONTEXT_STEP = 1024
 """A context that sizing chooses is a multiple of it, unless it is the model's own."""
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
@@ -63,12 +63,12 @@ class Pool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
         spare = 0.0 if request.tensor and request.context else SPARE * self.offer.memory_gib
         found = candidate.budget
-        # A KV cache of a requested size takes no more, so the spare memory lies outside of the budget.
+        # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
         left = found.outside_headroom if candidate.shape.kv_cache_bytes else found.headroom
         return found.fits and left >= spare
 
     def starts(self, shape: Shape, request: SizingRequest) -> bool:
-        """Whether the model allows these parallel sizes, and fits."""
+        """Whether the model allows these parallel sizes and fits with them."""
         return broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), request)
 
     def sizes(self, request: SizingRequest) -> tuple[int, ...]:
@@ -87,21 +87,21 @@ class Pool:
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
     def _longest(self, shape: Shape, request: SizingRequest, least: int, most: int) -> Candidate | None:
-        best, whole = (self.candidate(replace(shape, context=context)) for context in (least, most))
+        best, longest = (self.candidate(replace(shape, context=context)) for context in (least, most))
         if not self.fits(best, request):
             return None
-        if self.fits(whole, request):
-            return whole
+        if self.fits(longest, request):
+            return longest
         low, high = least // CONTEXT_STEP, most // CONTEXT_STEP
         while high - low > 1:
             middle = (low + high) // 2
-            tried = self.candidate(replace(shape, context=middle * CONTEXT_STEP))
-            low, high, best = (middle, high, tried) if self.fits(tried, request) else (low, middle, best)
+            candidate = self.candidate(replace(shape, context=middle * CONTEXT_STEP))
+            low, high, best = (middle, high, candidate) if self.fits(candidate, request) else (low, middle, best)
         return best
 
 
 def aimed_context(facts: ModelFacts, request: SizingRequest) -> int:
-    """The target context in tokens: the requested one, or the usual one that the model supports."""
+    """The target context in tokens: the requested one, or `USUAL_CONTEXT` as far as the model supports it."""
     return request.context or min(facts.context, USUAL_CONTEXT)
 
 
@@ -117,7 +117,7 @@ def enough(candidate: Candidate, request: SizingRequest) -> bool:
 
 
 def _shapes(request: SizingRequest, tensor: int) -> Iterator[Shape]:
-    """The requested shape; if it leaves the batches open, also the shape with small batches."""
+    """The requested shape; if it does not set the batch sizes, also the shape with small batches."""
     shape = request.shape.with_tensor(tensor)
     yield shape
     if shape.max_num_seqs is None and shape.max_num_batched_tokens is None:

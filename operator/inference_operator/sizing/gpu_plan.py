@@ -1,4 +1,4 @@
-"""The answers of sizing on GPUs: a plan, or why there is none."""
+"""The results of sizing on GPUs: a plan, or the reason why there is none."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,7 +34,7 @@ class GpuPlan:
     """Whether the context is shorter than the target, because no larger group of GPUs exists."""
     assumptions: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
-    """What takes an unknown amount of memory; each as a phrase."""
+    """Parts that need an unknown amount of memory; each as a phrase."""
 
     @property
     def gpus_per_replica(self) -> int:
@@ -59,7 +59,7 @@ class InfeasibleReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """Why no plan exists, in words for users."""
+    """Why no plan exists, as a message for users."""
 
     reason: InfeasibleReason
     field: str

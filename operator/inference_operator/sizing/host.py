@@ -19,7 +19,7 @@ LOGS_GIB = 2.0
 SHARED_MEMORY_GIB = ((1, 2.0), (4, 8.0))
 SHARED_MEMORY_ABOVE_GIB = 16.0
 """Limit of /dev/shm by ranks: vLLM's own Kubernetes example mounts 2 GiB for one GPU (v0.32.0, `docs/deployment/
-k8s.md`); NCCL and the workers' message queue take more with more ranks."""
+k8s.md`); NCCL and the workers' message queue need more with more ranks."""
 
 
 def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:

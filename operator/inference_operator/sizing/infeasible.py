@@ -21,9 +21,9 @@ ADA = (8, 9)
 
 
 def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible | None:
-    """Why the requested sizes are invalid whatever the memory; None if they are valid."""
+    """Why the requested sizes are invalid, independent of memory; None if they are valid."""
     if request.context and facts.context_stated and request.context > facts.context:
-        problem = f"{request.context:,} tokens are more than the {facts.context:,} that the model can do."
+        problem = f"{request.context:,} tokens are more than the {facts.context:,} that the model supports."
         return Infeasible(
             InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {facts.context}, or leave it out."
         )
@@ -35,11 +35,11 @@ def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingReq
         return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
     if shape.parallel.world_size <= most:
         return None
-    alone = all(offer.slice for offer in offers)
+    only_slices = all(offer.slice for offer in offers)
     problem = (
-        "MIG slices do not talk to each other, so an engine has exactly one."
-        if alone
-        else f"{shape.parallel.world_size} GPUs are asked for, and no node has more than {most}."
+        "MIG slices cannot communicate with each other, so an engine has exactly one."
+        if only_slices
+        else f"{shape.parallel.world_size} GPUs are requested, and no node has more than {most}."
     )
     return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, f"Use at most {most}, or leave it out.")
 
@@ -52,7 +52,7 @@ def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest
                 InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, f"{offer.kind}: {reason}", "Use another kind of GPU."
             )
     if any(offer.shared for offer in offers):
-        problem = "all GPUs are shared with others, so how much of their memory is free is not known."
+        problem = "all GPUs are shared with other pods, so the amount of free memory is unknown."
         return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, "Use whole GPUs or MIG slices.")
     kinds = ", ".join(sorted({offer.kind for offer in offers}))
     problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
@@ -61,12 +61,12 @@ def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest
 
 
 def does_not_fit(pools: Sequence[Pool], request: SizingRequest) -> Infeasible:
-    """Why the model does not fit on the largest group of GPUs, and what would fit instead."""
-    pool = max(pools, key=_extent)
+    """Why the model does not fit on the largest group of GPUs, and which change makes it fit."""
+    pool = max(pools, key=_total_memory)
     tensor = request.tensor or (pool.sizes(request) or (1,))[-1]
     shape = replace(request.shape.with_tensor(tensor), context=least_context(pool.facts, request))
     tried, offer = pool.candidate(shape).budget, pool.offer
-    problem = _crowded(offer, shape, tried, request) if tried.fits else shortfall(offer.kind, shape, tried)
+    problem = _too_little_left(offer, shape, tried, request) if tried.fits else shortfall(offer.kind, shape, tried)
     changes, reason = list(_changes(pool, shape, request)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
     if changes:
         field = TENSOR if request.tensor else HARDWARE
@@ -77,21 +77,21 @@ def does_not_fit(pools: Sequence[Pool], request: SizingRequest) -> Infeasible:
     return Infeasible(reason, TENSOR if request.tensor else HARDWARE, problem, LARGER, tried)
 
 
-def _extent(pool: Pool) -> tuple[float, float, str, str]:
+def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
     offer = pool.offer
     return offer.memory_gib * offer.most_in_a_group, offer.memory_gib, offer.kind, offer.product
 
 
-def _crowded(offer: GpuOffer, shape: Shape, found: Budget, request: SizingRequest) -> str:
+def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, request: SizingRequest) -> str:
     group = f"tensor parallel {shape.parallel.tensor} on {offer.kind}"
     if found.headroom < SPARE * found.memory:
         return (
             f"{group} leaves {found.headroom:.1f} GiB of {found.memory:.1f} beside one sequence of {found.context:,}"
-            f" tokens; {SPARE * found.memory:.1f} are kept for what no profiling sees."
+            f" tokens; {SPARE * found.memory:.1f} stay free for memory that profiling does not measure."
         )
     return (
         f"{group} holds {found.typical_concurrency:.1f} requests of"
-        f" {TYPICAL_TOKENS:,} tokens at once; {request.concurrency or TYPICAL_REQUESTS} are asked for."
+        f" {TYPICAL_TOKENS:,} tokens at once; {request.concurrency or TYPICAL_REQUESTS} are requested."
     )
 
 
@@ -122,10 +122,10 @@ def _changes(pool: Pool, shape: Shape, request: SizingRequest) -> Iterator[str]:
     larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), request))
     if size := next(larger, None):
         yield f"tensor parallel {size}"
-    modern, plain = pool.offer.capability >= ADA, pool.facts.quantization.kernel is Kernel.NONE
-    if plain and modern and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0)), request):
+    has_fp8, is_unquantized = pool.offer.capability >= ADA, pool.facts.quantization.kernel is Kernel.NONE
+    if is_unquantized and has_fp8 and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0)), request):
         yield f"an FP8 checkpoint at {shape.parallel.tensor}"
-    if modern and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8"), request):
+    if has_fp8 and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8"), request):
         yield "an FP8 KV cache"
     least = least_context(pool.facts, replace(request, shape=replace(request.shape, context=None)))
     if request.context and request.context > least and pool.starts(replace(shape, context=least), request):

@@ -1,14 +1,14 @@
-"""Bytes and tokens of the KV cache on one GPU: vLLM's KV cache groups.
+"""Bytes and tokens of the KV cache on one GPU, from vLLM's KV cache groups.
 
 - Layers with the same attention form a kind. A pipeline stage has its share of each kind, rounded up.
-- If all layers keep every token, or all are of one kind without a state, they form one group.
+- If all layers cache every token, or all are of one kind without a state, they form one group.
 - Otherwise each kind is divided into groups of equal size: of the smallest kind's layers, or of the largest kind's if
   the kinds differ by less than the factor `nearly_equal`.
-- A block takes the same bytes in every group. Layers with fewer bytes a token have more tokens in a block.
+- A block takes the same bytes in every group. Layers with fewer bytes per token have more tokens in a block.
 - A layer with a state must fit its state into one block, so the block gets more tokens until it does.
-- A sequence takes blocks of each group: for its whole length, for a window or chunk with the batches in flight, or a
+- A sequence takes blocks in each group: for all its tokens, for a window or chunk and the batches in flight, or a
   fixed number for states.
-- The blocks of the cache divided by the blocks of one sequence are the concurrency.
+- The concurrency is the number of blocks of the cache divided by the blocks of one sequence.
 """
 
 import math
@@ -39,7 +39,7 @@ class CacheLayout:
     """Bytes of one block of one group."""
     kept: tuple[Kept, ...]
     token_bytes: float
-    """Bytes that one more token takes once every window is full."""
+    """Bytes of one more token when every window is full."""
     state_blocks: int
     batches_in_flight: int
 
@@ -129,38 +129,38 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
         if one.attention is not Attention.STATE
     ]
     states = [one for one in found if one.attention is Attention.STATE]
-    growing = sum(one.layers * size for one, size in tokens if one.attention in (Attention.FULL, Attention.LATENT))
+    growth = sum(one.layers * size for one, size in tokens if one.attention in (Attention.FULL, Attention.LATENT))
     scanned = any(one.state and one.state.scanned for one in states)
     blocks = engine.state_blocks + shape.speculative_tokens + (engine.scan_blocks if scanned else 0)
-    alike = all(one.attention in (Attention.FULL, Attention.LATENT) for one, _ in tokens)
-    if not states and (alike or len(tokens) == 1):
-        return _uniform(engine, tokens, growing, blocks)
+    all_full = all(one.attention in (Attention.FULL, Attention.LATENT) for one, _ in tokens)
+    if not states and (all_full or len(tokens) == 1):
+        return _uniform(engine, tokens, growth, blocks)
     largest = max((size for _, size in tokens), default=0.0)
     state = max((_state_bytes(one, shape, facts.element_bytes, engine.state_bytes) for one in states), default=0.0)
     block = _aligned(engine.block_tokens, state, largest)
     size = _group_size([one.layers for one, _ in tokens] + [one.layers for one in states], engine.nearly_equal)
     kept = [
-        Kept(one.attention, math.ceil(one.layers / size), _stretched(block, largest, each), one.window)
+        Kept(one.attention, math.ceil(one.layers / size), _tokens_in_block(block, largest, each), one.window)
         for one, each in tokens
     ]
     kept += [Kept(Attention.STATE, math.ceil(one.layers / size), block, 0) for one in states]
     unit = size * max(block * largest, state)
-    return CacheLayout(unit, tuple(kept), growing, blocks, engine.batches_in_flight)
+    return CacheLayout(unit, tuple(kept), growth, blocks, engine.batches_in_flight)
 
 
 def _uniform(
-    engine: EngineMemory, tokens: list[tuple[LayerGroup, float]], growing: float, state_blocks: int
+    engine: EngineMemory, tokens: list[tuple[LayerGroup, float]], growth: float, state_blocks: int
 ) -> CacheLayout:
     """The layout of one group with all layers."""
     every = sum(one.layers * size for one, size in tokens)
     only = tokens[0][0] if len(tokens) == 1 else LayerGroup(Attention.FULL, 1)
     kept = Kept(only.attention, 1, engine.block_tokens, only.window)
     unit = max(1.0, every * engine.block_tokens)
-    return CacheLayout(unit, (kept,), growing or every, state_blocks, engine.batches_in_flight)
+    return CacheLayout(unit, (kept,), growth or every, state_blocks, engine.batches_in_flight)
 
 
 def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
-    """The groups with the layers of equal kinds added up."""
+    """One group for each kind, with the sum of its layers."""
     found: dict[LayerGroup, int] = {}
     for one in groups:
         kind = replace(one, layers=0)
@@ -171,7 +171,7 @@ def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
 def _as_cached(
     engine: EngineMemory, facts: ModelFacts, groups: Sequence[LayerGroup] | None = None
 ) -> tuple[LayerGroup, ...]:
-    """The groups as this engine caches them. Older engines have no caches for windows or latent vectors."""
+    """The groups as this engine caches them. Older engines cache windows and latent vectors like full attention."""
     narrow = () if engine.hybrid_cache else (Attention.SLIDING, Attention.CHUNKED)
     found = (
         replace(one, attention=Attention.FULL) if one.attention in narrow else one for one in groups or facts.groups
@@ -214,8 +214,8 @@ def _aligned(block: int, state: float, token: float) -> int:
     return max(block, math.ceil(state / token / block) * block) if token else block
 
 
-def _stretched(block: int, largest: float, size: float) -> int:
-    """Tokens of a block in layers with fewer bytes a token: a block has the same bytes in all of them."""
+def _tokens_in_block(block: int, largest: float, size: float) -> int:
+    """Tokens of a block in layers with fewer bytes per token: a block has the same bytes in all of them."""
     return block * max(1, int(largest // size)) if size else block
 
 

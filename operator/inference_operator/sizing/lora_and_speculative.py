@@ -13,9 +13,9 @@ from inference_operator.units import GIB
 def adapters_gib(facts: ModelFacts, shape: Shape) -> float:
     """Memory for LoRA adapters on one GPU of one pipeline stage, in GiB.
 
-    Each linear layer, embedding and head has two matrices for each active adapter: A of rank by inputs and B of
-    outputs by rank. A layer that fuses several matrices has them for each. Tensor parallelism divides the same side as
-    in the layer itself, and the other side is whole on each rank. Experts have their own (vLLM 0.32.0,
+    Each linear layer, embedding and head has two matrices for each active adapter: A (rank x inputs) and B
+    (outputs x rank). A layer that fuses several matrices has a pair for each. Tensor parallelism divides the same side
+    as in the layer itself, and the other side is complete on each rank. Experts have their own pairs (vLLM 0.32.0,
     `lora/layers/base_linear.py`, `column_parallel_linear.py`, `fused_moe.py`, `create_lora_weights`). Adapters that
     are limited to some layers are counted for all layers.
 
@@ -36,7 +36,7 @@ def adapters_gib(facts: ModelFacts, shape: Shape) -> float:
 
 
 def kept_adapters_gib(facts: ModelFacts, shape: Shape) -> float:
-    """Memory for adapters on the host, in GiB, for all ranks: each rank keeps all adapters undivided."""
+    """Memory for adapters on the host, in GiB, for all ranks: each rank keeps complete copies of all adapters."""
     if shape.adapters is None:
         return 0.0
     whole = sum(_per_rank(one, facts, shape.with_tensor(1)) for one in facts.matrices)
@@ -58,7 +58,7 @@ def draft_gib(facts: ModelFacts, shape: Shape) -> float:
         element = shape.element_bytes or facts.element_bytes
         return (layer_bytes(facts, shape) + 2 * facts.hidden_size**2 * element) / GIB
     if speculation.draft_facts:
-        (weights,) = rank_weights(speculation.draft_facts, _drafting(shape))
+        (weights,) = rank_weights(speculation.draft_facts, _draft_shape(shape))
         return weights.bytes / GIB
     return 0.0
 
@@ -75,14 +75,14 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
     if speculation is None:
         return ()
     if speculation.own_layer:
-        keeping = [one for one in facts.groups if one.attention is not Attention.STATE]
-        seeing = [one for one in keeping if one.attention in (Attention.FULL, Attention.LATENT)] or keeping[:1]
-        return [replace(one, layers=1) for one in seeing]
+        cached = [one for one in facts.groups if one.attention is not Attention.STATE]
+        full = [one for one in cached if one.attention in (Attention.FULL, Attention.LATENT)] or cached[:1]
+        return [replace(one, layers=1) for one in full]
     return speculation.draft_facts.groups if speculation.draft_facts else ()
 
 
 def uncounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
-    """What takes an unknown amount of memory; each as a phrase.
+    """Parts that need an unknown amount of memory; each as a phrase.
 
     Examples:
         >>> from inference_operator.models.catalogue import entry
@@ -101,10 +101,10 @@ def _uncounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     if speculation and speculation.unknown:
         yield speculation.unknown
     if facts.has_vision and shape.adapters and shape.adapters.tower:
-        yield "room for adapters of the vision tower"
+        yield "memory for adapters of the vision tower"
 
 
-def _drafting(shape: Shape) -> Shape:
+def _draft_shape(shape: Shape) -> Shape:
     """The shape of a draft model: it runs in the last pipeline stage only."""
     return Shape(ParallelSizes(shape.parallel.tensor), element_bytes=shape.element_bytes)
 
@@ -126,12 +126,12 @@ def _per_rank(matrix: Matrix, facts: ModelFacts, shape: Shape) -> float:
     """Inputs of A and outputs of B for a matrix on one rank, in elements for each unit of the adapter's rank."""
     if matrix.part is Part.SMALL and matrix.rows == NORMS:
         return 0.0
-    tensor, narrow = shape.parallel.tensor, shape.parallel.tensor if shape.adapters and shape.adapters.divided else 1
-    inputs, outputs = matrix.joined * matrix.columns / narrow, float(matrix.rows)
+    tensor, divisor = shape.parallel.tensor, shape.parallel.tensor if shape.adapters and shape.adapters.divided else 1
+    inputs, outputs = matrix.joined * matrix.columns / divisor, float(matrix.rows)
     if matrix.part in ENDS or matrix.split is Split.WHOLE:
         inputs = float(matrix.columns)
     elif matrix.split is Split.COLUMNS:
-        inputs, outputs = matrix.columns / tensor, outputs / narrow
+        inputs, outputs = matrix.columns / tensor, outputs / divisor
     else:
         divided = min(tensor, max(1, facts.kv_heads)) if matrix.split is Split.KV_ROWS else tensor
         outputs /= divided

@@ -19,7 +19,7 @@ SIZING_RULES = 2
 """Version of the sizing rules; it is stored with each plan."""
 
 DIGITS = 2
-"""Decimal digits of amounts in GiB; the arithmetic is not more precise."""
+"""Decimal digits of amounts in GiB; sizing is not more precise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     """Values that the model's config does not state and sizing assumed."""
     uncounted: tuple[str, ...] = ()
-    """What takes an unknown amount of memory; each as a phrase."""
+    """Parts that need an unknown amount of memory; each as a phrase."""
     unchecked: str = ""
-    """Why no memory was counted; empty if it was."""
+    """Why the memory was not computed; empty if it was."""
     per_gpu: PerGpu | None = None
     decision: int = 0
-    """How often the plan was decided again because no node could run the engines; the highest number is current."""
+    """How often sizing was repeated because no node could run the engines; the highest number is current."""
 
 
 GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2
@@ -103,8 +103,8 @@ def unchecked_plan(request: SizingRequest, why: str = "") -> Plan:
     """The sizes of one engine on GPUs as requested, without a memory check.
 
     Args:
-        request: what the user requests.
-        why: why nothing could be counted, in a sentence.
+        request: the sizes that the user requests.
+        why: why the memory could not be computed, in a sentence.
 
     Examples:
         >>> unchecked_plan(SizingRequest(tensor=8)).gpus_per_replica
@@ -125,7 +125,7 @@ def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, 
     """The sizes of one engine on CPUs.
 
     Args:
-        request: what the user requests.
+        request: the sizes that the user requests.
         needs: the memory of the engine.
         facts: the model, if it is known.
         downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
@@ -143,7 +143,7 @@ def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, 
 
 
 def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided: tuple[str, ...] = ()) -> Plan:
-    """The sizes of one engine on GPUs, as the arithmetic chose them.
+    """The sizes of one engine on GPUs, as sizing chose them.
 
     Args:
         chosen: the chosen sizes.
@@ -166,7 +166,7 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
 
 
 def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | None = None) -> Plan:
-    """The only constructor of a plan: the shape, the pod's requests, and the facts of the model."""
+    """A plan from the shape, the pod's requests, and the facts of the model."""
     on_gpus = device is Device.GPU
     return Plan(
         device=device,

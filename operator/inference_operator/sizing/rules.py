@@ -45,7 +45,7 @@ def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
 
 
 def allowed_sizes(facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
-    """Tensor parallel sizes up to a number that the model allows."""
+    """Tensor parallel sizes up to `at_most` that the model allows."""
     found = (size for size in SIZES if size <= at_most)
     return tuple(size for size in found if broken_rule(facts, shape.with_tensor(size)) is None)
 
@@ -53,7 +53,7 @@ def allowed_sizes(facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, .
 def unable(facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str | None:
     """Why a GPU of this compute capability cannot compute the model; None if it can.
 
-    GPUs without bfloat16 run a bfloat16 model in float16, so that is no reason.
+    GPUs without bfloat16 run a bfloat16 model in float16, so a missing bfloat16 is not a reason.
     """
     kernel = (shape.quantization or facts.quantization).kernel
     kernel = facts.quantization.kernel if kernel is Kernel.NONE else kernel
@@ -76,9 +76,9 @@ def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     heads = facts.kv_heads
     if heads and not facts.uses_mla and heads % tensor and tensor % heads:
         yield f"{heads} heads of keys and values are neither divisible by {tensor} nor a divisor of it."
-    words = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
-    if words % tensor:
-        yield f"A vocabulary of {words} is not divisible by {tensor}."
+    vocabulary = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
+    if vocabulary % tensor:
+        yield f"A vocabulary of {vocabulary} is not divisible by {tensor}."
     if shape.parallel.pipeline > facts.layers:
         yield f"{facts.layers} layers cannot be divided over {shape.parallel.pipeline} stages."
     yield from _groups(facts, shape)

@@ -1,4 +1,4 @@
-"""How an engine may be started, and what a user requests of its sizes."""
+"""The parameters of an engine's start that determine its memory, and the sizes that a user requests."""
 
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ KV_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """LoRA adapters; the engine reserves memory for them at its start, whether any is loaded or not."""
+    """LoRA adapters; the engine reserves memory for them at its start, even if none is loaded."""
 
     rank: int
     """Maximum rank of an adapter."""
@@ -40,14 +40,14 @@ class Speculation:
     tokens: int
     """Draft tokens of one iteration."""
     own_layer: bool = False
-    """Whether a layer of the model's own predicts them (multi-token prediction)."""
+    """Whether a layer of the model itself predicts them (multi-token prediction)."""
     draft: str = ""
     """Repository or path of a draft model; empty if there is none."""
     draft_revision: str | None = None
     draft_facts: ModelFacts | None = None
     """Facts of the draft model; None if it is unknown."""
     unknown: str = ""
-    """Another method that takes an unknown amount of memory, as a phrase."""
+    """A method that needs an unknown amount of memory, as a phrase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ ONE_RANK = ParallelSizes(tensor=1)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How an engine would be started; None: the engine's default."""
+    """The parameters of an engine's start that determine its memory; None: the engine's default."""
 
     parallel: ParallelSizes = ONE_RANK
     context: int | None = None
@@ -89,7 +89,7 @@ class Shape:
     eager: bool = False
     """No CUDA graphs."""
     kv_cache_bytes: int | None = None
-    """Size of the KV cache of each rank; None: what is left on GPUs, what sizing computes on CPUs."""
+    """Size of the KV cache of each rank; None: on GPUs the remaining memory, on CPUs what sizing computes."""
     cpu_offload_gib: float = 0.0
     """Weights of each GPU that stay in host memory."""
     kv_offload_gib: float = 0.0
@@ -109,18 +109,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class SizingRequest:
-    """What a user requests of the sizes of one engine."""
+    """The sizes of one engine that a user requests."""
 
     tensor: int | None = None
     """Tensor parallel size; None: sizing chooses it."""
     concurrency: int | None = None
-    """Typical requests that must fit at once; None: sizing's own number."""
+    """Typical requests that must fit at once; None: `TYPICAL_REQUESTS`."""
     kinds: tuple[str, ...] = ()
     """Kinds or products of GPUs that may be used; empty: any."""
     least_memory_gib: float = 0.0
     """Memory that a GPU must have."""
     resource: str = GPU_RESOURCE
-    """The extended resource that GPUs are requested by, where sizing knows no GPU."""
+    """The extended resource that GPUs are requested by, if sizing knows no GPU."""
     shape: Shape = field(default_factory=Shape)
     """Everything else. Its tensor parallel size is not read; its context is never reduced."""
 

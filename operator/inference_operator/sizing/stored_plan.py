@@ -13,7 +13,7 @@ from inference_operator.non_defaults import non_defaults
 from inference_operator.sizing.plan import Plan
 
 _SUFFIX = "_parallel_size"
-"""Ends the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
+"""Suffix of the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
 
 
 def to_json(plan: Plan) -> Manifest:
@@ -38,7 +38,7 @@ def _flat(sizes: Manifest) -> Manifest:
 
 
 def _nested(fields: object) -> object:
-    """The fields of `Plan` from the stored keys; anything else as it is, for the validation to refuse."""
+    """The fields of `Plan` from the stored keys; any other value unchanged, for the validation to refuse."""
     if not isinstance(fields, dict):
         return fields
     sizes = {key.removesuffix(_SUFFIX): size for key, size in fields.items() if key.endswith(_SUFFIX)}

@@ -1,6 +1,6 @@
 """Memory of weights on one GPU.
 
-Each matrix is divided as the engine divides it, and counted with the rounding of PyTorch's allocator. That explains why
+Each matrix is divided as the engine divides it, and its size is rounded as PyTorch's allocator rounds it. This is why
 Qwen2.5-7B takes 14.25 GiB on one GPU, 7.12 on each of two and 3.55 on each of four, from 14.19 GiB of files.
 """
 
@@ -13,15 +13,15 @@ from inference_operator.sizing.shape import Shape
 from inference_operator.units import MIB
 
 ROUND, SMALL, OWN_SEGMENT = 2 * MIB, 1 * MIB, 10 * MIB
-"""A tensor from 10 MiB has its own segment of a multiple of 2 MiB; a rest of up to 1 MiB in it stays unused
+"""A tensor from 10 MiB has its own segment of a multiple of 2 MiB; up to 1 MiB at its end stays unused
 (pytorch 2.10, `c10/cuda/CUDACachingAllocator.h`: kRoundLarge, kSmallSize, kMinLargeAlloc)."""
 VOCABULARY_PADDING = 64
 """Rows of embedding and head are padded to a multiple of this, and then divided (vLLM 0.32.0,
 `layers/vocab_parallel_embedding.py`); other engines use a similar number."""
 MXFP4_PADDING = 256
-"""MXFP4 kernels need widths that are multiples of this: 13.6 GiB are loaded from 12.8 GiB of files (gpt-oss-20b)."""
+"""MXFP4 kernels pad widths to multiples of this: gpt-oss-20b takes 13.6 GiB from 12.8 GiB of files."""
 TOWER_AT_MOST = 0.12
-"""Largest fraction of a checkpoint that counts as the vision tower: what the language model's matrices leave."""
+"""The part of a checkpoint beyond the language model's matrices is the vision tower, up to this fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...])
     stored = _stored(facts, shape)
     tower = stored.tower / (1 if facts.tower_whole else shape.parallel.tensor)
     total = tower if Part.EMBEDDING in ends else 0.0
-    total += _absorbed(facts, stored.element) * part
+    total += _mla_copies(facts, stored.element) * part
     total += _rotary_bytes(facts, stored.element)
     tensor = shape.parallel.tensor
     for matrix in facts.matrices:
         share = float(matrix.part in ends) if matrix.part in ENDS else part
         elements = _rows(matrix, facts, tensor) * _columns(matrix, tensor) * matrix.stacked
         padded = elements * _padding(matrix, facts, stored.kernel, tensor)
-        total += _held(padded * stored.size(matrix)) * matrix.layers * share
+        total += _allocated(padded * stored.size(matrix)) * matrix.layers * share
     return RankWeights(total, facts.weights_from)
 
 
 ENDS = (Part.EMBEDDING, Part.HEAD)
 ALREADY_STORED = 0.75
-"""A checkpoint smaller than this fraction of its matrices is quantized, whatever its config says."""
+"""A checkpoint smaller than this fraction of its matrices is quantized, even if its config does not state it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _stored(facts: ModelFacts, shape: Shape) -> _Stored:
 
 
 LEAST = 0.05
-"""Smallest correction: a wrong size of the checkpoint must not make weights vanish."""
+"""Smallest correction: a wrong size of the checkpoint must not reduce weights to nothing."""
 
 
 def _rows(matrix: Matrix, facts: ModelFacts, tensor: int) -> float:
@@ -144,11 +144,11 @@ def _padding(matrix: Matrix, facts: ModelFacts, kernel: Kernel, tensor: int) -> 
     return math.ceil(width / MXFP4_PADDING) * MXFP4_PADDING / width if width else 1.0
 
 
-def _held(size: float) -> float:
+def _allocated(size: float) -> float:
     """Bytes that PyTorch's allocator holds for a tensor.
 
     Examples:
-        >>> _held(115.5 * MIB) / MIB, _held(12.25 * MIB) / MIB, _held(3 * MIB) / MIB
+        >>> _allocated(115.5 * MIB) / MIB, _allocated(12.25 * MIB) / MIB, _allocated(3 * MIB) / MIB
         (116.0, 12.25, 3.0)
     """
     if size < OWN_SEGMENT:
@@ -162,10 +162,10 @@ def _rotary_bytes(facts: ModelFacts, element: int) -> int:
     return facts.context * facts.rotary_dimension * element
 
 
-def _absorbed(facts: ModelFacts, element: int) -> float:
+def _mla_copies(facts: ModelFacts, element: int) -> float:
     """Bytes of the copies of its up-projection that MLA keeps beside it (vLLM 0.32.0, `mla_attention.py`).
 
-    They take as much on each of four GPUs as on one (DeepSeek-V2-Lite: 0.10 GiB).
+    They take the same on each of four GPUs as on one (DeepSeek-V2-Lite: 0.10 GiB).
     """
     if not facts.uses_mla:
         return 0.0

@@ -32,7 +32,7 @@ _WITHOUT_EVENT = frozenset(
         Reason.REQUEST_FAILED,
     }
 )
-"""Reasons of Reconciling without an Event of their own: a usual course, or one that the Event of Ready covers."""
+"""Reasons of Reconciling without an Event of their own: they are normal, or the Event of Ready covers them."""
 
 _NORMAL = frozenset({Reason.ROLLING_OUT, Reason.SWITCHED_TO_REPLACE, Reason.WAITING_FOR_DELETION})
 """Reasons of Reconciling whose Event is no warning."""

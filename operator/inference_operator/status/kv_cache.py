@@ -12,8 +12,8 @@ DEVIATION = 0.1
 def kv_cache(inputs: Inputs, template: str | None, plan: Plan | None) -> KvCacheStatus | None:
     """The KV cache of the engines of this template, as the first of them reported it.
 
-    The number is read back from status while the template stays, so that status does not change by itself, or when
-    the operator restarts.
+    The number is read back from status while the template stays, so that status does not change without a
+    cause or when the operator restarts.
     """
     if template is None:
         return None

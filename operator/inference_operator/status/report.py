@@ -35,7 +35,7 @@ RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
 }
 
 RECHECK = timedelta(seconds=15)
-"""How often an object of somebody else, which no watch shows, is read again: one request each time."""
+"""Interval between two reads of a foreign object with the name of a child, which no watch shows; one request each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
 
 
 def _requeue(current: Facts, status: Status) -> Requeue:
-    """Reconcile again after a failure, while somebody else's object is in the way, and when a deadline passes."""
+    """Reconcile again after a failure, while a foreign object has the name of a child, and when a deadline passes."""
     if current.failures:
         return Requeue(max(failure.retry_after for failure in current.failures), backoff=True)
     if current.blocked is not None:

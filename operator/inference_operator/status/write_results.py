@@ -22,7 +22,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An object of somebody else has this name."""
+    """A foreign object has this name."""
 
     ref: Ref
     holder: str

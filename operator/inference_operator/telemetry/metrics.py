@@ -1,6 +1,6 @@
-"""The operator's own metrics, in one table. Names and meaning follow controller-runtime where it has such a metric.
+"""The operator's metrics, in one table. Names and meaning follow controller-runtime where it has the same metric.
 
-`docs/reference/metrics.md` is generated from the table. A test looks for each metric at a real operator.
+`docs/reference/metrics.md` is generated from the table. A test checks that a running operator exposes each metric.
 """
 
 import platform
@@ -66,11 +66,11 @@ EVENT_TO_APPLY = _histogram(
 QUEUE_DEPTH = _gauge("infd_workqueue_depth", "InferenceDeployments that wait for a reconcile")
 QUEUE_WAIT = _histogram(
     "infd_workqueue_wait_seconds",
-    "Time that an InferenceDeployment waits in the queue before its reconcile starts",
+    "Time that an InferenceDeployment waits in the work queue before its reconcile starts",
     APPLY_BUCKETS,
 )
 QUEUE_LONGEST = _gauge("infd_workqueue_longest_running_seconds", "How long the oldest running reconcile has run")
-QUEUE_RETRIES = _counter("infd_workqueue_retries", "Reconciles that are repeated with backoff")
+QUEUE_RETRIES = _counter("infd_workqueue_retries", "Reconciles that were requeued with backoff")
 
 API_REQUESTS = _counter(
     "infd_api_requests",
@@ -81,13 +81,13 @@ API_REQUESTS = _counter(
 )
 WATCHES = _counter(
     "infd_watch_requests",
-    "Watches started: one per kind and namespace at the start, and one whenever a watch has ended",
+    "Watches started: one per kind and namespace when the operator starts, and one each time a watch ends",
     "resource",
 )
 CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listing; NaN before the first one")
 UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
 
-SCRAPES = _counter("infd_scrapes", "Scrapes of the metrics of pods, by component and result", "component", "result")
+SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
 ENGINE_STALLS = _counter(
     "infd_engine_stalls",
     "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",

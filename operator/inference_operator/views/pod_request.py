@@ -12,7 +12,7 @@ REQUEST_SECONDS = 30.0
 class PodRequestSpec:
     """A POST with a JSON body to a port and path of one pod.
 
-    It must be safe to repeat: after a failure nobody knows whether it took effect.
+    It must be safe to repeat: after a failure it is unknown whether it took effect.
 
     Examples:
         >>> from inference_operator.manifest import POD
@@ -36,6 +36,6 @@ class PodRequestSpec:
 
     @property
     def url(self) -> str:
-        """The URL of the request; an IPv6 address stands in brackets (RFC 3986, 3.2.2)."""
+        """The URL of the request; an IPv6 address is in brackets (RFC 3986, 3.2.2)."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}{self.path}"

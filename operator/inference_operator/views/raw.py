@@ -49,7 +49,7 @@ def condition(status: Manifest, kind: str) -> Manifest:
 
 
 def timestamp(text: object) -> datetime | None:
-    """The time that a Kubernetes timestamp stands for; None for anything else.
+    """The time of a Kubernetes timestamp; None for anything else.
 
     Examples:
         >>> timestamp("2026-01-02T03:04:05Z").isoformat()

@@ -56,7 +56,7 @@ def managed_flag(argument: str) -> str | None:
 
 
 def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str] = ()) -> Refusal | None:
-    """The refusal of the first argument that vLLM may not get, or None.
+    """The refusal of the first argument that users may not set, or None.
 
     Args:
         args: `spec.engine.args`.
@@ -65,7 +65,7 @@ def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str]
 
     Examples:
         >>> print(refusal_of_args(["--seed", "8", "--port=1"], image="vllm:v0.32.0").message)
-        spec.engine.args[2]: `--port` is the operator's to decide. \
+        spec.engine.args[2]: `--port` is managed by the operator. \
 Remove it; the operator decides it and has no field for it.
     """
     for index, argument in enumerate(args):
@@ -75,11 +75,11 @@ Remove it; the operator decides it and has no field for it.
 
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:
-    """The refusal of the first variable that vLLM may not get, or None."""
+    """The refusal of the first variable that users may not set, or None."""
     for variable in env:
         name, field = variable.name, f"spec.engine.env[{variable.name}]"
         if cure := MANAGED_VARIABLES.get(name):
-            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is the operator's to decide.", cure)
+            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is managed by the operator.", cure)
         if name in DANGEROUS_VARIABLES and name not in allowed:
             return _not_allowed(field, name, DANGEROUS_VARIABLES[name], "allowedEnvironment")
     return None
@@ -90,21 +90,21 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
     if option is None:
         return _two_in_one(argument, field)
     names = resolve_option(option)
-    # vLLM refuses an ambiguous abbreviation. The most serious of its options gives the reason.
+    # vLLM refuses an ambiguous abbreviation. The refusal names the most serious of its options.
     if (flag := _among(names, MANAGED_FLAGS)) is not None:
         sets = "is" if option == flag else f"sets `{flag}`, which is"
-        problem = f"`{option}` {sets} the operator's to decide."
+        problem = f"`{option}` {sets} managed by the operator."
         return Refusal(Reason.MANAGED_ARGUMENT, field, problem, MANAGED_FLAGS[flag])
     if (flag := _among(names, SECRET_FLAGS)) is not None:
         cure = f"Set `{SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
-        return Refusal(Reason.SECRET_IN_SPEC, field, f"`{flag}` would show a secret to whoever sees the pod.", cure)
+        return Refusal(Reason.SECRET_IN_SPEC, field, f"`{flag}` would show a secret to all readers of the pod.", cure)
     if (flag := _among(names, DANGEROUS_FLAGS)) is not None and flag not in allowed:
         return _not_allowed(field, flag, DANGEROUS_FLAGS[flag], "allowedArguments")
     return _unknown(option, field, names) if known and len(names) != 1 else None
 
 
 def _two_in_one(argument: str, field: str) -> Refusal | None:
-    """The refusal of an option and its value in one argument, which a shell would have split."""
+    """The refusal of an option and its value in one argument; a shell would split them."""
     first, _, rest = argument.partition(" ")
     if not rest or "=" in first or not resolve_option(written_option(first) or " "):
         return None
@@ -114,7 +114,7 @@ def _two_in_one(argument: str, field: str) -> Refusal | None:
 
 def _unknown(option: str, field: str, names: Sequence[str]) -> Refusal:
     if names:
-        problem, cure = f"`{option}` can mean {_listed(names)}.", "Write the one that is meant in full."
+        problem, cure = f"`{option}` can mean {_listed(names)}.", "Write the full name."
     elif option in REMOVED_FLAGS:
         problem, cure = f"vLLM {VERSION} no longer has `{option}`.", REMOVED_FLAGS[option]
     else:
@@ -128,7 +128,7 @@ def _unknown(option: str, field: str, names: Sequence[str]) -> Refusal:
 
 def _not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
     problem = f"`{name}` {what}, which is not allowed here."
-    cure = f"Remove it, or have whoever runs the operator add it to the setting `{setting}`."
+    cure = f"Remove it, or ask the operator's administrator to add it to the setting `{setting}`."
     return Refusal(Reason.ARGUMENT_NOT_ALLOWED, field, problem, cure)
 
 

@@ -1,7 +1,7 @@
 """Diagnosis of a failed vLLM from its last log lines: a reason, and a short cause with vLLM's own figures.
 
-Messages are those of vLLM 0.32.0 (the file stands at each), and of earlier versions where they differ. Failures on a CPU
-are recorded in `tests/engines/vllm_output`.
+Messages are those of vLLM 0.32.0 (a comment names the file of each), and of earlier versions where they differ. Failures on
+a CPU are recorded in `tests/engines/vllm_output`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
 
 _MAX_QUOTED = 200
-"""Characters of a quoted part. They are enough to recognise it."""
+"""Characters of a quoted part. They are enough to recognise the error."""
 
 _OTHER_ERRORS: Sequence[KnownError] = (
     # vllm/distributed/device_communicators/shm_broadcast.py since 0.27; before, the kernel's signal
@@ -37,7 +37,7 @@ _OTHER_ERRORS: Sequence[KnownError] = (
     known_error(
         Reason.COMMUNICATION_FAILED,
         r"(?:NCCL error(?: in)?:? ?|ncclInternalError: |ncclSystemError: |ncclUnhandledCudaError: )(?P<what>[^\n]{0,120})",
-        "the GPUs cannot talk to each other ({what}). Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
+        "the GPUs cannot communicate with each other ({what}). Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
     ),
     # torch 2.13, torch/csrc/cuda/Module.cpp; CUDA runtime API, cudaErrorInsufficientDriver
     known_error(

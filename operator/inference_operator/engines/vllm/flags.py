@@ -7,7 +7,7 @@ docs/reference/arguments.md.
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
-_ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; an engine spreads over the GPUs of one node by them."
+_ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; they divide an engine over the GPUs of one node."
 
 MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
@@ -44,7 +44,7 @@ MANAGED_FLAGS: dict[str, str] = {
     "--root-path": _PLAIN,
     "--config": "Write the options of the file into `spec.engine.args`.",
     "--shutdown-timeout": "Use `spec.drainTimeout`.",
-    "--disable-log-stats": "Remove it; an engine's metrics tell when it may be stopped.",
+    "--disable-log-stats": "Remove it; the operator needs an engine's metrics to stop it.",
     "--headless": _PLAIN,
     "--api-server-count": _NO_FIELD,
     "--download-dir": _NO_FIELD,
@@ -59,12 +59,12 @@ SECRET_FLAGS: dict[str, str] = {
     "--api-key": "VLLM_API_KEY",
     "--hf-token": "HF_TOKEN",
 }
-"""Flags whose value is a secret, which everybody who can read the pod would see, with the variable to set from a
+"""Flags whose value is a secret, which everyone who can read the pod would see, with the variable to set from a
 Secret instead."""
 
 _CODE = "loads code"
-_FILES = "reads files of the engine's container for whoever sends requests"
-_TENSORS = "takes tensors from requests, which a crafted one can crash the engine with"
+_FILES = "lets requests read files of the engine's container"
+_TENSORS = "takes tensors from requests, and a crafted tensor can crash the engine"
 _PROMPTS = "writes what users send into the log"
 _OPENS = "opens endpoints that control the engine"
 
@@ -89,14 +89,14 @@ DANGEROUS_FLAGS: dict[str, str] = {
         f"{_CODE} that its value names",
     ),
     "--trust-request-chat-template": "runs templates that come with requests",
-    "--trust-request-mm-kwargs": "hands values of requests to the model's own code",
+    "--trust-request-mm-kwargs": "passes values of requests to the model's own code",
     "--tool-server": "lets the engine call other servers",
     "--allowed-local-media-path": _FILES,
     "--enable-prompt-embeds": _TENSORS,
     "--enable-mm-embeds": _TENSORS,
     "--enable-log-requests": _PROMPTS,
     "--enable-log-outputs": _PROMPTS,
-    "--enable-tokenizer-info-endpoint": "shows the tokenizer and its template to whoever asks",
+    "--enable-tokenizer-info-endpoint": "shows the tokenizer and its template to every client",
     "--enable-scale-out": _OPENS,
     "--profiler-config": "writes files where its value says, and opens endpoints that control it",
 }
@@ -112,10 +112,10 @@ REMOVED_FLAGS: dict[str, str] = {
     "--guided-decoding-backend": 'Use `--structured-outputs-config={"backend": "..."}`.',
     "--enable-reasoning": "Remove it; `--reasoning-parser` alone is enough.",
     "--disable-log-requests": "Remove it; requests are not logged.",
-    "--task": "Use `--runner pooling`, and `--convert` for what the model is to become.",
+    "--task": "Use `--runner pooling`, and `--convert` for the target type of the model.",
     "--cuda-graph-sizes": "Use `--cudagraph-capture-sizes`.",
     "--max-seq-len-to-capture": "Use `--cudagraph-capture-sizes`, which counts tokens of a batch.",
-    "--worker-use-ray": "Remove it; an engine's processes are of one pod.",
+    "--worker-use-ray": "Remove it; all processes of an engine run in one pod.",
     **dict.fromkeys(("--rope-scaling", "--rope-theta"), "Use `--hf-overrides`."),
     **dict.fromkeys(
         (
@@ -129,7 +129,7 @@ REMOVED_FLAGS: dict[str, str] = {
         "Remove it; vLLM decides this itself.",
     ),
 }
-"""Flags of earlier versions (vLLM 0.6 to 0.17, vllm/engine/arg_utils.py), with what does the same today."""
+"""Flags of earlier versions (vLLM 0.6 to 0.17, vllm/engine/arg_utils.py), with their replacement."""
 
 MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
@@ -148,11 +148,11 @@ DANGEROUS_VARIABLES: dict[str, str] = {
     **dict.fromkeys(
         ("PYTHONBREAKPOINT", "PYTHONHOME", "PYTHONINSPECT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"), _PYTHON
     ),
-    "PYTHONOPTIMIZE": "takes out checks on which vLLM's safety has rested (CVE-2026-41523)",
+    "PYTHONOPTIMIZE": "disables checks that vLLM's safety depended on (CVE-2026-41523)",
     "VLLM_PLUGINS": "loads plugins",
     "VLLM_LOGGING_CONFIG_PATH": f"{_CODE} that the file names",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets messages between processes carry code",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets whoever sends requests load adapters",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets clients load adapters",
     "VLLM_SERVER_DEV_MODE": _OPENS,
 }
 """Environment variables that need permission by a setting of the operator, with what each one does."""

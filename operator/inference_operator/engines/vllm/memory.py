@@ -26,12 +26,12 @@ TOKENS_BY_CONCURRENCY = (0, 21)
 CHECKPOINT_KV_DTYPE = (0, 12)
 """`auto` means the type in a ModelOpt checkpoint (`utils/torch_utils.py`, `resolve_kv_cache_dtype_string`)."""
 ALIGNED_STATES = (0, 32)
-"""A sequence keeps its own state and the one at the end of its cached prefix; Mamba 2 keeps another one of its prompt.
+"""A sequence keeps its own state and the one at the end of its cached prefix; Mamba 2 keeps another one for the prompt.
 Sliding windows keep two batches, which overlap (0.32.0, `v1/kv_cache_interface.py`, `MambaSpec`;
-`model_executor/layers/mamba/mamba_mixer2.py`; `config/vllm.py`, `max_in_flight_tokens`). 0.23 kept one of each."""
+`model_executor/layers/mamba/mamba_mixer2.py`; `config/vllm.py`, `max_in_flight_tokens`). 0.23 kept one each."""
 PADDED_BELOW, EARLIER_PADDED_BELOW = 1.5, 1.25
-"""Of the layers of the smallest group (`v1/core/kv_cache_utils.py`, `_get_kv_cache_groups_uniform_page_size`: 0.32.0,
-0.19.0)."""
+"""Groups have the largest kind's number of layers if it is less than this factor times the smallest kind's
+(`v1/core/kv_cache_utils.py`, `_get_kv_cache_groups_uniform_page_size`: 0.32.0, 0.19.0)."""
 CPU_BLOCK_TOKENS, CPU_LATENT_BLOCK_TOKENS = 128, 16
 """Tokens of a block on CPUs. Without AMX, latent attention has a kernel for 16 only (0.32.0,
 `platforms/cpu.py`, `check_and_update_config`)."""
@@ -62,7 +62,7 @@ UNLINKED_GROUP_GIB = 0.3
 """Two to sixteen GPUs on PCIe: 0.20-0.25 GiB (vllm-project/vllm#13061, #7553)."""
 STAGE_GIB = 0.07
 GRAPHS = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=True)
-"""Measured on H100: 28 layers 0.87 GiB, 32 layers 0.91, 46 layers 1.23, 80 layers in pairs 1.61; mixtures more."""
+"""Measured on H100: 28 layers 0.87 GiB, 32 layers 0.91, 46 layers 1.23, 80 layers in pairs 1.61; MoE models more."""
 GRAPHS_OUTSIDE = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=False)
 GRAPHS_V0 = GraphMemory(0.05, 0.1, layer_gib=0.006, expert_layer_gib=0.0, in_budget=False)
 """V0 captured decode only: 28 layers 0.18 GiB."""
@@ -75,7 +75,7 @@ BLOCK_TOKENS = 16
 LONGEST_UNCHUNKED, CHUNK_TOKENS, NEVER_CHUNKED = 32768, 2048, 2**31
 """V0 computes only longer prompts in chunks (v0.6.4, `engine/arg_utils.py`)."""
 CHUNKS = (0, 6)
-"""Earlier versions always computed a prompt at once."""
+"""Earlier versions never divided a prompt into chunks."""
 
 
 def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> EngineMemory:
@@ -130,7 +130,7 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
 
 
 def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
-    """The memory behaviour on CPUs. Only the KV cache is computed there: its size is set, not what is left.
+    """The memory behaviour on CPUs. The operator sets the size of the KV cache there; it is not the remaining memory.
 
     Args:
         latent: whether the model has latent attention.

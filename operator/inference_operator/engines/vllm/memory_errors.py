@@ -58,8 +58,8 @@ MEMORY_ERRORS: Sequence[KnownError] = (
         Reason.DEVICE_MEMORY_IN_USE,
         r"Free memory on device \S*\s*\((?P<free>" + _GIB + r")/(?P<total>" + _GIB + r") GiB\) on startup is less than"
         r" desired GPU memory utilization \((?P<share>[\d.]+), (?P<asked>" + _GIB + r") GiB\)",
-        "{asked} GiB are to be used, {share} of the device, and {free} of {total} GiB are free: somebody else uses it."
-        " Lower `spec.engine.gpuMemoryUtilization`, or look who shares the device",
+        "{asked} GiB are to be used, {share} of the device, and {free} of {total} GiB are free: others use it."
+        " Lower `spec.engine.gpuMemoryUtilization`, or find the other process",
     ),
     # vllm/v1/worker/cpu_worker.py
     known_error(

@@ -26,7 +26,7 @@ KV_OFFLOADING = "--kv-offloading-size"
 DEFAULT_RANK, MAX_RANK = 16, 512
 """Of LoRA adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 MAX_ADAPTERS = 65_536
-"""More are a mistake, which vLLM refuses."""
+"""vLLM refuses more; they are a mistake."""
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgtKMGT]?)", re.ASCII)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """Units of amounts (0.32.0, `engine/arg_utils.py`, `human_readable_int`). No machine needs more digits."""
@@ -113,7 +113,7 @@ def _offloaded_gib(args: Sequence[str]) -> float:
 
 
 def given_cache_bytes(args: Sequence[str]) -> int | None:
-    """The size of the KV cache in the arguments, in bytes; None if there is none, or one that vLLM refuses.
+    """The size of the KV cache in the arguments, in bytes; None if there is none or vLLM refuses it.
 
     Examples:
         >>> given_cache_bytes(["--kv_cache_memory_bytes=64M"]), given_cache_bytes(["--kv-cache-memory", "1g"])
@@ -131,7 +131,7 @@ def refusal_of_cache_bytes(args: Sequence[str]) -> Refusal | None:
     if size is None or size <= MAX_CACHE_BYTES:
         return None
     problem = f"`{KV_CACHE_BYTES}` asks for a KV cache of {size // 2**40:,} TiB on each GPU, which none has."
-    cure = "Give the bytes of one GPU's cache, for example `64G`, or leave it out: it is then what is left."
+    cure = "Give the bytes of one GPU's cache, for example `64G`, or remove it to use all free memory."
     return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given[-1].index}]", problem, cure)
 
 

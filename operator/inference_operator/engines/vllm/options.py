@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from importlib.resources import files
 
 VERSION = "0.32.0"
-"""The version of vLLM that has these options."""
+"""The version of vLLM that the table describes."""
 
 _TABLE = files(__package__).joinpath(f"options-{VERSION}.txt").read_text(encoding="utf-8")
 
@@ -22,7 +22,7 @@ OPTIONS = tuple(line.split()[0] for line in _TABLE.splitlines())
 """Names of all options."""
 
 _NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
-"""A negative number, which argparse takes for a value (Python 3.13, Lib/argparse.py)."""
+"""A negative number, which argparse treats as a value (Python 3.13, Lib/argparse.py)."""
 
 _LONG = 2
 """Characters of `--`, with which a long option begins."""
@@ -63,7 +63,7 @@ def resolve_option(option: str) -> Sequence[str]:
         return [SPELLINGS[option]]
     names = {SPELLINGS[spelling] for spelling in SPELLINGS if spelling.startswith(option)}
     if not option.startswith("--") and option[:_LONG] in SPELLINGS:
-        names.add(SPELLINGS[option[:_LONG]])  # a letter directly followed by its value
+        names.add(SPELLINGS[option[:_LONG]])  # a short option directly followed by its value
     return sorted(names)
 
 

@@ -1,7 +1,8 @@
 """The phase of vLLM's startup, from its log.
 
-Messages are those of vLLM 0.32.0; the file stands at each. `tests/engines/vllm_output/start.txt` records one on a CPU.
-`tests/engines/test_vllm_phase.py` quotes the messages that need a GPU or a compiler.
+Messages are those of vLLM 0.32.0; a comment names the file of each.
+`tests/engines/vllm_output/start.txt` records a start on a CPU. `tests/engines/test_vllm_phase.py` quotes the messages
+that need a GPU or a compiler.
 """
 
 import re

@@ -14,13 +14,13 @@ TEXT_METHODS = ("ngram", "[ngram]", "suffix")
 OWN_LAYER_SUFFIX = "mtp"
 """Suffix of the methods that use a layer of the model itself. vLLM treats `deepseek_mtp` and the like as `mtp`."""
 MAX_CHARACTERS = 65_536
-"""Of a configuration. Longer ones are ignored."""
+"""Length of a configuration. A longer one is ignored."""
 MAX_SHOWN = 40
 """Characters of a method's name that a message repeats."""
 
 
 def speculation_of(args: Sequence[str]) -> Speculation | None:
-    """The speculative decoding that arguments ask for; None if they do not, or if vLLM refuses them.
+    """The speculative decoding that arguments enable; None if they enable none or vLLM refuses them.
 
     Examples:
         >>> speculation_of(['--speculative-config={"model": "org/draft", "num_speculative_tokens": 4}']).draft
@@ -44,7 +44,7 @@ def speculation_of(args: Sequence[str]) -> Speculation | None:
         return Speculation(tokens, own_layer=True)
     if model and method != "custom_class":
         return Speculation(tokens, draft=model, draft_revision=_text(config, "revision") or None)
-    return Speculation(tokens, unknown=f"what guesses tokens by `{method[:MAX_SHOWN]}`")
+    return Speculation(tokens, unknown=f"the speculative decoding method `{method[:MAX_SHOWN]}`")
 
 
 def _configuration(args: Sequence[str]) -> Mapping[str, object]:
@@ -73,6 +73,6 @@ def _text(config: Mapping[str, object], key: str) -> str:
 
 
 def _tokens(value: object) -> int:
-    """Speculative tokens. 1 if the draft model's own config decides: those that do say one to three."""
+    """Speculative tokens. 1 if the draft model's config decides; known configs state one to three."""
     text = str(value)
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1

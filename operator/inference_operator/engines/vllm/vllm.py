@@ -32,7 +32,7 @@ from inference_operator.views.samples import EngineSample
 
 SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM continues after SIGTERM (since 0.18; 0 aborts requests at once). The pre-stop
-hook has waited for all requests by then. This is for one that arrived between its last check and the signal."""
+hook has waited for all requests by then. One may still arrive between its last check and the signal."""
 
 PRE_STOP = files(__package__).joinpath("pre_stop.py").read_text(encoding="utf-8")
 """Source of the pre-stop hook, which waits for the requests. The engine's image has Python but none of our code."""
