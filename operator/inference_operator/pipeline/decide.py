@@ -246,7 +246,6 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
     replicas = spec.replicas
     if settings.capacity is Capacity.FIXED:
         replicas = fixed_replicas(replicas, inputs.nodes, pods, pod_spec, plan=plan.plan)
-    undecided = decided if isinstance(decided, Undecided) else None
     workload = (
         decided.live
         if isinstance(decided, Undecided)
@@ -266,8 +265,8 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
             older_template(template.template, built),
             capped(spec.replicas, replicas),
         ),
-        lookups=(undecided.lookup,) if undecided else (),
-        recheck_at=None if undecided else switch_due(rollout_request),
+        lookups=(decided.lookup,) if isinstance(decided, Undecided) else (),
+        recheck_at=switch_due(rollout_request),
     )
 
 

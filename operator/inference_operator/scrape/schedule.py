@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from inference_operator.backoff import exponential_backoff
 from inference_operator.manifest import Key
 
 MAX_DOUBLINGS = 4
@@ -83,7 +84,8 @@ class Schedule:
         intervals = self._intervals[component]
         interval = intervals.urgent if urgent else intervals.calm
         if failures:
-            interval = 2 ** min(failures, MAX_DOUBLINGS) * intervals.urgent
+            longest = 2**MAX_DOUBLINGS * intervals.urgent
+            interval = exponential_backoff(failures, first=2 * intervals.urgent, longest=longest)
         entry.due[component] = _next(entry.phase, interval, now)
 
     def _new(self, now: float) -> _Entry:
