@@ -1,9 +1,11 @@
 """Requests of one user, read from the API server's audit log."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 _ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
 """A watch reaches ResponseComplete only at its end, so ResponseStarted counts too; other requests have one answer."""
@@ -11,6 +13,8 @@ _ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
 LEASES = "leases"
 TELLING = frozenset({"inferencedeployments/status", "events"})
 """Resources in which the operator reports; writes of them change no other object."""
+
+_LINE_SECONDS = 5.0
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -57,7 +61,7 @@ class AuditLog:
     def _read(self, since: int) -> Iterator[Request]:
         with self._path.open("rb") as log:
             log.seek(since)
-            for line in log:
+            for line in _complete_lines(log):
                 entry = json.loads(line)
                 if entry["stage"] in _ANSWERED and entry["user"]["username"] == self._user:
                     target = entry.get("objectRef", {})
@@ -71,3 +75,19 @@ class AuditLog:
                         target.get("name", ""),
                         entry["responseStatus"]["code"],
                     )
+
+
+def _complete_lines(log: BinaryIO) -> Iterator[bytes]:
+    """The log's lines; waits for the rest of a line that the API server is writing right now."""
+    deadline = time.monotonic() + _LINE_SECONDS
+    line = b""
+    while part := log.readline() or line:
+        line = part if part is line else line + part
+        if line.endswith(b"\n"):
+            yield line
+            line = b""
+        elif time.monotonic() > deadline:
+            message = f"the last line of the audit log is not completed within {_LINE_SECONDS} s: {line[:200]!r}"
+            raise TimeoutError(message)
+        else:
+            time.sleep(0.01)
