@@ -1,0 +1,42 @@
+"""Reading the API server's audit log while the API server writes it."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from e2e import audit
+from e2e.audit import AuditLog
+
+USER = "operator"
+
+
+def _line(name: str) -> str:
+    target = {"resource": "services", "namespace": "default", "name": name}
+    entry = {"stage": "ResponseComplete", "verb": "create", "user": {"username": USER}, "objectRef": target}
+    return json.dumps({**entry, "responseStatus": {"code": 201}}) + "\n"
+
+
+def test_a_half_written_last_line_is_read_once_its_rest_is_there(tmp_path: Path) -> None:
+    path, (first, second) = tmp_path / "audit.log", (_line("one"), _line("two"))
+    path.write_text(first + second[:40])
+
+    def write_the_rest() -> None:
+        with path.open("a") as log:
+            log.write(second[40:])
+
+    writer = threading.Timer(0.2, write_the_rest)
+    writer.start()
+    try:
+        assert [request.name for request in AuditLog(path, USER).writes(0)] == ["one", "two"]
+    finally:
+        writer.join()
+
+
+def test_a_line_that_is_never_completed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit.log"
+    path.write_text(_line("one") + '{"kind"')
+    monkeypatch.setattr(audit, "_LINE_SECONDS", 0.1)
+    with pytest.raises(TimeoutError, match="not completed"):
+        AuditLog(path, USER).writes(0)
