@@ -67,8 +67,10 @@ def install_operator(
         "podAnnotations.built": images.identity("operator"),
         **(settings or {}),
     }
+    # No node is ever added here, so a rollout need not wait for one for long.
+    numbers = {"settings.surgeWaitSeconds": 30, **(numbers or {})}
     given = [f"--set-string={key}={value}" for key, value in values.items()]
-    given += [f"--set={key}={value}" for key, value in (numbers or {}).items()]
+    given += [f"--set={key}={value}" for key, value in numbers.items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
 

@@ -94,7 +94,7 @@ def test_a_rollout_with_a_free_gpu_loses_no_request(served: Served, roll: Roll) 
 def test_a_rollout_of_one_engine_without_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
     offer_gpus(served.cluster, 1)
     result = roll("rollout of 1 engine, no GPU is free")
-    assert _strategy(served) == ("Replace", "NoFreeSlot")
+    assert _strategy(served) == ("Replace", "NoNodeCame")
     assert result.ok == result.sent >= REQUESTS, "routers hold more than 64 requests, for up to 300 s"
     assert result.gap < PATIENT_SECONDS
 

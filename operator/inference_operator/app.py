@@ -31,7 +31,7 @@ from inference_operator.kube.watch import log_loop_error, watch
 from inference_operator.manifest import Key
 from inference_operator.pipeline.inputs import RolePolicy
 from inference_operator.pipeline.roles import requested_roles
-from inference_operator.planning.gpu_offers import unknown_offers
+from inference_operator.planning.gpu_offers import unknown_kinds
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings, setting_errors
 from inference_operator.status.report import Requeue
@@ -259,7 +259,7 @@ def main(engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles)
     """Entry point of the container."""
     try:
         settings = Settings()
-        errors = unknown_offers(settings)
+        errors = unknown_kinds(settings)
     except ValidationError as error:
         errors = setting_errors(error)
     if errors:

@@ -1,6 +1,7 @@
 """The operator's settings, read at its start from `INFERENCE_OPERATOR_*` environment variables."""
 
 import re
+from datetime import timedelta
 from enum import StrEnum
 from math import inf
 from typing import Annotated, Literal
@@ -31,6 +32,13 @@ VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]
 DECLARED_GPUS = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_. ]{0,62}:[1-9][0-9]?(@[0-9]{1,6}(\.[0-9]{1,4})?)?")
 """Kind or product of a GPU, number per node, and optionally the price of one GPU per hour."""
 DeclaredGpus = Annotated[str, StringConstraints(pattern=f"^({DECLARED_GPUS.pattern})$")]
+
+
+NODE_LABEL = re.compile(
+    r"[A-Za-z0-9][-A-Za-z0-9_. ]{0,62}:[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[A-Za-z0-9][-A-Za-z0-9_.]{0,62}"
+)
+"""Kind of GPU, and a node label with the value that names it."""
+NodeLabel = Annotated[str, StringConstraints(pattern=f"^({NODE_LABEL.pattern})$")]
 
 
 class Capacity(StrEnum):
@@ -119,8 +127,15 @@ class Settings(BaseSettings):
     """GPUs that nodes have or can have, as `KIND:GPUS_PER_NODE[@PRICE]`: for node pools without nodes, and for all
     nodes if the operator cannot list nodes. With prices (of one GPU per hour), sizing prefers the cheapest GPUs."""
 
+    gpu_node_labels: Annotated[tuple[NodeLabel, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """Node labels that name a kind of GPU, as `KIND:LABEL=VALUE`, beside those that the operator knows of platforms.
+    A label must be one that the node pool itself has, so that a node autoscaler can act before a node exists."""
+
     capacity: Capacity = Capacity.ELASTIC
     """Elastic: nodes can be added, so an engine may wait for one. Fixed: a model that fits on no node is rejected."""
+
+    surge_wait_seconds: int = Field(900, ge=30, le=86400)
+    """Elastic: seconds that a rollout waits for a node for the new engine before it ends the last ready engine."""
 
     read_logs: bool = True
     """Whether to read the logs of failing engines and routers for the cause; requires the right to `pods/log`."""
@@ -130,6 +145,11 @@ class Settings(BaseSettings):
 
     http_port: int = Field(8080, ge=0, le=65535)
     """Port of `/healthz`, `/readyz` and `/metrics`; 0 selects a free port."""
+
+    @property
+    def surge_wait(self) -> timedelta | None:
+        """How long a rollout waits for a node; None where no node can be added."""
+        return timedelta(seconds=self.surge_wait_seconds) if self.capacity is Capacity.ELASTIC else None
 
     @field_validator("lease_renew_seconds")
     @classmethod

@@ -198,8 +198,10 @@ def test_an_engine_waits_for_a_declared_gpu_pool_without_nodes(
     workspace = with_settings(GPU_OFFERS="NVIDIA-H100-80GB-HBM3:8")
     workspace.create("qwen", in_pool("h100"))
     workspace.settled("qwen", "Reconciling", reason="WaitingForNode")
-    selector = workspace.get("deployment", "qwen-engine")["spec"]["template"]["spec"]["nodeSelector"]
-    assert selector["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+    affinity = workspace.get("deployment", "qwen-engine")["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    first, *_ = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (product,) = first["matchExpressions"]
+    assert product["values"] == ["NVIDIA-H100-80GB-HBM3"]
     add("h100", "h100-a")
     workspace.settled("qwen")
 

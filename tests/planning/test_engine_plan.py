@@ -48,11 +48,22 @@ def spec_of(found: Planned) -> Manifest:
     return spec
 
 
-def test_the_smallest_fitting_size_is_planned_with_a_node_selector_for_its_gpus() -> None:
+def terms_of(found: Planned) -> list[Manifest]:
+    """The requirements of each required node term."""
+    terms = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    return [{e["key"]: e.get("values", e["operator"]) for e in term["matchExpressions"]} for term in terms]
+
+
+def test_the_smallest_fitting_size_is_planned_on_nodes_with_any_label_of_its_gpus() -> None:
     found = decided(inference_deployment(), [FOUR_L4])
     (container,) = spec_of(found)["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
-    assert spec_of(found)["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert "nodeSelector" not in spec_of(found)
+    assert terms_of(found)[0] == {"nvidia.com/gpu.product": ["NVIDIA-L4"]}
+    assert terms_of(found)[2] == {
+        "cloud.google.com/gke-accelerator": ["nvidia-l4"],
+        "nvidia.com/gpu.product": "DoesNotExist",
+    }
     assert {"--tensor-parallel-size=2", "--max-model-len=40960", "--gpu-memory-utilization=0.92"} <= set(
         container["args"]
     )
@@ -68,18 +79,59 @@ def test_the_node_selector_of_the_spec_is_kept_beside_that_of_the_plan() -> None
         inference_deployment(scheduling={"nodeSelector": {"pool": "a"}}),
         [node_view(node("a", gpus=1, labels={"pool": "a"}))],
     )
-    assert spec_of(found)["nodeSelector"] == {"pool": "a", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    assert spec_of(found)["nodeSelector"] == {"pool": "a"}
+    assert terms_of(found)[0] == {"nvidia.com/gpu.product": ["NVIDIA-H100-80GB-HBM3"]}
 
 
-def test_a_gpu_kind_without_a_known_label_is_selected_by_excluding_other_gpu_products() -> None:
+def test_a_gpu_kind_without_a_node_is_selected_by_every_label_that_names_it_and_by_the_users_affinity() -> None:
     raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}}, scheduling={"affinity": AFFINITY})
     found = decided(raw, [node_view(node("l4-a", gpus=4, labels={**L4, "gpu": "yes"}))])
-    (term,) = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
-    assert term["matchExpressions"] == [
-        {"key": "gpu", "operator": "Exists"},
-        {"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": ["NVIDIA-L4"]},
-    ]
+    terms = terms_of(found)
+    assert len(terms) == 5
+    assert all(term["gpu"] == "Exists" for term in terms)
+    assert terms[0] == {"gpu": "Exists", "nvidia.com/gpu.product": ["NVIDIA-H100-80GB-HBM3"]}
     assert found.missing_gpu_kind == "H100-80GB"
+
+
+def test_a_gpu_kind_that_no_label_names_is_selected_by_excluding_other_gpu_products() -> None:
+    """Two nodes have GPUs: no label of one names their kind, so only the specification does."""
+    silent = {**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+    raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}}, scheduling={"affinity": AFFINITY})
+    silent["metadata"]["labels"] = {"gpu": "yes"}
+    found = decided(raw, [node_view(silent), node_view(node("l4-a", gpus=4, labels={**L4, "gpu": "yes"}))])
+    assert terms_of(found) == [{"gpu": "Exists", "nvidia.com/gpu.product": ["NVIDIA-L4"]}]
+    assert not found.plan.plan.labels_of_kind
+
+
+def test_a_user_who_selects_a_gpu_product_decides_alone() -> None:
+    selector = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    found = decided(inference_deployment(scheduling={"nodeSelector": selector}), NODES)
+    assert spec_of(found)["nodeSelector"] == selector
+    assert "affinity" not in spec_of(found)
+
+
+def test_terms_of_the_user_are_combined_with_every_alternative() -> None:
+    asked = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("a", "b")]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": asked}}}
+    nodes = [node_view(node("a", gpus=8, labels={"zone": "a"}))]
+    terms = terms_of(decided(inference_deployment(scheduling={"affinity": affinity}), nodes))
+    assert len(terms) == 10
+    assert [term["zone"] for term in terms[:4]] == [["a"], ["b"], ["a"], ["b"]]
+    assert [key for key in terms[3] if key != "zone"] == [
+        "karpenter.k8s.aws/instance-gpu-name",
+        "karpenter.k8s.aws/instance-gpu-memory",
+        "nvidia.com/gpu.product",
+    ]
+
+
+def test_a_label_of_the_settings_selects_nodes_and_names_the_kind_of_their_gpus() -> None:
+    silent = {**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+    silent["metadata"]["labels"] = {"example.com/pool": "big"}
+    settings = Settings(gpu_node_labels=("h100:example.com/pool=big",))
+    found = decided(inference_deployment(), [node_view(silent)], settings)
+    assert found.plan.plan.gpu == "H100-80GB"
+    assert terms_of(found)[1] == {"example.com/pool": ["big"]}
+    assert not found.missing_gpu_kind
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -131,7 +183,8 @@ def test_a_plan_without_a_memory_check_uses_the_requested_size_and_reports_the_m
     limited = failing(Cause.GATED, parallelism={"tensor": 2}, hardware={"gpu": {"products": ["L4"]}})
     with_l4 = planned_from(replace(limited, nodes=[FOUR_L4, *NODES])).plan.plan
     assert with_l4.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
-    assert planned_from(limited).plan.plan.avoided_products == ("NVIDIA-H100-80GB-HBM3",)
+    without_node = planned_from(limited).plan.plan
+    assert (without_node.gpu, without_node.node_selector, without_node.labels_of_kind) == ("L4", {}, True)
 
 
 REFUSED: dict[str, tuple[Manifest, Sequence[NodeView] | None, Settings, Reason, str]] = {
@@ -251,10 +304,11 @@ def test_a_new_plan_equal_to_the_pinned_plan_changes_no_child() -> None:
 
 
 def test_gpu_products_of_googles_accelerator_label_are_excluded_by_that_label() -> None:
+    """No label of the table names an H20."""
     google = {**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
     google["metadata"]["labels"] = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
-    raw = inference_deployment(source="hf://Qwen/Qwen3-32B")
-    found = decided(raw, [node_view(google)], Settings(gpu_offers=("H100-80GB:8@1", "L4:4@9")))
+    raw = inference_deployment(hardware={"gpu": {"products": ["H20"]}}, source="hf://Qwen/Qwen3-32B")
+    found = decided(raw, [node_view(google)], Settings(gpu_offers=("H20:8@1", "L4:4@9")))
     (term,) = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [
         {"key": "cloud.google.com/gke-accelerator", "operator": "NotIn", "values": ["nvidia-l4"]}

@@ -1,6 +1,7 @@
 """Stored plans equal those of the release before `ParallelSizes`; the literals are from that release."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,10 +9,12 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
 from inference_operator.sizing.shape import ParallelSizes
-from inference_operator.workload.pinned_plan import PinnedPlan, pinned_plan
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.workload.pinned_template import template_inputs_hash
-from tests.testing.builders import inference_deployment, planned
+from tests.testing.builders import ENGINES, inference_deployment, inputs, planned
 
 GPU = inference_deployment(parallelism={"tensor": 2, "pipeline": 2})
 CPU = inference_deployment(hardware={"device": "CPU"})
@@ -32,7 +35,8 @@ GPU_ANNOTATION_HASH = "aa54ebba8242ffba"
 def decision(raw: Manifest) -> tuple[Spec, PinnedPlan]:
     spec = resource(raw).spec
     assert isinstance(spec, Spec)
-    return spec, planned(raw).plan
+    made = planned(raw).plan
+    return spec, replace(made, plan=replace(made.plan, labels_of_kind=False))  # which no earlier release knows
 
 
 @pytest.mark.parametrize(
@@ -65,3 +69,17 @@ def test_the_plan_annotation_of_a_gpu_engine_with_a_pipeline_does_not_change() -
 @pytest.mark.parametrize("stored", ['"tensor_parallel_size":1,', '"cpu":"1",'])
 def test_a_plan_annotation_without_a_required_part_is_not_read(stored: str) -> None:
     assert pinned_plan(CPU_ANNOTATION.replace(stored, "")) is None
+
+
+def test_a_plan_of_an_earlier_release_selects_nodes_by_its_node_selector_alone() -> None:
+    made = planned(GPU)
+    text = json.loads(made.plan.text)
+    assert text["plan"].pop("labels_of_kind") is True
+    earlier = made.desired[ENGINES]
+    earlier["metadata"]["annotations"][PLAN_ANNOTATION] = json.dumps(text)
+    again = outcome(inputs(GPU, children=made.desired.values(), nodes=[]))
+    assert isinstance(again, Planned)
+    pod = again.desired[ENGINES]["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    assert "affinity" not in pod
+    assert json.loads(again.plan.text) == text

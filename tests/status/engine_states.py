@@ -30,6 +30,7 @@ LAST_WORDS: dict[str, Reason] = {
     "insufficient shared memory (shm)": Reason.SHARED_MEMORY_TOO_SMALL,
     "VLLM_PORT 'tcp://10.0.0.1:80' appears to be a URI": Reason.SERVICE_ENV_CONFLICT,
     "NCCL error: x": Reason.COMMUNICATION_FAILED,
+    "wrong GPU: the engine was sized for 1 x H100; this node gives it 1: NVIDIA L4": Reason.WRONG_GPU,
     "CUDA driver version is insufficient for CUDA runtime version": Reason.DRIVER_TOO_OLD,
     "vllm serve: error: unrecognized arguments: -x": Reason.INVALID_ARGUMENT,
 }

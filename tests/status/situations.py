@@ -151,7 +151,7 @@ SWITCHED_TO_REPLACE = observed(
         view(ready_pod(), name="qwen-engine-old", template="earlier"),
         view(NO_GPU, name="qwen-engine-new", template=CURRENT),
     ],
-    minutes=1,
+    minutes=20,
 )
 """One engine serves, and the engine that surges beside it is unschedulable."""
 _ENGINE = view(ready_pod())

@@ -163,4 +163,6 @@ def test_a_plan_annotation_of_an_older_release_is_kept() -> None:
     result = outcome(inputs(raw, children=[*({**made, ENGINES: engines}).values()], nodes=[]))
     assert isinstance(result, Planned)
     assert json.loads(result.plan.text) == {**STORED, "engine": "VLLM", "plan": {**STORED["plan"], "uncounted": []}}
-    assert result.desired[ENGINES]["spec"] == engines["spec"]
+    pod = result.desired[ENGINES]["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == STORED["plan"]["node_selector"]
+    assert pod["containers"] == engines["spec"]["template"]["spec"]["containers"]

@@ -170,3 +170,30 @@ def test_an_invalid_rollout_annotation_is_decided_again(text: str) -> None:
     live = deployment()
     live["metadata"]["annotations"] = {ROLLOUT_ANNOTATION: text}
     assert decided(moving(pod(), live=live), free_gpus_result(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
+
+
+WAIT = timedelta(minutes=15)
+
+
+def elastic(engines: RolloutRequest, *more: PodView) -> RolloutRequest:
+    return replace(engines, node_wait=WAIT, pods=(*engines.pods, *more))
+
+
+def test_where_nodes_can_be_added_the_last_ready_engine_is_kept_and_a_node_awaited() -> None:
+    full = free_gpus_result(0)
+    assert decided(elastic(moving(pod(), live=LIVE)), full) == Rollout(NEW, SURGE, RolloutReason.NODE_MAY_COME)
+    assert decided(moving(pod(), live=LIVE), full) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
+
+
+def test_of_several_ready_engines_one_is_replaced_without_waiting_for_a_node() -> None:
+    two = elastic(moving(pod(), live=LIVE), pod())
+    assert decided(two, free_gpus_result(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
+    assert switch_due(elastic(surging(age=0), pod())) == NOW + UNSCHEDULABLE_LIMIT
+
+
+@pytest.mark.parametrize("why", [RolloutReason.NODE_MAY_COME, RolloutReason.FREE_SLOT, RolloutReason.UNKNOWN])
+def test_a_surge_that_got_no_node_in_time_switches_to_replace(why: RolloutReason) -> None:
+    waiting, late = elastic(surging(why, age=899)), elastic(surging(why, age=900))
+    assert decided(waiting) == Rollout(NEW, SURGE, why)
+    assert switch_due(waiting) == NOW + timedelta(seconds=1)
+    assert decided(late) == Rollout(NEW, REPLACE, RolloutReason.NO_NODE_CAME)

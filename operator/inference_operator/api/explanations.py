@@ -98,6 +98,11 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
             "Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log of the pod in the message.",
         ),
         (
+            Reason.WRONG_GPU,
+            "The node has other GPUs than its labels say, so the engine ended before it loaded weights.",
+            "Correct the labels or the setting `gpuNodeLabels`, or name this GPU in `spec.hardware.gpu.products`.",
+        ),
+        (
             Reason.DRIVER_TOO_OLD,
             "The node's GPU driver is too old for the CUDA version of the engine image.",
             "Update the driver, or set `spec.engine.image` to an image with an older CUDA version.",
@@ -142,7 +147,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.SWITCHED_TO_REPLACE: Explanation(
         _RECONCILING,
-        "A surge rollout had no node for its new engine for 30 s, so this rollout continues with the strategy Replace.",
+        "A surge rollout found no node for its new engine within 30 s (`surgeWaitSeconds` where nodes can be added and"
+        " only one engine is ready), so this rollout continues with the strategy Replace.",
         "No action needed. To wait for a node instead, set `spec.rollout.strategy: Surge`.",
     ),
     Reason.WAITING_FOR_NODE: Explanation(

@@ -75,6 +75,7 @@ class Reason(StrEnum):
     SERVICE_ENV_CONFLICT = "ServiceEnvConflict"
     COMMUNICATION_FAILED = "CommunicationFailed"
     DRIVER_TOO_OLD = "DriverTooOld"
+    WRONG_GPU = "WrongGpu"
     INVALID_ARGUMENT = "InvalidArgument"
     QUOTA_EXCEEDED = "QuotaExceeded"
     POD_REJECTED = "PodRejected"

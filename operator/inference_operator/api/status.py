@@ -84,6 +84,10 @@ class PlanStatus(_StatusModel):
     resource: str = Field(GPU_RESOURCE, description="Extended resource by which pods request GPUs.")
     gpu: str = Field("", description="Kind of GPU that the engines were sized for.")
     node_selector: dict[str, str] = Field({}, max_length=16, description="Node labels that select these GPUs.")
+    labels_of_kind: bool = Field(
+        False,  # noqa: FBT003 - a field's default
+        description="Whether every node label that names `gpu` selects nodes, beside `nodeSelector`.",
+    )
     avoided_products: tuple[str, ...] = Field((), max_length=64, description="GPU products that engines must not use.")
     max_model_len: int | None = Field(None, description="Maximum context length in tokens.")
     max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")

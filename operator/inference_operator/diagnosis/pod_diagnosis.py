@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
+from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
@@ -28,7 +29,7 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
 
     The first rule that applies:
 
-    - It is unschedulable: the scheduler's message, in words, with the missing GPUs.
+    - It is unschedulable: the scheduler's message, in words, with the missing GPUs and node labels.
     - No container has run: the kubelet's message, with what to do.
     - An engine terminated, and its termination message or log names a known error: that error.
     - The kubelet restarted the engine because its startup probe failed: the startup timeout.
@@ -38,7 +39,8 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
         return None
     problem, subject = pod.problem, f"Pod {pod.name} does not run"
     if problem.reason is Reason.UNSCHEDULABLE:
-        cause = scheduler_sentence(problem.cause, gpu_shortfall(pod, request))
+        details = (gpu_shortfall(pod, request), node_requirements(pod, request))
+        cause = scheduler_sentence(problem.cause, " ".join(filter(None, details)))
         return PodDiagnosis(pod, problem.reason, f"{subject}: {cause}")
     if problem.terminated is None:
         return PodDiagnosis(pod, problem.reason, with_cure(f"{subject}: {problem.cause}", cure_of(problem.reason)))

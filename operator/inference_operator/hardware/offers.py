@@ -1,10 +1,11 @@
 """GPU offers: the GPUs of a node that one engine can use, from the node's labels and allocatable resources."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
+from inference_operator.hardware.node_labels import GKE, KIND_LABELS, PRODUCT, kind_told
 from inference_operator.manifest import GPU_RESOURCE
 
 VENDOR = "nvidia.com/"
@@ -20,12 +21,11 @@ MIG_KIND = re.compile(
 """A MIG slice as users name it: by its product, or by the name of its kind (`A100-80GB 1g.10gb`)."""
 MIG_USABLE = 0.975
 """Usable fraction of the memory in a slice's name: 9.75 of 10 GB, 39.25 of 40 GB (NVIDIA MIG user guide, profiles)."""
-PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
+MEMORY = "nvidia.com/gpu.memory"
 MAJOR, MINOR = "nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"
 REPLICAS = "nvidia.com/gpu.replicas"
 MEMORY_SLACK = 0.08
 """Drivers report up to this fraction more or less memory for one kind; a larger difference means another variant."""
-GKE = "cloud.google.com/gke-accelerator"
 _GKE_PRODUCTS = {
     "nvidia-tesla-t4": "Tesla-T4",
     "nvidia-tesla-v100": "Tesla-V100-SXM2-16GB",
@@ -65,6 +65,13 @@ class GpuOffer:
     """The node label that holds the product."""
     price: float | None = None
     """Price of one GPU for an hour, in the currency of the settings."""
+    labelled: bool = True
+    """Whether labels of its nodes name the kind, or will; else only the spec names it."""
+
+    @property
+    def labels_of_kind(self) -> bool:
+        """Whether any label that names the kind selects its nodes. No label tells slices or shared GPUs in advance."""
+        return self.labelled and self.kind in KIND_LABELS and not (self.slice or self.shared)
 
     @property
     def most_in_a_group(self) -> int:
@@ -94,8 +101,15 @@ def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: fl
     )
 
 
-def offers_of_node(labels: Mapping[str, str], allocatable: Mapping[str, str]) -> tuple[GpuOffer, ...]:
+def offers_of_node(
+    labels: Mapping[str, str], allocatable: Mapping[str, str], added: Sequence[str] = ()
+) -> tuple[GpuOffer, ...]:
     """The offers of a node; several with mixed MIG profiles, none if neither kind nor memory is known.
+
+    Args:
+        labels: labels of the node.
+        allocatable: amounts that pods can request, by resource name.
+        added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
 
     Examples:
         >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
@@ -103,9 +117,12 @@ def offers_of_node(labels: Mapping[str, str], allocatable: Mapping[str, str]) ->
         [('H100-80GB', 8, 79.18)]
         >>> [one.kind for one in offers_of_node(labels, {"nvidia.com/mig-3g.40gb": "2"})]
         ['H100-80GB 3g.40gb']
+        >>> new = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+        >>> [(one.kind, one.product) for one in offers_of_node(new, {"nvidia.com/gpu": "8"})]
+        [('H100-80GB', '')]
     """
     product = labels.get(PRODUCT, "") or _GKE_PRODUCTS.get(labels.get(GKE, ""), "")
-    kind = kind_of_product(product)
+    kind = kind_of_product(product) if product else kind_told(labels, added)
     found = []
     for resource, amount in sorted(allocatable.items()):
         count = int(_number(amount))

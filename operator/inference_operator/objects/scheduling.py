@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from inference_operator.api.scheduling import SchedulingSpec, TopologySpread
+from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.objects.api_form import api_form
@@ -37,26 +38,61 @@ def scheduling(requested: SchedulingSpec, *, gpus: int, selector: Mapping[str, s
     return result
 
 
-def bound_to_gpus(fields: Manifest, plan: Plan) -> Manifest:
-    """The fields with node constraints that keep engines on the GPUs of their plan; the user's constraints stay."""
-    selector = {**plan.node_selector, **fields.get("nodeSelector", {})}
+def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] = ()) -> Manifest:
+    """The fields with node constraints that keep engines on the GPUs of their plan; the user's constraints stay.
+
+    A user who selects the label of a GPU product decides alone.
+
+    Args:
+        fields: the scheduling fields of the pod.
+        plan: the plan.
+        added_labels: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
+    """
+    requested = fields.get("nodeSelector", {})
+    if plan.labels_of_kind and not requested.keys() & {PRODUCT, GKE, *plan.node_selector}:
+        terms = [_term(one) for one in alternatives(plan.gpu, plan.node_selector, added_labels)]
+        return {**fields, "affinity": _narrowed(fields.get("affinity", {}), terms)}
+    selector = {**plan.node_selector, **requested}
     result = {**fields, "nodeSelector": selector} if selector else fields
     if not plan.avoided_products:
         return result
-    return {**result, "affinity": _without_products(fields.get("affinity", {}), plan.avoided_products)}
+    return {**result, "affinity": _narrowed(fields.get("affinity", {}), [_without(plan.avoided_products)])}
 
 
-def _without_products(affinity: Manifest, products: Sequence[str]) -> Manifest:
-    """The affinity without these GPU products. Every term excludes them, because one matching term suffices."""
+def _term(labels: Alternative) -> list[Manifest]:
+    """The requirements of one alternative.
+
+    A node that GPU feature discovery has labelled is selected by that label alone: its GPUs may be divided (MIG) or
+    shared, and labels of the platform do not say so. A label of the settings is trusted.
+    """
+    values = [{"key": label, "operator": "In", "values": list(allowed)} for label, allowed in labels.items()]
+    divided = {"key": PRODUCT, "operator": "DoesNotExist"}
+    return [*values, divided] if labels.keys() & PLATFORM_LABELS else values
+
+
+def _without(products: Sequence[str]) -> list[Manifest]:
+    """The requirements that exclude these GPU products."""
     labels = sorted({label_of(product) for product in products})
-    others = [
+    return [
         {"key": label, "operator": "NotIn", "values": [product for product in products if label_of(product) == label]}
         for label in labels
     ]
+
+
+def _narrowed(affinity: Manifest, alternatives: Sequence[Sequence[Manifest]]) -> Manifest:
+    """The affinity with required node terms that meet one of the user's terms and one of these alternatives.
+
+    One matching term suffices for Kubernetes, so each alternative is combined with each term of the user: at most 8
+    times the alternatives.
+    """
     nodes = affinity.get("nodeAffinity", {})
-    terms = nodes.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
-    narrowed = [{**term, "matchExpressions": [*term.get("matchExpressions", []), *others]} for term in terms]
-    return {**affinity, "nodeAffinity": {**nodes, _REQUIRED: {"nodeSelectorTerms": narrowed}}}
+    requested = nodes.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
+    terms = [
+        {**term, "matchExpressions": [*term.get("matchExpressions", []), *alternative]}
+        for alternative in alternatives
+        for term in requested
+    ]
+    return {**affinity, "nodeAffinity": {**nodes, _REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -239,8 +239,9 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
     pods, live = inputs.pods_of(name), inputs.workload(name)
     template = template_in_use(PinnedTemplate(template_inputs_hash(spec, plan), built), live, pods)
     pod_spec = template.template["spec"]
+    gpu_resource, node_wait = plan.plan.resource, settings.surge_wait
     rollout_request = RolloutRequest(
-        spec.rollout.strategy, template.template_hash, pod_spec, live, pods, gpu_resource=plan.plan.resource
+        spec.rollout.strategy, template.template_hash, pod_spec, live, pods, gpu_resource, node_wait
     )
     decided = rollout(rollout_request, inputs.lookups, nodes_visible=not settings.namespaces, now=inputs.now)
     replicas = spec.replicas

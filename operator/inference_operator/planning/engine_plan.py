@@ -111,10 +111,11 @@ def _unchecked(request: PlanRequest, engine: Engine, why: str) -> Plan:
     plan = unchecked_plan(sizes, why)
     if not sizes.kinds and not sizes.least_memory_gib:
         return plan
-    usable = (offer for offer in request.offers.possible if offer.product and may_be_used(offer, sizes))
-    for offer in usable:
+    selected = (one for one in request.offers.possible if one.product or one.labels_of_kind)
+    for offer in (one for one in selected if may_be_used(one, sizes)):
         if offer.resource == plan.resource and offer.most_in_a_group >= plan.gpus_per_replica:
-            return replace(plan, gpu=offer.kind, node_selector={offer.label: offer.product})
+            selector = {offer.label: offer.product} if offer.product else {}
+            return replace(plan, gpu=offer.kind, node_selector=selector, labels_of_kind=offer.labels_of_kind)
     return replace(plan, avoided_products=tuple(sorted(request.offers.products)))
 
 

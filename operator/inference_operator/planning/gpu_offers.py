@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.gpu import GpuSpec
+from inference_operator.hardware.node_labels import unknown_kind
 from inference_operator.hardware.offers import (
     VENDOR,
     GpuOffer,
@@ -59,7 +60,7 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, 
     declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
     suiting = [node for node in nodes or () if matches_node(node, pod)]
     hinted = _hinted(asked)
-    of_nodes = {node.name: _of_node(node, hinted) for node in suiting}
+    of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
     fixed = settings.capacity is Capacity.FIXED and nodes is not None
     coming = () if fixed else tuple(_coming(declared, hinted, live))
@@ -70,16 +71,20 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, 
     return GpuOffers(live, possible, unknown, visible=nodes is not None)
 
 
-def unknown_offers(settings: Settings) -> list[str]:
-    """One message for each declared GPU kind that is unknown.
+def unknown_kinds(settings: Settings) -> list[str]:
+    """One message for each GPU kind of the settings that is unknown.
 
     Examples:
-        >>> unknown_offers(Settings(gpu_offers=("L4:4", "abacus:1")))
+        >>> unknown_kinds(Settings(gpu_offers=("L4:4", "abacus:1")))
         ['INFERENCE_OPERATOR_GPU_OFFERS: `abacus:1` names no kind of GPU that is known; write for example `L4:4`']
     """
-    unknown = [text for text in settings.gpu_offers if declared_offer(text) is None]
-    cure = "names no kind of GPU that is known; write for example `L4:4`"
-    return [f"{PREFIX}GPU_OFFERS: `{text}` {cure}" for text in unknown]
+    offers = (text for text in settings.gpu_offers if declared_offer(text) is None)
+    labels = (text for text in settings.gpu_node_labels if unknown_kind(text))
+    problem = "names no kind of GPU that is known; write for example"
+    return [
+        *(f"{PREFIX}GPU_OFFERS: `{text}` {problem} `L4:4`" for text in offers),
+        *(f"{PREFIX}GPU_NODE_LABELS: `{text}` {problem} `L4:example.com/gpu=l4`" for text in labels),
+    ]
 
 
 def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
@@ -93,11 +98,11 @@ def has_gpus(node: NodeView) -> bool:
     return any(name.startswith(VENDOR) and node.count(name) for name in node.allocatable)
 
 
-def _of_node(node: NodeView, hinted: Sequence[GpuOffer]) -> Sequence[GpuOffer]:
+def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -> Sequence[GpuOffer]:
     """The offers of a node. If no label names the kind of its GPUs, the only kind that the spec names."""
-    found = offers_of_node(node.labels, node.allocatable)
+    found = offers_of_node(node.labels, node.allocatable, added)
     count = node.count(GPU_RESOURCE)
-    return found or ([replace(hinted[0], per_node=count)] if count and len(hinted) == 1 else [])
+    return found or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
 
 
 def _hinted(asked: GpuSpec) -> Sequence[GpuOffer]:
@@ -125,6 +130,6 @@ def _coming(declared: Sequence[GpuOffer], hinted: Iterable[GpuOffer], live: Sequ
         if there is None:
             yield one
         elif one.per_node > max(other.per_node for other in live if other.kind == one.kind):
-            yield replace(one, product=one.product or there.product, label=there.label)
+            yield replace(one, product=one.product or there.product, label=there.label, labelled=there.labelled)
     kinds = known.keys() | {one.kind for one in declared}
     yield from (one for one in hinted if one.kind not in kinds)

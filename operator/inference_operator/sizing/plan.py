@@ -64,7 +64,9 @@ class Plan:
     gpu: str = ""
     """The kind of GPU that the engine was sized for; empty if unknown."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """The node selector for nodes with these GPUs."""
+    """The node label by which nodes with these GPUs were found."""
+    labels_of_kind: bool = False
+    """Whether any node label that names the kind selects nodes, and not only `node_selector`. Earlier plans: no."""
     avoided_products: tuple[str, ...] = ()
     """GPU products that the pods must avoid, if no node label selects the right ones."""
     max_model_len: int | None = None
@@ -159,7 +161,8 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
         resource=offer.resource,
         gpu=offer.kind,
         node_selector={offer.label: offer.product} if offer.product else {},
-        avoided_products=() if offer.product else avoided,
+        labels_of_kind=offer.labels_of_kind,
+        avoided_products=() if offer.product or offer.labels_of_kind else avoided,
         context_reduced=chosen.context_reduced,
         per_gpu=_per_gpu(chosen.budget),
     )

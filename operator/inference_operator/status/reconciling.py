@@ -74,9 +74,12 @@ def _waiting(facts: Facts) -> Verdict | None:
 
 def _pod_problem(facts: Facts, diagnosis: PodDiagnosis) -> Verdict:
     """A pod does not run. During a rollout that replaces engines because GPUs are missing, that is no problem."""
-    replaces = facts.rollout is not None and facts.rollout.why is RolloutReason.UNSCHEDULABLE
-    if facts.rollout and replaces and facts.unschedulable and facts.engines.rolling:
-        return Verdict("True", Reason.SWITCHED_TO_REPLACE, f"{_strategy(facts.rollout)} {diagnosis.message}")
+    if facts.rollout and facts.unschedulable and facts.engines.rolling:
+        how = f"{_strategy(facts.rollout)} {diagnosis.message}"
+        if facts.rollout.why in (RolloutReason.UNSCHEDULABLE, RolloutReason.NO_NODE_CAME):
+            return Verdict("True", Reason.SWITCHED_TO_REPLACE, how)
+        if facts.rollout.why is RolloutReason.NODE_MAY_COME:
+            return Verdict("True", Reason.WAITING_FOR_NODE, how)
     if message := missing_node(facts):
         return Verdict("True", Reason.WAITING_FOR_NODE, message)
     return Verdict("True", diagnosis.reason, diagnosis.message)
@@ -93,10 +96,16 @@ _REASONS: Mapping[RolloutReason, str] = {
     RolloutReason.FREE_SLOT: "because a node has free GPUs for one more",
     RolloutReason.NO_FREE_SLOT: "because no node has free GPUs for one more",
     RolloutReason.UNKNOWN: (
-        "because free GPUs are unknown; if the new engine finds none for 30 s, old engines end first"
+        "because free GPUs are unknown; if the new engine finds none for 30 s (`surgeWaitSeconds` where nodes can be"
+        " added and no other engine is ready), old engines end first"
     ),
     RolloutReason.NO_USE: "because ending an old engine would not free the GPUs that a new one needs",
     RolloutReason.UNSCHEDULABLE: "because the new engine found no free GPUs for 30 s",
+    RolloutReason.NODE_MAY_COME: (
+        "because no GPUs are free, a node may be added, and no other engine is ready; if no node comes within the"
+        " operator's setting `surgeWaitSeconds`, the old engine ends first"
+    ),
+    RolloutReason.NO_NODE_CAME: "because no node for the new engine came within `surgeWaitSeconds`",
 }
 
 

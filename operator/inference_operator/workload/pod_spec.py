@@ -76,7 +76,11 @@ def _pod(request: WorkloadRequest) -> Manifest:
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
         **({"initContainers": added_sidecars} if added_sidecars else {}),
-        **bound_to_gpus(scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), plan),
+        **bound_to_gpus(
+            scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector),
+            plan,
+            added_labels=request.settings.gpu_node_labels,
+        ),
     }
 
 

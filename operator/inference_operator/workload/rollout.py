@@ -10,6 +10,8 @@ Rules of `rollout`, the first that applies:
 - A node has free GPUs for one more engine: surge.
 - Ending an engine would not make place for the new one (it needs more GPUs, or a node that does not exist): surge.
 - The lookup shows no free GPUs: replace. Without a result: surge.
+- Nodes can be added and at most one engine is ready: surge instead of replace. It waits longer for a node before the
+  rollout switches to replace, because that ends the last engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +34,8 @@ from inference_operator.views.resource_requests import requested_amount
 ROLLOUT_ANNOTATION = "inference-operator.dev/rollout"
 
 UNSCHEDULABLE_LIMIT = timedelta(seconds=30)
-"""How long a surge pod may be unschedulable before the rollout switches to replace. The scheduler tries again within
-seconds after a change. The new node of a node autoscaler takes minutes, but the engine that would end then exists."""
+"""How long a surge pod may be unschedulable before the rollout switches to replace, where it does not wait for a node.
+The scheduler tries again within seconds after a change."""
 
 _INSUFFICIENT = ("Insufficient ", "Too many pods")
 """The scheduler's words where a node would fit if fewer pods were on it (Kubernetes 1.36,
@@ -54,10 +56,20 @@ class RolloutReason(StrEnum):
     """No free GPUs are known, and ending an engine would not free enough."""
     UNSCHEDULABLE = "Unschedulable"
     """The surge pod was unschedulable for too long."""
+    NODE_MAY_COME = "NodeMayCome"
+    """No GPUs are free, but a node may be added, and ending the only ready engine would interrupt the service."""
+    NO_NODE_CAME = "NoNodeCame"
+    """No node was added in time for the surge pod."""
 
 
 _MAY_SWITCH = frozenset(
-    {RolloutReason.NOTHING_RUNS, RolloutReason.FREE_SLOT, RolloutReason.UNKNOWN, RolloutReason.ASKED}
+    {
+        RolloutReason.NOTHING_RUNS,
+        RolloutReason.FREE_SLOT,
+        RolloutReason.UNKNOWN,
+        RolloutReason.ASKED,
+        RolloutReason.NODE_MAY_COME,
+    }
 )
 
 
@@ -100,6 +112,14 @@ class RolloutRequest:
     """All pods of the role."""
     gpu_resource: str
     """The resource name of its GPUs."""
+    node_wait: timedelta | None = None
+    """How long to wait for a new node before the last ready engine ends; None where nodes cannot be added."""
+
+    @property
+    def waits_for_node(self) -> bool:
+        """Whether the rollout waits for a node: one may come, and to replace would end the last ready engine."""
+        ready = sum(pod.ready and not pod.terminating for pod in self.pods)
+        return self.node_wait is not None and ready <= 1
 
     @property
     def recorded(self) -> Rollout | None:
@@ -132,7 +152,8 @@ def rollout(
         return Rollout(template, request.requested, RolloutReason.ASKED)
     if request.recorded:
         due = switch_due(request)
-        return _replace(template, RolloutReason.UNSCHEDULABLE) if due and due <= now else request.recorded
+        late = RolloutReason.NO_NODE_CAME if request.waits_for_node else RolloutReason.UNSCHEDULABLE
+        return _replace(template, late) if due and due <= now else request.recorded
     if request.live is None or not _old_engines_run(request):
         return _surge(template, RolloutReason.NOTHING_RUNS)
     needed = requested_amount(request.pod, request.gpu_resource)
@@ -146,7 +167,13 @@ def rollout(
         return _surge(template, RolloutReason.FREE_SLOT)
     if needed > freed or (capacity and not capacity.possible):
         return _surge(template, RolloutReason.NO_USE)
-    return _replace(template, RolloutReason.NO_FREE_SLOT) if capacity else _surge(template, RolloutReason.UNKNOWN)
+    return _without_free_gpus(request) if capacity else _surge(template, RolloutReason.UNKNOWN)
+
+
+def _without_free_gpus(request: RolloutRequest) -> Rollout:
+    if request.waits_for_node:
+        return _surge(request.template, RolloutReason.NODE_MAY_COME)
+    return _replace(request.template, RolloutReason.NO_FREE_SLOT)
 
 
 def switch_due(request: RolloutRequest) -> datetime | None:
@@ -157,7 +184,8 @@ def switch_due(request: RolloutRequest) -> datetime | None:
     if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
         return None
     waiting = [pod.created for pod in request.pods if _lacks_resources(pod, request.template) and pod.created]
-    return min(waiting) + UNSCHEDULABLE_LIMIT if waiting else None
+    limit = request.node_wait if request.node_wait and request.waits_for_node else UNSCHEDULABLE_LIMIT
+    return min(waiting) + limit if waiting else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,13 @@ _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
 
 _OTHER_ERRORS: Sequence[KnownError] = (
+    # engines/gpu_check.py
+    known_error(
+        Reason.WRONG_GPU,
+        r"wrong GPU: the engine was sized for (?P<need>[^;]{1,120}); this node gives it (?P<has>[^\n]{1,200})",
+        "the engine was sized for {need}, but its node gives it {has}. Correct the node's labels or `gpuNodeLabels` of"
+        " the operator, or name this GPU in `spec.hardware.gpu.products`",
+    ),
     # vllm/distributed/device_communicators/shm_broadcast.py since 0.27; before, the kernel's signal
     known_error(
         Reason.SHARED_MEMORY_TOO_SMALL,

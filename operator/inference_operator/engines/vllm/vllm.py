@@ -16,6 +16,7 @@ from inference_operator.engines.base import (
     ServedModel,
     Timeouts,
 )
+from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import hub_variables, revision_of
@@ -115,7 +116,7 @@ class Vllm:
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
         )
         return EngineProcess(
-            command=("vllm", "serve"),
+            command=checked_start(("vllm", "serve"), plan),
             args=(served.model, *managed, *asked.args),
             env=_environment(asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup)}),
             user=USER,

@@ -1,0 +1,45 @@
+"""Which node labels an unschedulable engine needs, and since when it waits for a node that has them."""
+
+from collections.abc import Iterator
+
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.manifest import Manifest
+from inference_operator.views.pod import PodView
+
+NAMED_VALUES = 2
+"""Values of one label that the message names."""
+
+_NO_MATCH = "didn't match Pod's node affinity/selector"
+"""The scheduler's words about a node without the labels (Kubernetes 1.36, plugins/nodeaffinity)."""
+
+
+def node_requirements(pod: PodView, request: DiagnosisRequest) -> str:
+    """The labels that its node must have, since when it waits, and what to do; empty where nodes have the labels."""
+    role = request.roles.get(pod.component)
+    if role is None or pod.problem is None or _NO_MATCH not in pod.problem.cause:
+        return ""
+    pod_spec = role.workload.pod_spec or {}
+    selected = [f"`{label}={value}`" for label, value in (pod_spec.get("nodeSelector") or {}).items()]
+    either = list(dict.fromkeys(_alternatives(pod_spec)))
+    wanted = [*selected, *([f"{'one of ' if len(either) > 1 else ''}{', '.join(either)}"] if either else [])]
+    if not wanted:
+        return ""
+    since = f", since {pod.created:%Y-%m-%d %H:%M} UTC" if pod.created else ""
+    return (
+        f"It waits for a node with {' and '.join(wanted)}{since}. If no node pool can have such a node, name the label"
+        " of your pool in the operator's setting `gpuNodeLabels`, or other GPUs in `spec.hardware.gpu.products`."
+    )
+
+
+def _alternatives(pod_spec: Manifest) -> Iterator[str]:
+    """The first label of each alternative, with its values."""
+    nodes = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    for term in terms:
+        named = [one for one in term.get("matchExpressions") or () if one["operator"] == "In"]
+        yield from (_named(one["key"], one["values"]) for one in named[:1])
+
+
+def _named(label: str, values: list[str]) -> str:
+    more = f" and {len(values) - NAMED_VALUES} more" if len(values) > NAMED_VALUES else ""
+    return f"`{label}` {' or '.join(f'`{value}`' for value in values[:NAMED_VALUES])}{more}"

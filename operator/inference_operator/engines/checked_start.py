@@ -1,0 +1,47 @@
+"""The command of an engine on GPUs: it checks the GPUs of its container, and then becomes the engine's process."""
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+
+from inference_operator.hardware.kinds import kind_named
+from inference_operator.hardware.offers import offer_named
+from inference_operator.sizing.plan import Plan
+
+GPU_CHECK = files(__package__).joinpath("gpu_check.py").read_text(encoding="utf-8")
+"""Source of the check. The engine's image has Python (the pre-stop hook needs it too) but none of our code."""
+
+
+def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
+    """The command with the check before it; unchanged on CPUs, and where the plan names no kind of GPU.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from inference_operator.sizing.plan import unchecked_plan
+        >>> from inference_operator.sizing.shape import SizingRequest
+        >>> plan = unchecked_plan(SizingRequest(tensor=2))
+        >>> checked_start(("vllm", "serve"), plan)
+        ('vllm', 'serve')
+        >>> print(*checked_start(("vllm", "serve"), replace(plan, gpu="A100-80GB 3g.40gb"))[5:])
+        gpus=2 kind=A100-80GB 3g.40gb name=A100.*80GB memory=39.0 capability=8.0 -- vllm serve
+    """
+    expected = _expected(plan)
+    return ("python3", "-I", "-S", "-c", GPU_CHECK, *expected, "--", *command) if expected else tuple(command)
+
+
+def _expected(plan: Plan) -> Sequence[str]:
+    """The GPUs of the plan, as arguments of the check."""
+    offer = offer_named(plan.gpu) if plan.gpu else None
+    memory = plan.per_gpu.memory_gib if plan.per_gpu else offer.memory_gib if offer else 0.0
+    if not (plan.gpu and memory):
+        return ()
+    whole = plan.gpu.partition(" ")[0]
+    kind = kind_named(whole) if offer else None
+    major, minor = offer.capability if offer else (0, 0)
+    return (
+        f"gpus={plan.gpus_per_replica}",
+        f"kind={plan.gpu}",
+        f"name={kind.product if kind else '' if whole == 'MIG' else f'^{re.escape(plan.gpu)}$'}",
+        f"memory={memory}",
+        f"capability={major}.{minor}",
+    )

@@ -1,0 +1,170 @@
+"""The check of the GPUs before an engine starts, run as the kubelet runs it, with a shared library as CUDA driver."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.engines.checked_start import checked_start
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.hardware.kinds import GPU_KINDS, kind_named
+from inference_operator.sizing.plan import Plan, unchecked_plan
+from inference_operator.sizing.shape import SizingRequest
+
+GIB = 2**30
+DRIVER = """
+typedef unsigned long size_t;
+static const char *names[] = {%(names)s};
+static const size_t bytes[] = {%(bytes)s};
+static const int major[] = {%(major)s}, minor[] = {%(minor)s};
+int cuInit(unsigned flags) { return %(error)s; }
+int cuDeviceGetCount(int *count) { *count = %(count)s; return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal + 100; return 0; }
+int cuDeviceGetName(char *name, int length, int device) {
+    const char *from = names[device - 100];
+    for (int i = 0; i < length && (name[i] = from[i]); i++);
+    return 0;
+}
+int cuDeviceTotalMem_v2(size_t *size, int device) { *size = bytes[device - 100]; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    *value = attribute == 75 ? major[device - 100] : attribute == 76 ? minor[device - 100] : -1;
+    return 0;
+}
+"""
+"""The functions of the driver API that the check calls, with the signatures of `cuda.h` (CUDA 13)."""
+
+Gpu = tuple[str, float, tuple[int, int]]
+H100: Gpu = ("NVIDIA H100 80GB HBM3", 79.18, (9, 0))
+L4: Gpu = ("NVIDIA L4", 22.05, (8, 9))
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Runs the command of a plan on a machine with these GPUs; None is one without a driver."""
+
+    def run(
+        plan: Plan, gpus: list[Gpu] | None, *, command: tuple[str, ...] = ("echo", "serves"), error: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        if gpus is not None:
+            _compile(tmp_path / "libcuda.so.1", gpus, error)
+        _, *rest = checked_start(command, plan)
+        env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+        return subprocess.run(
+            [sys.executable, *rest], env=env, capture_output=True, text=True, check=False, timeout=60, cwd="/"
+        )
+
+    return run
+
+
+def _compile(library: Path, gpus: list[Gpu], error: int) -> None:
+    listed = gpus or [L4]
+    source = DRIVER % {
+        "names": ", ".join(f'"{name}"' for name, _, _ in listed),
+        "bytes": ", ".join(str(int(gib * GIB)) for _, gib, _ in listed),
+        "major": ", ".join(str(capability[0]) for _, _, capability in listed),
+        "minor": ", ".join(str(capability[1]) for _, _, capability in listed),
+        "count": len(gpus),
+        "error": error,
+    }
+    code = library.with_suffix(".c")
+    code.write_text(source)
+    compiler = shutil.which("cc")
+    assert compiler, "a C compiler is needed"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, code], check=True, capture_output=True)
+
+
+def sized_for(kind: str, gpus: int = 1) -> Plan:
+    return replace(unchecked_plan(SizingRequest(tensor=gpus)), gpu=kind)
+
+
+def test_an_engine_starts_on_the_gpus_that_it_was_sized_for(start: Start) -> None:
+    done = start(sized_for("H100-80GB", 2), [H100, H100])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "serves\n", "")
+
+
+def test_an_engine_for_80_gb_ends_on_a_node_with_24_gb_and_names_both(start: Start) -> None:
+    done = start(sized_for("H100-80GB"), [L4])
+    assert (done.returncode, done.stdout) == (1, "")
+    found = Vllm().diagnose(done.stderr)
+    assert found is not None
+    assert found.reason is Reason.WRONG_GPU
+    assert "1 x H100-80GB (79.18 GiB, compute capability 9.0)" in found.cause
+    assert "1: NVIDIA L4 (22.0 GiB, compute capability 8.9)" in found.cause
+    assert "`gpuNodeLabels`" in found.cause
+
+
+WRONG: dict[str, tuple[str, int, list[Gpu]]] = {
+    "too few GPUs": ("H100-80GB", 2, [H100]),
+    "no GPU": ("H100-80GB", 1, []),
+    "one of two is another": ("H100-80GB", 2, [H100, L4]),
+    "more memory, which sizing did not count on": ("H100-80GB", 1, [("NVIDIA H200", 139.7, (9, 0))]),
+    "a MIG slice": ("A100-80GB", 1, [("NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9.5, (8, 0))]),
+    "the smaller A100": ("A100-80GB", 1, [("NVIDIA A100-SXM4-40GB", 39.38, (8, 0))]),
+    "nearly the same memory, another name": ("RTX-4090", 1, [L4]),
+    "the same memory, another compute capability": ("A10G", 1, [("NVIDIA L4", 22.06, (8, 9))]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_gpu_ends_the_engine(start: Start, case: str) -> None:
+    kind, count, gpus = WRONG[case]
+    done = start(sized_for(kind, count), gpus)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"wrong GPU: the engine was sized for {count} x {kind} (")
+
+
+RIGHT: dict[str, tuple[str, list[Gpu]]] = {
+    "a driver that reports a little less": ("L4", [("NVIDIA L4", 21.0, (8, 9))]),
+    "another name, but equal memory and capability": ("A10G", [("NVIDIA A10", 22.06, (8, 6))]),
+    "more GPUs than needed": ("L4", [L4, H100]),
+    "a MIG slice as planned": ("A100-80GB 3g.40gb", [("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 39.25, (8, 0))]),
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_a_right_gpu_starts_the_engine(start: Start, case: str) -> None:
+    kind, gpus = RIGHT[case]
+    assert start(sized_for(kind), gpus).stdout == "serves\n"
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in GPU_KINDS])
+def test_the_check_has_the_memory_and_capability_of_every_kind(kind: str) -> None:
+    known = kind_named(kind)
+    assert known is not None
+    *_, name, memory, capability, _, _ = checked_start(("serve",), sized_for(kind))
+    assert name == f"name={known.product}"
+    assert memory == f"memory={known.memory_gib}"
+    assert capability == "capability={}.{}".format(*known.capability)
+
+
+def test_an_engine_starts_if_no_cuda_driver_can_be_asked(start: Start) -> None:
+    absent = start(sized_for("H100-80GB"), None)
+    assert (absent.returncode, absent.stdout) == (0, "serves\n")
+    assert absent.stderr.startswith("The GPUs were not checked: libcuda.so.1:")
+    failing = start(sized_for("H100-80GB"), [H100], error=803)
+    assert failing.stdout == "serves\n"
+    assert failing.stderr == "The GPUs were not checked: cuInit returned error 803\n"
+
+
+def test_the_engine_replaces_the_check_with_default_signals(start: Start) -> None:
+    """The same process goes on, which the kubelet stops with SIGTERM. What Python ignores, the engine does not."""
+    status = start(sized_for("L4"), [L4], command=("cat", "/proc/self/status")).stdout
+    shown = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert (shown["Name"], int(shown["PPid"]), int(shown["SigIgn"], 16)) == ("cat", os.getpid(), 0)
+
+
+def test_engines_without_a_kind_of_gpu_start_without_the_check() -> None:
+    assert checked_start(("serve",), unchecked_plan(SizingRequest(tensor=1))) == ("serve",)
+
+
+def test_kubernetes_expands_no_variable_in_the_command() -> None:
+    """It would replace `$(NAME)` (API reference, Container)."""
+    for kind in GPU_KINDS:
+        assert not any("$(" in word for word in checked_start(("serve",), sized_for(kind.name)))
