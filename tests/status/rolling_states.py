@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from tests.status.situations import MINUTES, NO_IMAGE, OVERDUE, SWITCHED_TO_REPLACE, observed, view
+from tests.status.situations import MINUTES, NO_IMAGE, OVERDUE, SWITCHED_TO_REPLACE, WAITING_FOR_NODE, observed, view
 from tests.testing.builders import deployment_status, inference_deployment, ready_pod
 
 EDITED = inference_deployment(engine={"args": ["--seed=8"]})
@@ -52,6 +52,11 @@ ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, s
         ),
         [],
         ("True Serving", "True ImagePullFailed", "False NotStalled"),
+    ),
+    "rolling, waiting for a node beside the last engine": (
+        WAITING_FOR_NODE,
+        [],
+        ("True Serving", "True WaitingForNode", "False NotStalled"),
     ),
     "rolling, making room": (SWITCHED_TO_REPLACE, [], ("True Serving", "True SwitchedToReplace", "False NotStalled")),
 }

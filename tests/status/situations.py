@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.spec import RolloutStrategy
 from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import ENGINE
@@ -14,6 +15,7 @@ from inference_operator.status.report import Report, report
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_template_hash, pod_view
 from inference_operator.views.samples import Samples
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
 from tests.testing.builders import (
     ENGINES,
     NOW,
@@ -154,5 +156,17 @@ SWITCHED_TO_REPLACE = observed(
     minutes=20,
 )
 """One engine serves, and the engine that surges beside it is unschedulable."""
+_LATER = replace(SWITCHED_TO_REPLACE, now=NOW + timedelta(minutes=1))
+_AWAITED = Rollout(CURRENT or "", RolloutStrategy.SURGE, RolloutReason.NODE_MAY_COME)
+_ROLLING = _LATER.children[ENGINES]
+_ANNOTATIONS = {**_ROLLING["metadata"]["annotations"], ROLLOUT_ANNOTATION: _AWAITED.text}
+WAITING_FOR_NODE = replace(
+    _LATER,
+    children={
+        **_LATER.children,
+        ENGINES: {**_ROLLING, "metadata": {**_ROLLING["metadata"], "annotations": _ANNOTATIONS}},
+    },
+)
+"""The same a minute after the edit, on a cluster to which nodes can be added and that has no free GPU."""
 _ENGINE = view(ready_pod())
 HUNG = replace(SERVING, pods=[_ENGINE], samples=Samples({_ENGINE.uid: STALLED_ENGINE}))
