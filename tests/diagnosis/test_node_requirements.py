@@ -25,8 +25,10 @@ def said(raw: Manifest, cause: str = NO_LABEL) -> str:
 
 
 def test_an_engine_names_the_labels_that_its_node_needs_and_since_when_it_waits() -> None:
-    told = said(inference_deployment(scheduling={"nodeSelector": {"kubernetes.io/os": "linux"}}))
-    assert told.startswith("It waits for a node with `kubernetes.io/os=linux` and one of `nvidia.com/gpu.product` ")
+    told = said(
+        inference_deployment(hardware={"gpu": {"products": ["H100"]}}, scheduling={"nodeSelector": {"pool": "a"}})
+    )
+    assert told.startswith("It waits for a node with `pool=a` and one of `nvidia.com/gpu.product` ")
     assert "`karpenter.k8s.aws/instance-gpu-name` `h100`" in told
     assert f", since {NOW:%Y-%m-%d %H:%M} UTC. " in told
     assert "`gpuNodeLabels`" in told
