@@ -1,6 +1,6 @@
 """Node pools without nodes, and a provisioner that follows Karpenter's rule about the labels of a pending pod.
 
-The rule (kubernetes-sigs/karpenter v1.9, `pkg/scheduling/requirements.go`, `Compatible` and `Intersects`;
+The rule (kubernetes-sigs/karpenter v1.14.0, `pkg/scheduling/requirements.go`, `Compatible` and `Intersects`;
 `pkg/controllers/provisioning/scheduling/preferences.go`, `removeRequiredNodeAffinityTerm`):
 
 - The node selector and the first required term of node affinity count.
@@ -27,11 +27,11 @@ WELL_KNOWN = frozenset(
         "karpenter.sh/capacity-type",
     }
 )
-"""kubernetes-sigs/karpenter v1.9, `pkg/apis/v1/labels.go`, `WellKnownLabels`."""
+"""kubernetes-sigs/karpenter v1.14.0, `pkg/apis/v1/labels.go`, `WellKnownLabels`."""
 AWS_WELL_KNOWN = frozenset(
     f"karpenter.k8s.aws/instance-gpu-{part}" for part in ("name", "count", "memory", "manufacturer")
 )
-"""Those of them about GPUs that aws/karpenter-provider-aws v1.9 adds, `pkg/apis/v1/labels.go`."""
+"""Those of them about GPUs that aws/karpenter-provider-aws v1.14.1 adds, `pkg/apis/v1/labels.go`."""
 
 
 @dataclass(frozen=True, slots=True)

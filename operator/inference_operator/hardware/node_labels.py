@@ -178,7 +178,7 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
     """The ways by which the labels of a node may name a kind, in the order in which an autoscaler should try them.
 
     Karpenter uses the first alternative and drops it if neither a node nor a pool can meet it
-    (kubernetes-sigs/karpenter v1.9, `pkg/controllers/provisioning/scheduling/preferences.go`,
+    (kubernetes-sigs/karpenter v1.14.0, `pkg/controllers/provisioning/scheduling/preferences.go`,
     `removeRequiredNodeAffinityTerm`). So the label of existing nodes comes first: they are used before new ones. The
     labels of the settings follow, then those of platforms, and the instance type last.
 
