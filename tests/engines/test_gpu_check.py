@@ -1,7 +1,6 @@
 """The check of the GPUs before an engine starts, run as the kubelet runs it, with a shared library as CUDA driver."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,32 +15,8 @@ from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.kinds import GPU_KINDS, kind_named
 from inference_operator.sizing.plan import Plan, unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
+from tests.testing.cuda_driver import H100, L4, Gpu, compile_driver
 
-GIB = 2**30
-DRIVER = """
-typedef unsigned long size_t;
-static const char *names[] = {%(names)s};
-static const size_t bytes[] = {%(bytes)s};
-static const int major[] = {%(major)s}, minor[] = {%(minor)s};
-int cuInit(unsigned flags) { return %(error)s; }
-int cuDeviceGetCount(int *count) { *count = %(count)s; return 0; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal + 100; return 0; }
-int cuDeviceGetName(char *name, int length, int device) {
-    const char *from = names[device - 100];
-    for (int i = 0; i < length && (name[i] = from[i]); i++);
-    return 0;
-}
-int cuDeviceTotalMem_v2(size_t *size, int device) { *size = bytes[device - 100]; return 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) {
-    *value = attribute == 75 ? major[device - 100] : attribute == 76 ? minor[device - 100] : -1;
-    return 0;
-}
-"""
-"""The functions of the driver API that the check calls, with the signatures of `cuda.h` (CUDA 13)."""
-
-Gpu = tuple[str, float, tuple[int, int]]
-H100: Gpu = ("NVIDIA H100 80GB HBM3", 79.18, (9, 0))
-L4: Gpu = ("NVIDIA L4", 22.05, (8, 9))
 Start = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -53,7 +28,7 @@ def start(tmp_path: Path) -> Start:
         plan: Plan, gpus: list[Gpu] | None, *, command: tuple[str, ...] = ("echo", "serves"), error: int = 0
     ) -> subprocess.CompletedProcess[str]:
         if gpus is not None:
-            _compile(tmp_path / "libcuda.so.1", gpus, error)
+            compile_driver(tmp_path / "libcuda.so.1", gpus, error=error)
         _, *rest = checked_start(command, plan)
         env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
         return subprocess.run(
@@ -61,23 +36,6 @@ def start(tmp_path: Path) -> Start:
         )
 
     return run
-
-
-def _compile(library: Path, gpus: list[Gpu], error: int) -> None:
-    listed = gpus or [L4]
-    source = DRIVER % {
-        "names": ", ".join(f'"{name}"' for name, _, _ in listed),
-        "bytes": ", ".join(str(int(gib * GIB)) for _, gib, _ in listed),
-        "major": ", ".join(str(capability[0]) for _, _, capability in listed),
-        "minor": ", ".join(str(capability[1]) for _, _, capability in listed),
-        "count": len(gpus),
-        "error": error,
-    }
-    code = library.with_suffix(".c")
-    code.write_text(source)
-    compiler = shutil.which("cc")
-    assert compiler, "a C compiler is needed"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, code], check=True, capture_output=True)
 
 
 def sized_for(kind: str, gpus: int = 1) -> Plan:
