@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inference_operator.hardware.kinds import kind_of_product
+from inference_operator.hardware.kinds import GPU_KINDS, kind_of_product
 from inference_operator.hardware.node_labels import KIND_LABELS, PLATFORM_LABELS, alternatives
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
@@ -94,6 +94,10 @@ def test_the_users_node_selector_still_limits_the_pools() -> None:
     found = provisioned(engine("H100", scheduling={"nodeSelector": {"team": "mine"}}), [other, mine])
     assert isinstance(found, Launched)
     assert found.type == P5
+
+
+def test_every_kind_has_a_row_in_the_table_of_node_labels() -> None:
+    assert {kind.name for kind in GPU_KINDS} == set(KIND_LABELS)
 
 
 @pytest.mark.parametrize("kind", KIND_LABELS)

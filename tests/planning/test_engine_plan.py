@@ -304,11 +304,10 @@ def test_a_new_plan_equal_to_the_pinned_plan_changes_no_child() -> None:
 
 
 def test_gpu_products_of_googles_accelerator_label_are_excluded_by_that_label() -> None:
-    """No label of the table names an H20."""
-    google = {**node("a"), "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
+    google, silent = ({**node(name), "status": {"allocatable": {"nvidia.com/gpu": "8"}}} for name in "ab")
     google["metadata"]["labels"] = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
-    raw = inference_deployment(hardware={"gpu": {"products": ["H20"]}}, source="hf://Qwen/Qwen3-32B")
-    found = decided(raw, [node_view(google)], Settings(gpu_offers=("H20:8@1", "L4:4@9")))
+    raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}})
+    found = decided(raw, [node_view(google), node_view(silent)])
     (term,) = spec_of(found)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [
         {"key": "cloud.google.com/gke-accelerator", "operator": "NotIn", "values": ["nvidia-l4"]}

@@ -73,11 +73,14 @@ KIND_LABELS: Mapping[str, KindLabels] = {
         aws=("v100", 32768),
         instances=("p3dn.24xlarge", "Standard_ND40rs_v2"),
     ),
+    "A2": KindLabels(("NVIDIA-A2",)),
     "A10": KindLabels(
         ("NVIDIA-A10",),
         instances=("Standard_NV36ads_A10_v5", "Standard_NV36adms_A10_v5", "Standard_NV72ads_A10_v5"),
     ),
     "A10G": KindLabels(("NVIDIA-A10G",), aws=("a10g", 22888), instances=_sizes("g5.{}", _G_SIZES)),
+    "A16": KindLabels(("NVIDIA-A16",)),
+    "A30": KindLabels(("NVIDIA-A30",)),
     "A40": KindLabels(("NVIDIA-A40",), coreweave=("A40",)),
     "A100-40GB": KindLabels(
         ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-40GB"),
@@ -103,7 +106,10 @@ KIND_LABELS: Mapping[str, KindLabels] = {
             "Standard_ND96amsr_A100_v4",
         ),
     ),
+    "RTX-A5000": KindLabels(("NVIDIA-RTX-A5000",)),
     "RTX-A6000": KindLabels(("NVIDIA-RTX-A6000",), coreweave=("RTX_A6000",)),
+    "RTX-3090": KindLabels(("NVIDIA-GeForce-RTX-3090", "NVIDIA-GeForce-RTX-3090-Ti")),
+    "RTX-4060": KindLabels(("NVIDIA-GeForce-RTX-4060",)),
     "RTX-4090": KindLabels(("NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D")),
     "RTX-5090": KindLabels(("NVIDIA-GeForce-RTX-5090", "NVIDIA-GeForce-RTX-5090-D")),
     "L4": KindLabels(
@@ -116,10 +122,13 @@ KIND_LABELS: Mapping[str, KindLabels] = {
             *_sizes("g2-standard-{}", "4 8 12 16 24 32 48 96"),
         ),
     ),
+    "L20": KindLabels(("NVIDIA-L20",)),
     "L40": KindLabels(("NVIDIA-L40",), coreweave=("L40",)),
     "L40S": KindLabels(
         ("NVIDIA-L40S",), aws=("l40s", 45776), coreweave=("L40S",), instances=_sizes("g6e.{}", _G_SIZES)
     ),
+    "RTX-6000-Ada": KindLabels(("NVIDIA-RTX-6000-Ada-Generation",)),
+    "H20": KindLabels(("NVIDIA-H20",)),
     "H100-PCIe": KindLabels(("NVIDIA-H100-PCIe",)),
     "H100-NVL": KindLabels(("NVIDIA-H100-NVL",), instances=("Standard_NC40ads_H100_v5", "Standard_NC80adis_H100_v5")),
     "H100-80GB": KindLabels(
@@ -142,6 +151,7 @@ KIND_LABELS: Mapping[str, KindLabels] = {
         coreweave=("H200",),
         instances=(*_sizes("{}.48xlarge", "p5e p5en"), "a3-ultragpu-8g", "Standard_ND96isr_H200_v5"),
     ),
+    "H800": KindLabels(("NVIDIA-H800",)),
     "GH200": KindLabels(("NVIDIA-GH200-480GB",), coreweave=("GH200",)),
     "B200": KindLabels(
         ("NVIDIA-B200",),
@@ -168,7 +178,7 @@ KIND_LABELS: Mapping[str, KindLabels] = {
         ),
     ),
 }
-"""Labels by the name of a kind in `kinds.GPU_KINDS`."""
+"""Labels of every kind in `kinds.GPU_KINDS`."""
 
 Alternative: TypeAlias = Mapping[str, tuple[str, ...]]
 """The values that each label may have. All labels must match."""
