@@ -33,6 +33,12 @@ def put_engine(world: World, name: str, status: Manifest) -> None:
     put(world, manifest)
 
 
+def put_two_engines(world: World) -> None:
+    """Two engines are ready, so a rollout may end one without waiting for a node."""
+    for name in ("qwen-engine-old", "qwen-engine-older"):
+        put_engine(world, name, ready_pod())
+
+
 async def looked_up(world: World) -> list[Request]:
     """Reconcile with all requested lookups; returns the writes."""
     before = len(world.cluster.writes)
@@ -67,7 +73,7 @@ async def test_a_new_template_waits_until_the_free_gpus_are_counted(serving: Wor
 
 
 async def test_a_rollout_uses_replace_without_a_free_gpu_and_surge_with_a_free_gpu(serving: World) -> None:
-    put_engine(serving, "qwen-engine-old", ready_pod())
+    put_two_engines(serving)
     put(serving, node("gpu-a", gpus=1))
     put(serving, gpu_pod("foreign", 1, on="gpu-a"))
     change(serving)
@@ -81,7 +87,7 @@ async def test_a_rollout_uses_replace_without_a_free_gpu_and_surge_with_a_free_g
 
 
 async def test_scaling_does_not_change_the_rollout_strategy(serving: World) -> None:
-    put_engine(serving, "qwen-engine-old", ready_pod())
+    put_two_engines(serving)
     put(serving, node("gpu-a", gpus=1))
     put(serving, gpu_pod("foreign", 1, on="gpu-a"))
     change(serving)
@@ -95,7 +101,7 @@ async def test_scaling_does_not_change_the_rollout_strategy(serving: World) -> N
 
 
 async def test_a_surge_pod_without_a_gpu_switches_the_strategy_with_one_write(serving: World) -> None:
-    put_engine(serving, "qwen-engine-old", ready_pod())
+    put_two_engines(serving)
     put(serving, node("gpu-a", gpus=2))
     change(serving)
     await looked_up(serving)
@@ -117,8 +123,29 @@ async def test_a_surge_pod_without_a_gpu_switches_the_strategy_with_one_write(se
     assert await serving.settle() == []
 
 
-async def test_a_restarted_operator_keeps_the_rollout_strategy(serving: World) -> None:
+async def test_the_last_ready_engine_is_kept_for_15_minutes_while_a_node_may_come(serving: World) -> None:
     put_engine(serving, "qwen-engine-old", ready_pod())
+    put(serving, node("gpu-a", gpus=1))
+    put(serving, gpu_pod("foreign", 1, on="gpu-a"))
+    change(serving)
+    await looked_up(serving)
+    assert strategy(serving) == (SURGING, RolloutReason.NODE_MAY_COME)
+    put_engine(serving, "qwen-engine-new", unschedulable(NO_ROOM))
+    generation = serving.live(ENGINES)["metadata"]["generation"]
+    serving.cluster.set_status(ENGINES, deployment_status(2, ready=1, updated=1, seen=generation))
+    await serving.settle()
+    assert serving.conditions()["Reconciling"] == ("True", "WaitingForNode")
+    again = await serving.reconcile()
+    assert again is not None
+    assert again.seconds == 900
+    serving.now += timedelta(seconds=900)
+    assert await serving.settle() == [APPLY, STATUS]
+    assert strategy(serving) == (REPLACING, RolloutReason.NO_NODE_CAME)
+    assert serving.conditions()["Reconciling"] == ("True", "SwitchedToReplace")
+
+
+async def test_a_restarted_operator_keeps_the_rollout_strategy(serving: World) -> None:
+    put_two_engines(serving)
     put(serving, node("gpu-a", gpus=1))
     put(serving, gpu_pod("foreign", 1, on="gpu-a"))
     change(serving)

@@ -20,7 +20,7 @@ MAJOR, MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR (CUDA driver API 13, `cuda.h`)."""
 
 
-class Gpu(NamedTuple):
+class VisibleGpu(NamedTuple):
     """A GPU as the CUDA driver reports it."""
 
     name: str
@@ -31,7 +31,7 @@ class Gpu(NamedTuple):
         return f"{self.name} ({self.gib:.1f} GiB, compute capability {self.capability})"
 
 
-def gpus() -> list[Gpu]:
+def gpus() -> list[VisibleGpu]:
     """The GPUs that are visible to CUDA; raises OSError if the driver cannot be asked."""
     cuda = ctypes.CDLL("libcuda.so.1")
     number, size, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(256)
@@ -48,11 +48,11 @@ def gpus() -> list[Gpu]:
         ask("cuDeviceGetName", name, len(name), device)
         ask("cuDeviceTotalMem_v2", ctypes.byref(size), device)
         major, minor = (ask("cuDeviceGetAttribute", ctypes.byref(number), part, device) for part in (MAJOR, MINOR))
-        found.append(Gpu(name.value.decode(errors="replace"), size.value / GIB, f"{major}.{minor}"))
+        found.append(VisibleGpu(name.value.decode(errors="replace"), size.value / GIB, f"{major}.{minor}"))
     return found
 
 
-def is_right(gpu: Gpu, plan: dict[str, str]) -> bool:
+def is_right(gpu: VisibleGpu, plan: dict[str, str]) -> bool:
     """Whether an engine of this plan may use the GPU. A capability of 0.0 is unknown."""
     difference = abs(gpu.gib / float(plan["memory"]) - 1)
     named = re.search(plan["name"], gpu.name.replace(" ", "-")) is not None
@@ -60,7 +60,7 @@ def is_right(gpu: Gpu, plan: dict[str, str]) -> bool:
     return equal and difference <= (SAME_KIND if named else SAME_GPU)
 
 
-def problem(found: list[Gpu], plan: dict[str, str]) -> str:
+def problem(found: list[VisibleGpu], plan: dict[str, str]) -> str:
     """What is wrong with these GPUs; empty if nothing is."""
     needed = int(plan["gpus"])
     if len(found) >= needed and all(is_right(gpu, plan) for gpu in found[:needed]):
