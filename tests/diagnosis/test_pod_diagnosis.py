@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import LogLookup, LogText, LookupResult, Unavailable
@@ -91,3 +92,50 @@ def test_with_read_logs_off_the_message_says_that_the_log_is_not_read() -> None:
     assert message(result, ConditionType.RECONCILING) == f"{ENDED}{words}"
     assert result.requeue is not None
     assert result.requeue.lookups == ()
+
+
+REQUIREMENT = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed:"
+    " unable to start container process: error during container init: error running prestart hook #0: exit status 1,"
+    " stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: requirement error: unsatisfied condition:"
+    " cuda>=13.0, please update your driver to a newer version, or use an earlier cuda container: unknown"
+)
+START_ERROR = {"terminated": {"exitCode": 128, "reason": "StartError", "message": REQUIREMENT}}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [waiting("RunContainerError", REQUIREMENT), waiting("CrashLoopBackOff", "", last=START_ERROR)],
+    ids=["while the container is created", "after it could not start"],
+)
+def test_a_driver_that_the_container_runtime_refuses_is_diagnosed(status: Manifest) -> None:
+    result = reported(loading(pods=[view(status)]))
+    condition = result.status.condition(ConditionType.RECONCILING)
+    assert condition is not None
+    assert condition.reason == "DriverTooOld"
+    assert (
+        "supports CUDA 13.0, and the node's is older. Update the driver, or set `spec.engine.image`"
+        in condition.message
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 8Gi. ",
+        "Pod ephemeral local storage usage exceeds the total limit of containers 20Gi. ",
+        'Container engine exceeded its local ephemeral storage limit "20Gi". ',
+        'Usage of EmptyDir volume "tmp" exceeds the limit "1Gi". ',
+        "Pod was rejected: The node had condition: [DiskPressure]. ",
+    ],
+)
+def test_a_pod_that_is_evicted_for_its_use_of_disks_has_the_reason_disk_full(said: str) -> None:
+    pod = view({"phase": "Failed", "reason": "Evicted", "message": said})
+    result = reported(loading(pods=[pod]))
+    condition = result.status.condition(ConditionType.RECONCILING)
+    assert condition is not None
+    assert condition.reason == "DiskFull"
+    assert "keep caches on a claim" in condition.message
+    memory = view({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."})
+    assert memory.problem is not None
+    assert memory.problem.reason == "PodRejected"

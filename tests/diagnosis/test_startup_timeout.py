@@ -62,6 +62,15 @@ def test_the_startup_timeout_message_names_the_last_phase_in_the_log() -> None:
     assert words == f"{SAID}; the last phase in its log: it loads the weights. {CURE}"
 
 
+def test_a_start_that_hangs_while_gpus_connect_names_the_variable_that_helps() -> None:
+    log = LogText("(Worker_TP0 pid=96) INFO 11-21 15:43:35 [pynccl.py:148] vLLM is using nccl==2.27.5\n")
+    words = message(reported(shown(view(ended(137)), KILLED, log)), ConditionType.RECONCILING)
+    assert words == (
+        f"{SAID}; the last phase in its log: it connects its GPUs with each other. {CURE} If the GPUs have no NVLink,"
+        " for example in a virtual machine, set `NCCL_P2P_DISABLE=1` in `spec.engine.env`."
+    )
+
+
 def test_the_startup_timeout_is_reported_while_the_container_starts_again() -> None:
     status = ended(137)
     container = status["containerStatuses"][0]

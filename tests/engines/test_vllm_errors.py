@@ -159,6 +159,77 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "older than the engine's CUDA",
     ),
     (
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable"
+        " to start container process: error during container init: error running hook #0: exit status 1, stderr:"
+        " Auto-detected mode as 'legacy' nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please"
+        " update your driver to a newer version, or use an earlier cuda container: unknown",
+        Reason.DRIVER_TOO_OLD,
+        "needs a GPU driver that supports CUDA 13.0, and the node's is older. Update the driver, or set"
+        " `spec.engine.image` to the same version with `-cu129`",
+    ),
+    (
+        "RuntimeError: Failed to infer device type, please set the environment variable `VLLM_LOGGING_LEVEL=DEBUG` to turn"
+        " on verbose logging to help debug the issue.",
+        Reason.GPU_NOT_VISIBLE,
+        "Set `spec.scheduling.runtimeClassName: nvidia`",
+    ),
+    (
+        "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file",
+        Reason.GPU_NOT_VISIBLE,
+        "cannot use the node's driver (load library failed",
+    ),
+    (
+        "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
+        Reason.GPU_NOT_SUPPORTED,
+        "the image has no code for this kind of GPU",
+    ),
+    (
+        "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
+        Reason.GPU_HARDWARE_ERROR,
+        "a GPU reports an uncorrectable ECC error. Cordon the node, then reset or replace the GPU",
+    ),
+    (
+        "torch.AcceleratorError: CUDA error: uncorrectable NVLink error detected during the execution",
+        Reason.GPU_HARDWARE_ERROR,
+        "an uncorrectable NVLink error",
+    ),
+    (
+        "Unable to determine the device handle for GPU0000:41:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        Reason.GPU_HARDWARE_ERROR,
+        "a GPU of the node has failed (GPU is lost)",
+    ),
+    (
+        "NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        Reason.GPU_HARDWARE_ERROR,
+        "a GPU of the node has failed (Xid (PCI:0000:41:00): 79)",
+    ),
+    (
+        "ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n = 128.",
+        Reason.WEIGHTS_NOT_DIVISIBLE,
+        "192 rows or columns of a weight matrix are left for each GPU, which is no multiple of the quantization's blocks of"
+        " 128. Set a smaller `spec.parallelism.tensor`",
+    ),
+    (
+        "ValueError: Weight input_size_per_partition = 320 is not divisible by weight quantization block_k = 128.",
+        Reason.WEIGHTS_NOT_DIVISIBLE,
+        "320 rows or columns",
+    ),
+    (
+        "OSError: [Errno 28] No space left on device: '/home/vllm/.cache/huggingface/hub/tmp'",
+        Reason.DISK_FULL,
+        "the node's disk is full",
+    ),
+    (
+        "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'",
+        Reason.SHARED_MEMORY_TOO_SMALL,
+        "the shared memory at",
+    ),
+    (
+        "openai_harmony.HarmonyError: error downloading or loading vocab file: failed to download or load vocab file",
+        Reason.HUB_UNREACHABLE,
+        "set `TIKTOKEN_ENCODINGS_BASE` to it in `spec.engine.env`",
+    ),
+    (
         "vllm serve: error: unrecognized arguments: --nosuch",
         Reason.INVALID_ARGUMENT,
         "unrecognized arguments: --nosuch",

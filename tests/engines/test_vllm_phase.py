@@ -14,6 +14,7 @@ ORDER = list(Phase)
 CONFIG = "(EngineCore pid=7) INFO 11-21 15:43:30 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: model='{}',"
 QUOTED: list[tuple[str, Phase]] = [
     (CONFIG.format("Qwen/Qwen3-8B"), Phase.SETTING_UP),
+    ("INFO [pynccl.py:148] vLLM is using nccl==2.27.5", Phase.CONNECTING),
     ("INFO [gpu_model_runner.py:5039] Starting to load model Qwen/Qwen3-8B...", Phase.DOWNLOADING),
     (CONFIG.format("Qwen/Qwen3-8B") + "\nINFO [model_runner.py:392] Loading model from scratch...", Phase.DOWNLOADING),
     ("INFO [gpu_model_runner.py:5039] Starting to load model /models/qwen...", Phase.LOADING),

@@ -101,6 +101,7 @@ def test_a_mig_slice_is_an_offer_of_one_gpu_under_both_strategies() -> None:
         ({"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}, "nvidia.com/gpu"),
         ({"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.replicas": "4"}, "nvidia.com/gpu"),
         ({"nvidia.com/gpu.product": "NVIDIA-L4"}, "nvidia.com/gpu.shared"),
+        ({"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.sharing-strategy": "mps"}, "nvidia.com/gpu"),
     ],
 )
 def test_a_shared_gpu_is_marked_as_shared(labels: dict[str, str], resource: str) -> None:

@@ -157,6 +157,35 @@ def test_shared_gpus_cannot_be_sized() -> None:
     found = choose(model("Qwen/Qwen3-8B"), shared, memory_of, SizingRequest())
     assert isinstance(found, Infeasible)
     assert "shared" in found.problem
+    assert "Set `spec.engine.gpuMemoryUtilization`" in found.cure
+
+
+def test_a_shared_gpu_is_used_if_the_request_says_how_much_of_it() -> None:
+    shared = [replace(one, shared=True) for one in pool("L40S:4")]
+    request = SizingRequest(shape=Shape(utilization=0.45))
+    found = choose(model("Qwen/Qwen3-8B"), shared, memory_of, request)
+    assert isinstance(found, GpuPlan)
+    assert (found.shape.parallel.tensor, found.budget.utilization) == (1, 0.45)
+    assert found.budget.needed <= 0.45 * found.offer.memory_gib
+    two = choose(model("Qwen/Qwen3-8B"), shared, memory_of, replace(request, tensor=2))
+    assert isinstance(two, Infeasible)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "kind"),
+    [
+        ("Qwen/Qwen3-0.6B", "L4:1 A10G:1", "A10G"),
+        ("Qwen/Qwen3-0.6B", "L4:1 A10G:1 RTX-4090:1", "RTX-4090"),
+        ("Qwen/Qwen3-0.6B", "T4:1 A10G:1", "T4"),
+        ("Qwen/Qwen3-8B", "A10G:4 H100:8", "A10G"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "H100:8 A100-80:8", "H100-80GB"),
+    ],
+)
+def test_without_prices_the_least_memory_is_chosen_and_of_nearly_equal_memory_the_highest_bandwidth(
+    name: str, gpus: str, kind: str
+) -> None:
+    assert plan(name, gpus).offer.kind == kind
+    assert plan(name, " ".join(reversed(gpus.split()))).offer.kind == kind
 
 
 def test_a_cluster_without_gpus_is_named_in_the_refusal() -> None:

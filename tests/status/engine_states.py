@@ -32,6 +32,11 @@ LAST_WORDS: dict[str, Reason] = {
     "NCCL error: x": Reason.COMMUNICATION_FAILED,
     "wrong GPU: the engine was sized for 1 x H100; this node gives it 1: NVIDIA L4": Reason.WRONG_GPU,
     "CUDA driver version is insufficient for CUDA runtime version": Reason.DRIVER_TOO_OLD,
+    "Failed to infer device type, please set": Reason.GPU_NOT_VISIBLE,
+    "CUDA error: no kernel image is available for execution on the device": Reason.GPU_NOT_SUPPORTED,
+    "CUDA error: uncorrectable ECC error encountered": Reason.GPU_HARDWARE_ERROR,
+    "weight = 192 is not divisible by weight quantization block_n = 128.": Reason.WEIGHTS_NOT_DIVISIBLE,
+    "OSError: [Errno 28] No space left on device": Reason.DISK_FULL,
     "vllm serve: error: unrecognized arguments: -x": Reason.INVALID_ARGUMENT,
 }
 """Termination messages of engines, and the reasons that they become."""

@@ -14,6 +14,7 @@ from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.base import (
     Diagnosis,
+    EngineLoad,
     EngineProcess,
     HubAccess,
     Phase,
@@ -23,11 +24,13 @@ from inference_operator.engines.base import (
 )
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.roles import RoleRequest
 from inference_operator.settings import Settings
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
@@ -42,6 +45,9 @@ class Echo:
 
     def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
+
+    def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
+        return GpuNeeds()
 
     def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
         return Vllm().memory(image, offer)
@@ -74,13 +80,22 @@ class Echo:
     def diagnose(self, log: str) -> Diagnosis | None:
         return Diagnosis(Reason.GPU_OUT_OF_MEMORY, "the echo faded") if "faded" in log else None
 
+    def shortage(self, log: str) -> Shortage | None:
+        return Shortage(longest=64) if "too loud" in log else None
+
     def phase(self, log: str) -> Phase | None:
         return Phase.LOADING if "listening" in log else None
+
+    def startup_hint(self, phase: Phase) -> str:
+        return "Shout." if phase is Phase.LOADING else ""
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         if not metrics_text.startswith("echoes "):
             return None
         return EngineSample("echo", running=int(metrics_text.split()[1]), waiting=0, progress=(0.0,))
+
+    def load(self, metrics_text: str) -> EngineLoad | None:  # noqa: ARG002 - protocol
+        return None
 
     def probe_request(self, model: str) -> ProbeRequest:
         return ProbeRequest("/echo", {"model": model})

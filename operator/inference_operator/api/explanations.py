@@ -105,7 +105,32 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         (
             Reason.DRIVER_TOO_OLD,
             "The node's GPU driver is too old for the CUDA version of the engine image.",
-            "Update the driver, or set `spec.engine.image` to an image with an older CUDA version.",
+            "Update the driver, or set `spec.engine.image` to an image of an older CUDA, such as vLLM's `-cu129` tags.",
+        ),
+        (
+            Reason.GPU_NOT_VISIBLE,
+            "The engine sees no GPU although its pod has one: the container runtime does not give it the driver.",
+            "Set `spec.scheduling.runtimeClassName: nvidia`, or make NVIDIA's runtime the default of the nodes.",
+        ),
+        (
+            Reason.GPU_NOT_SUPPORTED,
+            "The engine image has no code for this kind of GPU: the GPU is too old, or newer than the image.",
+            "Use another kind of GPU (`spec.hardware.gpu.products`), or set `spec.engine.image` to an image for it.",
+        ),
+        (
+            Reason.GPU_HARDWARE_ERROR,
+            "A GPU of the node reports a hardware error. After three of them on a node, the pod is deleted once.",
+            "Cordon the node in the message, then reset or replace its GPU. Uncordon it afterwards.",
+        ),
+        (
+            Reason.WEIGHTS_NOT_DIVISIBLE,
+            "Tensor parallelism divides a quantized weight matrix into parts that are no multiple of its blocks.",
+            "Set `spec.parallelism.tensor` to a smaller size.",
+        ),
+        (
+            Reason.DISK_FULL,
+            "The disk of the engine's node is full, or the pod uses more of it than it may.",
+            "Free space on the node, use a larger disk, or keep caches on a claim (`spec.podTemplate.volumes`).",
         ),
         (
             Reason.INVALID_ARGUMENT,

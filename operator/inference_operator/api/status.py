@@ -74,6 +74,20 @@ class PerGpuStatus(_StatusModel):
     origins: dict[str, str] = Field({}, max_length=16, description="Source of each figure.")
 
 
+class LearnedStatus(_StatusModel):
+    """What an engine reported when it did not start, and the sizes that it had."""
+
+    gpu: str = Field("", description="Kind of GPU of that engine.")
+    tensor: int = Field(description="Tensor parallel size of that engine.")
+    context: int | None = Field(None, description="Context length in tokens for which its memory was too small.")
+    batched_tokens: int | None = Field(None, description="Maximum tokens per scheduler iteration of that engine.")
+    longest: int | None = Field(None, description="Longest context in tokens that it reported to fit.")
+    memory_gib: float = Field(0.0, description="Memory of one GPU that it used beyond the estimate, in GiB.")
+    kv_cache_bytes: int | None = Field(
+        None, description="Size of its KV cache, if the plan set it.", json_schema_extra={"format": "int64"}
+    )
+
+
 class PlanStatus(_StatusModel):
     """The sizes that the engines run with."""
 
@@ -123,7 +137,14 @@ class PlanStatus(_StatusModel):
         description="Why the memory was not computed.",
     )
     per_gpu: PerGpuStatus | None = Field(None, description="Memory of one GPU.")
-    decision: int = Field(0, description="How many times the sizes were computed again because no node could run them.")
+    decision: int = Field(
+        0,
+        description="How many times the sizes were computed again: no node could run them, or an engine reported too"
+        " little memory.",
+    )
+    learned: LearnedStatus | None = Field(
+        None, description="What an engine reported when it did not start; the sizes follow from it."
+    )
     spec_hash: str = Field(
         "",
         validation_alias=_renamed("spec_hash", "asked"),
@@ -190,6 +211,7 @@ class StartupStep(StrEnum):
     PULLING_IMAGES = "PullingImages"
     STARTING_ENGINE = "StartingEngine"
     SETTING_UP = "SettingUp"
+    CONNECTING_GPUS = "ConnectingGPUs"
     DOWNLOADING_MODEL = "DownloadingModel"
     LOADING_WEIGHTS = "LoadingWeights"
     COMPILING = "Compiling"

@@ -30,7 +30,8 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
     The first rule that applies:
 
     - It is unschedulable: the scheduler's message, in words, with the missing GPUs and node labels.
-    - No container has run: the kubelet's message, with what to do.
+    - No container has run: a known error in the container runtime's message, else the kubelet's message; with what to
+      do.
     - An engine terminated, and its termination message or log names a known error: that error.
     - The kubelet restarted the engine because its startup probe failed: the startup timeout.
     - Otherwise: how the container terminated, with the end of its output.
@@ -43,9 +44,12 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
         cause = scheduler_sentence(problem.cause, " ".join(filter(None, details)))
         return PodDiagnosis(pod, problem.reason, f"{subject}: {cause}")
     if problem.terminated is None:
+        if error := _runtime_error(pod, problem.cause, request):
+            return PodDiagnosis(pod, error.reason, f"{subject}: {error.cause}.")
         return PodDiagnosis(pod, problem.reason, with_cure(f"{subject}: {problem.cause}", cure_of(problem.reason)))
     if error := _engine_error(pod, problem.terminated, request):
-        return PodDiagnosis(pod, error.reason, f"{subject}: {error.cause}.")
+        where = f" on node `{pod.node}`" if error.reason is Reason.GPU_HARDWARE_ERROR and pod.node else ""
+        return PodDiagnosis(pod, error.reason, f"{subject}{where}: {error.cause}.")
     if slow := startup_timeout(pod, problem.terminated, request):
         return PodDiagnosis(pod, Reason.STARTUP_TIMEOUT, f"{subject}: {slow}")
     return PodDiagnosis(pod, problem.reason, f"{subject}: {problem.cause}{_last_output(problem.terminated, request)}")
@@ -57,6 +61,7 @@ _WITHOUT_CURE = frozenset(
         Reason.CONTAINER_CONFIG_ERROR,
         Reason.VOLUME_UNAVAILABLE,
         Reason.QUOTA_EXCEEDED,
+        Reason.DISK_FULL,
     }
 )
 """Reasons whose messages come from Kubernetes, which names a cause but not what to do."""
@@ -96,6 +101,12 @@ def _engine_error(pod: PodView, ended: Terminated, request: DiagnosisRequest) ->
     log = request.lookups.get(ended.log)
     in_log = role.engine.diagnose(log.text) if isinstance(log, LogText) else None
     return role.engine.diagnose(ended.message) or in_log
+
+
+def _runtime_error(pod: PodView, cause: str, request: DiagnosisRequest) -> Diagnosis | None:
+    """A known error in the message of the container runtime, such as that of NVIDIA's hook about the driver."""
+    role = request.roles.get(pod.component)
+    return role.engine.diagnose(cause) if role and pod.problem and pod.problem.from_runtime else None
 
 
 def _last_output(ended: Terminated, request: DiagnosisRequest) -> str:

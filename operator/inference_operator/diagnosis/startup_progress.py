@@ -19,6 +19,7 @@ PHRASES: Mapping[StartupStage | Phase, str] = {
     StartupStage.IMAGES: "pulls its images",
     StartupStage.PROCESS: "starts its engine",
     Phase.SETTING_UP: "sets up its engine",
+    Phase.CONNECTING: "connects its GPUs with each other",
     Phase.DOWNLOADING: "downloads the model",
     Phase.LOADING: "loads the weights",
     Phase.COMPILING: "compiles the model",

@@ -36,7 +36,9 @@ def startup_timeout(pod: PodView, ended: Terminated, request: DiagnosisRequest) 
     log = request.lookups.get(ended.log)
     phase = role.engine.phase(log.text) if isinstance(log, LogText) else None
     where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
+    hint = role.engine.startup_hint(phase) if phase else ""
     return (
         f"container `{pod.component}` did not answer within {in_words(role.workload.startup)}, so the kubelet restarted"
         f" it{where}. Raise `spec.startupTimeout`, or serve the model from a claim or an image."
+        f"{hint and ' '}{hint}"
     )

@@ -9,10 +9,12 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
+from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
@@ -73,11 +75,29 @@ class Diagnosis:
     """One line with the engine's figures and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """How busy one engine is, from its metrics."""
+
+    running: int
+    """Requests that it computes."""
+    waiting: int
+    """Requests in its own queue."""
+    cache_usage: float
+    """Used part of the KV cache, from 0 to 1."""
+    preemptions: int
+    """Requests since its start whose KV cache was dropped for others, so that they were computed again."""
+    answered: int
+    """Requests since its start that it has finished."""
+
+
 class Phase(Enum):
     """The phases of an engine's start, in their order."""
 
     SETTING_UP = auto()
     """The processes run and have read their configuration."""
+    CONNECTING = auto()
+    """Its processes connect their GPUs with each other."""
     DOWNLOADING = auto()
     """The engine downloads the model from a hub."""
     LOADING = auto()
@@ -124,6 +144,9 @@ class Engine(Protocol):
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
         """Why this image's engine cannot run the specification; None if it can."""
 
+    def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
+        """What this image needs of GPUs and their driver."""
+
     def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
         """How this image's engine uses the memory of these GPUs."""
 
@@ -142,11 +165,20 @@ class Engine(Protocol):
     def diagnose(self, log: str) -> Diagnosis | None:
         """The cause of the engine's end, from the end of its log; None if the log shows no known error."""
 
+    def shortage(self, log: str) -> Shortage | None:
+        """The memory that the engine lacked at its start, from its log; None if the log reports none."""
+
     def phase(self, log: str) -> Phase | None:
         """The phase that the log of a start shows; None if it shows none yet."""
 
+    def startup_hint(self, phase: Phase) -> str:
+        """What helps, in a sentence, if a start does not get beyond this phase; empty if nothing particular does."""
+
     def sample(self, metrics_text: str) -> EngineSample | None:
         """The sample in a Prometheus metrics text; None if it lacks the metrics."""
+
+    def load(self, metrics_text: str) -> EngineLoad | None:
+        """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""
 
     def probe_request(self, model: str) -> ProbeRequest:
         """The probe request to an engine that makes no progress, for the model of this served name."""

@@ -24,6 +24,8 @@ MIG_USABLE = 0.975
 MEMORY = "nvidia.com/gpu.memory"
 MAJOR, MINOR = "nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"
 REPLICAS = "nvidia.com/gpu.replicas"
+SHARING = "nvidia.com/gpu.sharing-strategy"
+"""`none`, `time-slicing` or `mps` (NVIDIA/k8s-device-plugin 0.17, docs/gpu-feature-discovery/README.md)."""
 MEMORY_SLACK = 0.08
 """Drivers report up to this fraction more or less memory for one kind; a larger difference means another variant."""
 _GKE_PRODUCTS = {
@@ -225,7 +227,8 @@ def _whole(labels: Mapping[str, str], product: str, kind: GpuKind | None, resour
     if not memory or "MIG-INVALID" in product:
         return None
     replicas = max(1, int(_number(labels.get(REPLICAS, ""))))
-    shared = resource == SHARED_RESOURCE or product.endswith("-SHARED") or replicas > 1
+    sharing = labels.get(SHARING, "none") != "none"
+    shared = resource == SHARED_RESOURCE or product.endswith("-SHARED") or replicas > 1 or sharing
     return GpuOffer(
         kind=kind.name if kind else product,
         product=product,

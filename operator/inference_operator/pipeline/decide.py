@@ -4,7 +4,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 `infd plan` shows is what the operator does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -33,17 +33,22 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Pause
 from inference_operator.pipeline.roles import Role, RoleRequest
 from inference_operator.planning.capacity import capped, fixed_replicas
 from inference_operator.planning.engine_plan import PlanRequest, asked_of_sizes, engine_plan, older_image, wanted_image
-from inference_operator.planning.gpu_offers import gpu_offers
+from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
+from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.planning.known_model import KnownModel, inspected_model, known_model
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.router.children import children as router_children
 from inference_operator.router.haproxy import RouterRequest, slots
 from inference_operator.settings import Capacity
+from inference_operator.sizing.plan import SIZING_RULES
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import annotations
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.children import service_host
 from inference_operator.workload.deployment import engine_deployment, progress_deadline_seconds
-from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.workload.hardware_errors import move_due, moved_pods, pods_to_move
+from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.workload.pinned_template import (
     PinnedTemplate,
     older_template,
@@ -197,9 +202,9 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
 def _role(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState) -> Role | Refusal:
     """The role with its pinned plan, or sized now."""
     if state.kept:
-        return _planned_role(inputs, spec, model.source, state, state.kept)
-    pod = scheduling(spec.scheduling, gpus=1, selector={})
-    offers = gpu_offers(inputs.nodes, pod, spec.hardware.gpu, inputs.settings)
+        healed = _healed(inputs, spec, model, state, state.kept)
+        return _planned_role(inputs, spec, model.source, state, healed)
+    offers = _offers(inputs, spec, state)
     request = PlanRequest(spec, model.source, model.known, model.unavailable, offers, state.image)
     plan = _sized(inputs, request, state)
     if isinstance(plan, Refusal):
@@ -208,12 +213,45 @@ def _role(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState) -> Role 
     return replace(role, missing_gpu_kind=offers.missing_gpu_kind(plan.plan.gpu))
 
 
+def _offers(inputs: Inputs, spec: Spec, state: _RoleState) -> GpuOffers:
+    pod = scheduling(spec.scheduling, gpus=1, selector={})
+    needs = state.engine.gpu_needs(spec.engine, state.image)
+    return usable_offers(inputs.nodes, pod, spec.hardware.gpu, inputs.settings, needs)
+
+
+def _healed(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState, kept: PinnedPlan) -> PinnedPlan:
+    """The pinned plan; decided once more if its engines reported too little memory (see `planning/healing.py`)."""
+    live = inputs.workload(state.request.name)
+    annotated = pinned_plan(annotations(live).get(PLAN_ANNOTATION))
+    if annotated is None or (annotated.spec_hash, annotated.plan.decision) != (kept.spec_hash, kept.plan.decision):
+        return kept
+    pods, template = inputs.pods_of(state.request.name), workload_view(live).template
+    learned = learned_from(kept.plan, pods, inputs.lookups, state.engine, template=template)
+    if learned is None:
+        return kept
+    request = PlanRequest(
+        spec,
+        model.source,
+        model.known,
+        model.unavailable,
+        _offers(inputs, spec, state),
+        state.image,
+        previous_kind=kept.plan.gpu,
+        learned=learned,
+    )
+    sizes = engine_plan(request, state.engine)
+    if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
+        return kept
+    return replace(kept, plan=replace(sizes, decision=kept.plan.decision + 1), rules=SIZING_RULES)
+
+
 def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPlan | Refusal:
     """A new plan. The GPU kind stays if the model still fits on it; `latest` stays if nothing changes."""
     latest = state.latest
     recorded = inputs.pinned_plans(state.request.name)
     kind = "" if latest else next((pinned.plan.gpu for pinned in recorded), "")
-    sizes = engine_plan(replace(request, previous_kind=kind), state.engine)
+    learned = latest.plan.learned if latest else None
+    sizes = engine_plan(replace(request, previous_kind=kind, learned=learned), state.engine)
     if isinstance(sizes, Refusal):
         return latest or sizes
     plan = PinnedPlan(_spec_hash(request.spec, state.engine), request.image, sizes, engine=state.request.engine)
@@ -221,6 +259,13 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
         return plan
     unchanged = replace(plan, plan=replace(sizes, decision=latest.plan.decision)) == latest
     return latest if unchanged else replace(plan, plan=replace(sizes, decision=latest.plan.decision + 1))
+
+
+def _replicas(inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest) -> int:
+    """The requested replicas; with fixed capacity at most as many as fit on the nodes."""
+    if inputs.settings.capacity is not Capacity.FIXED:
+        return spec.replicas
+    return fixed_replicas(spec.replicas, inputs.nodes, pods, pod_spec, plan=plan.plan)
 
 
 def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> Role:
@@ -244,13 +289,12 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         spec.rollout.strategy, template.template_hash, pod_spec, live, pods, gpu_resource, node_wait
     )
     decided = rollout(rollout_request, inputs.lookups, nodes_visible=not settings.namespaces, now=inputs.now)
-    replicas = spec.replicas
-    if settings.capacity is Capacity.FIXED:
-        replicas = fixed_replicas(replicas, inputs.nodes, pods, pod_spec, plan=plan.plan)
+    replicas = _replicas(inputs, spec, plan, pods, pod_spec)
+    moved = moved_pods(live, pods, inputs.lookups, state.engine, inputs.nodes)
     workload = (
         decided.live
         if isinstance(decided, Undecided)
-        else engine_deployment(request, template, decided, replicas=replicas)
+        else engine_deployment(request, template, decided, moved, replicas=replicas)
     )
     return Role(
         name=name,
@@ -265,9 +309,10 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
             older_image(plan.image, spec, settings),
             older_template(template.template, built),
             capped(spec.replicas, replicas),
+            moved.notice,
         ),
         lookups=(decided.lookup,) if isinstance(decided, Undecided) else (),
-        recheck_at=switch_due(rollout_request),
+        recheck_at=min(filter(None, (switch_due(rollout_request), move_due(live, moved, inputs.now))), default=None),
     )
 
 
@@ -297,14 +342,16 @@ def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Man
 
 
 def _removals(inputs: Inputs) -> tuple[Removal, ...]:
-    return tuple(
-        removal
-        for role in inputs.role_requests
-        for removal in stalled_engines(
-            inputs.pods_of(role.name),
+    namespace = inputs.resource.key.namespace
+    removals: list[Removal] = []
+    for role in inputs.role_requests:
+        live, pods = inputs.workload(role.name), inputs.pods_of(role.name)
+        removals += stalled_engines(
+            pods,
             inputs.samples,
-            desired=workload_view(inputs.workload(role.name)).desired,
-            namespace=inputs.resource.key.namespace,
+            desired=workload_view(live).desired,
+            namespace=namespace,
             stall_seconds=inputs.settings.stall_seconds,
         )
-    )
+        removals += pods_to_move(live, pods, namespace=namespace)
+    return tuple(removals)

@@ -27,7 +27,7 @@ class Outcome:
     recheck_at: datetime | None = None
     """When to decide again if no event comes before."""
     removals: tuple[Removal, ...] = ()
-    """Stalled pods to delete; their workload creates new ones."""
+    """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
     requests: tuple[PodRequestSpec, ...] = ()
     """HTTP requests to pods."""
 

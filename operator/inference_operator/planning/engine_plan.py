@@ -17,9 +17,11 @@ from inference_operator.planning.known_model import KnownModel, with_draft
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, may_be_used
 from inference_operator.sizing.cpu import cpu_needs
-from inference_operator.sizing.gpu_plan import Infeasible
+from inference_operator.sizing.fitting import least_context
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
+from inference_operator.sizing.learned import Learned, corrected, on_the_same_gpus, shorter_context
 from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import Shape, SizingRequest
 
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
@@ -39,9 +41,17 @@ class PlanRequest:
     """The engine's image."""
     previous_kind: str = ""
     """The kind of GPU in the pinned plan."""
+    learned: Learned | None = None
+    """What an engine of the pinned plan reported."""
 
 
 def engine_plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
+    """The plan of one engine with what was learned, or why there is none."""
+    plan = _plan(request, engine)
+    return plan if isinstance(plan, Refusal) else replace(plan, learned=request.learned)
+
+
+def _plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     """The plan of one engine, or why there is none.
 
     - On CPUs: count the memory and never refuse it. Nodes are not checked.
@@ -54,6 +64,8 @@ def engine_plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     facts = request.model.facts if request.model else None
     if isinstance(facts, ModelFacts) and request.offers.possible:
         return _counted(request, facts, engine)
+    if request.offers.excluded and not request.offers.possible and not request.offers.unknown_nodes:
+        return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", request.offers.excluded[0], "")
     unknown = _unknown(facts, request)
     if request.spec.parallelism.tensor is None:
         return unknown
@@ -101,13 +113,21 @@ def _on_cpus(request: PlanRequest, engine: Engine) -> Plan:
     facts = known if isinstance(known, ModelFacts) else None
     sizes = sizing_request(request.spec, engine)
     memory = engine.cpu_memory(latent=facts is not None and facts.uses_mla)
+    sizes = replace(sizes, shape=_uncounted_shape(sizes, request.learned))
     needs = cpu_needs(facts, memory, sizes.requested_shape)
     return cpu_plan(sizes, needs, facts, downloads=isinstance(request.source, HubModel))
+
+
+def _uncounted_shape(sizes: SizingRequest, learned: Learned | None) -> Shape:
+    """The shape where memory is not computed: the context that an engine reported, with the KV cache that it had."""
+    cache_bytes = sizes.shape.kv_cache_bytes or (learned.kv_cache_bytes if learned else None)
+    return replace(sizes.shape, context=shorter_context(sizes.context, learned), kv_cache_bytes=cache_bytes)
 
 
 def _unchecked(request: PlanRequest, engine: Engine, why: str) -> Plan:
     """The sizes that the spec sets, on the GPUs that it selects as far as nodes' labels show them."""
     sizes = sizing_request(request.spec, engine)
+    sizes = replace(sizes, shape=_uncounted_shape(sizes, request.learned))
     plan = unchecked_plan(sizes, why)
     if not sizes.kinds and not sizes.least_memory_gib:
         return plan
@@ -120,19 +140,31 @@ def _unchecked(request: PlanRequest, engine: Engine, why: str) -> Plan:
 
 
 def _counted(request: PlanRequest, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
-    chosen = choose(
-        facts,
-        request.offers.possible,
-        lambda offer: engine.memory(request.image, offer),
-        sizing_request(request.spec, engine),
-        request.previous_kind,
-    )
+    chosen = _chosen(request, facts, engine)
     if isinstance(chosen, Infeasible):
         return Refusal(Reason(chosen.reason), chosen.field, chosen.problem, chosen.cure)
     live = request.offers.live
     others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
     downloads = isinstance(request.source, HubModel)
     return checked_plan(chosen, facts, downloads=downloads, avoided=tuple(sorted(others)))
+
+
+def _chosen(request: PlanRequest, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:
+    """The choice of sizes. After a correction a shorter context on the same GPUs comes before any other GPUs."""
+    sizes, learned = sizing_request(request.spec, engine), request.learned
+    same = on_the_same_gpus(sizes, learned, least=least_context(facts, sizes)) if learned else None
+
+    def choice(asked: SizingRequest) -> GpuPlan | Infeasible:
+        return choose(
+            facts,
+            request.offers.possible,
+            lambda offer: corrected(engine.memory(request.image, offer), learned),
+            asked,
+            request.previous_kind,
+        )
+
+    kept = choice(same) if same else None
+    return choice(sizes) if kept is None or isinstance(kept, Infeasible) else kept
 
 
 def _unknown(facts: ModelFacts | NotUnderstood | None, request: PlanRequest) -> Refusal:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.gpu import GpuSpec
+from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.node_labels import unknown_kind
 from inference_operator.hardware.offers import (
     VENDOR,
@@ -36,6 +37,8 @@ class GpuOffers:
     """Nodes with GPUs of unknown kind, since no label names it."""
     visible: bool
     """Whether this operator can list nodes."""
+    excluded: tuple[str, ...] = ()
+    """GPUs that the engine's image cannot use: the problem of each, and what to do; in sentences."""
 
     @property
     def products(self) -> frozenset[str]:
@@ -69,6 +72,35 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, 
         possible = tuple(one for one in possible if one.resource == asked.resource_name)
     unknown = sum(not offers for offers in of_nodes.values())
     return GpuOffers(live, possible, unknown, visible=nodes is not None)
+
+
+def usable_offers(
+    nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, settings: Settings, needs: GpuNeeds
+) -> GpuOffers:
+    """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for.
+
+    Args:
+        nodes: nodes with GPUs; None if the operator cannot list nodes.
+        pod: the scheduling fields of the engine's pod.
+        asked: the GPUs that the spec names.
+        settings: declared GPUs, and whether the capacity is fixed.
+        needs: what the image needs.
+    """
+    old = {node.name: driver for node in nodes or () if (driver := needs.too_old(node.labels))}
+    recent = None if nodes is None else [node for node in nodes if node.name not in old]
+    found = gpu_offers(recent, pod, asked, settings)
+    kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})
+    excluded = [
+        f"Node `{name}` has driver {driver}, and the image's CUDA {needs.cuda} needs {needs.driver} or newer."
+        f" {needs.older_drivers}"
+        for name, driver in sorted(old.items())
+    ]
+    if kinds:
+        least = f"{needs.capability[0]}.{needs.capability[1]}"
+        problem = f"The image has no code for {', '.join(kinds)}: it needs compute capability {least}."
+        excluded.append(f"{problem} {needs.older_gpus}")
+    possible = tuple(one for one in found.possible if needs.can_run_on(one.capability))
+    return replace(found, possible=possible, excluded=tuple(excluded))
 
 
 def unknown_kinds(settings: Settings) -> list[str]:

@@ -13,6 +13,11 @@ from inference_operator.sizing.lora_and_speculative import uncounted
 from inference_operator.sizing.rules import unable
 from inference_operator.sizing.shape import SizingRequest
 
+NEARLY_EQUAL_MEMORY = 1.1
+"""Groups of GPUs whose memory differs by less than this factor are of one class, such as L4, A10G and RTX 4090. Their
+bandwidth then decides, because it limits the tokens per second. Across classes memory stands for the price, and a model
+does not occupy large GPUs that another one needs."""
+
 
 def choose(
     facts: ModelFacts,
@@ -26,7 +31,8 @@ def choose(
     - Drop the offers that the request excludes and those that cannot compute the model.
     - Refuse a requested tensor parallel size or context that no GPU can satisfy. Never change a requested one.
     - On each offer, find the smallest tensor parallel size that holds the target context and the typical requests.
-    - Of these, prefer the GPU kind of the pinned plan, then the lowest price, then the least memory.
+    - Of these, prefer the GPU kind of the pinned plan, then the lowest price. Without prices for all, prefer the least
+      memory; of kinds with nearly the same memory, the one with the highest bandwidth.
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
       least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
@@ -70,10 +76,11 @@ def choose(
 
 
 def may_be_used(offer: GpuOffer, request: SizingRequest) -> bool:
-    """Whether the request allows these GPUs: the kind matches, the memory is large enough, and they are not shared."""
+    """Whether the request allows these GPUs: kind and memory match, and it says how much of a shared one to use."""
     named = {one.kind if (one := offer_named(name)) else name for name in request.kinds}
     allowed = not named or bool(named & {offer.kind, offer.product, offer.kind.split(" ", maxsplit=1)[0]})
-    return allowed and not offer.shared and offer.memory_gib >= request.least_memory_gib
+    divided = not offer.shared or request.shape.utilization is not None
+    return allowed and divided and offer.memory_gib >= request.least_memory_gib
 
 
 def _smallest(pool: Pool, request: SizingRequest) -> Candidate | None:
@@ -94,17 +101,24 @@ def _largest(pool: Pool, request: SizingRequest) -> Candidate | None:
 
 
 def _cheapest(found: list[tuple[Pool, Candidate]], previous_kind: str) -> tuple[Pool, Candidate]:
-    """The kind of the pinned plan first; then by price if every kind has one, otherwise by memory."""
-    priced = all(pool.offer.price is not None for pool, _ in found)
+    """The kind of the pinned plan first; then by price if every kind has one, otherwise by memory and bandwidth."""
+    of_plan = [one for one in found if one[0].offer.kind == previous_kind]
+    left = of_plan or found
+    priced = all(pool.offer.price is not None for pool, _ in left)
+    least = min(_total_memory(one) for one in left)
 
-    def cost(one: tuple[Pool, Candidate]) -> tuple[bool, float, float, str, str]:
-        offer, shape = one[0].offer, one[1].shape
-        gpus = shape.parallel.world_size
-        is_other_kind = bool(previous_kind) and offer.kind != previous_kind
+    def cost(one: tuple[Pool, Candidate]) -> tuple[float, bool, float, float, str, str]:
+        offer, gpus = one[0].offer, one[1].shape.parallel.world_size
         price = (offer.price or 0.0) * gpus if priced else 0.0
-        return is_other_kind, price, offer.memory_gib * gpus, offer.kind, offer.product
+        memory = _total_memory(one)
+        larger = memory > NEARLY_EQUAL_MEMORY * least
+        return price, larger, -offer.bandwidth_gb_per_s * gpus, memory, offer.kind, offer.product
 
-    return min(found, key=cost)
+    return min(left, key=cost)
+
+
+def _total_memory(one: tuple[Pool, Candidate]) -> float:
+    return one[0].offer.memory_gib * one[1].shape.parallel.world_size
 
 
 def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:

@@ -53,7 +53,11 @@ def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest
             )
     if any(offer.shared for offer in offers):
         problem = "all GPUs are shared with other pods, so the amount of free memory is unknown."
-        return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, "Use whole GPUs or MIG slices.")
+        cure = (
+            "Set `spec.engine.gpuMemoryUtilization` to the part of a GPU's memory that each engine may use, or use"
+            " whole GPUs or MIG slices."
+        )
+        return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
     kinds = ", ".join(sorted({offer.kind for offer in offers}))
     problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
     cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."

@@ -11,6 +11,7 @@ from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.gpu_plan import GpuPlan, HostNeeds
 from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
+from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.lora_and_speculative import draft_files_gib, uncounted
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
 from inference_operator.units import GIB
@@ -89,7 +90,10 @@ class Plan:
     """Why the memory was not computed; empty if it was."""
     per_gpu: PerGpu | None = None
     decision: int = 0
-    """How often sizing was repeated because no node could run the engines; the highest number is current."""
+    """How often sizing was repeated, because no node could run the engines or an engine reported too little memory; the
+    highest number is current."""
+    learned: Learned | None = None
+    """What an engine of an earlier decision for the same specification reported; None if none did."""
 
 
 GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2

@@ -16,13 +16,13 @@ _SUFFIX = "_parallel_size"
 """Suffix of the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
 
 
-_LATER = {"labels_of_kind": False}
+_LATER = {"labels_of_kind": False, "learned": None}
 """Fields that earlier releases did not have, with their defaults. They are stored only if they differ: so a plan of an
 earlier release keeps its text, and an operator upgrade writes nothing."""
 
 
 def to_json(plan: Plan) -> Manifest:
-    """All fields of a plan under their stored keys."""
+    """The fields of a plan under their stored keys."""
     fields = {name: value for name, value in asdict(plan).items() if name not in _LATER or value != _LATER[name]}
     sizes = fields.pop("parallel")
     return {**fields, **_flat(sizes)}

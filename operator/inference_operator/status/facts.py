@@ -158,7 +158,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         blocked=_obstacle(results) or next(iter(failures), None),
         failures=failures,
         diagnosis=diagnoses.pod,
-        stall="; ".join(removal.why for removal in outcome.removals),
+        stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
         replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=outcome.notice if isinstance(outcome, Planned) else "",

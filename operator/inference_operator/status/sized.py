@@ -3,6 +3,7 @@
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Device
 from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.status.correction import correction
 from inference_operator.status.facts import Facts
 from inference_operator.status.kv_cache import remark
 from inference_operator.status.model_resolved import UNREADABLE
@@ -36,7 +37,7 @@ def sized(facts: Facts) -> Verdict:
     plan = facts.plan
     if plan is None:
         return Verdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
-    reported = remark(facts.kv_cache)
+    reported = " ".join(filter(None, (correction(plan), remark(facts.kv_cache))))
     if plan.per_gpu is None:
         return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_without_sizing(plan), reported))))
     sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), reported)))

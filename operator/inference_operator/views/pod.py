@@ -40,6 +40,8 @@ class PodProblem:
     """The container whose output may show the cause; None if no container has run."""
     cure: str = ""
     """What to do, in a sentence; empty if the explanation of the reason suffices."""
+    from_runtime: bool = False
+    """Whether the cause is the container runtime's message, which quotes the hooks of GPU drivers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,15 @@ class PodView:
     termination_message: str = ""
     """The whole termination message of its main container, once that has terminated. Trusted only from the
     operator's own programs."""
+    node: str = ""
+    """The node that it was scheduled to; empty before that."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """Container ports by name; of two with the same name the first."""
+
+
+def has_answered(pod: PodView) -> bool:
+    """Whether an engine is ready, or is too busy to answer its readiness probe now."""
+    return not pod.terminating and (pod.ready or (pod.start is not None and pod.start.answered))
 
 
 _WAITING: Mapping[str, Reason] = {
@@ -84,6 +93,13 @@ _WAITING: Mapping[str, Reason] = {
 _CLAIM_MESSAGES = ("persistentvolumeclaim", "unbound immediate PersistentVolumeClaims")
 """Parts of the scheduler's messages about a claim that no other node would solve (Kubernetes 1.36,
 pkg/scheduler/framework/plugins/volumebinding). A volume that only some nodes can reach counts as unschedulable."""
+
+_DISK_FULL = re.compile(
+    r"low on resource: (?:ephemeral-storage|inodes)|ephemeral local storage usage exceeds|local ephemeral storage limit"
+    r"|Usage of EmptyDir volume|\[DiskPressure\]"
+)
+"""Parts of the kubelet's messages about a pod that it evicts or rejects for its use of disks (Kubernetes 1.36,
+pkg/kubelet/eviction/helpers.go and eviction_manager.go)."""
 
 MAX_CAUSE_LENGTH = 1024
 """Characters of a cause. Kubelets may quote a whole log, and a condition must stay readable."""
@@ -107,6 +123,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         uid=str(meta.get("uid", "")),
         address=str(status.get("podIP", "")),
         termination_message=_termination_message(status, component),
+        node=str(mapping(pod, "spec").get("nodeName", "")),
         ports=_ports(mapping(pod, "spec")),
     )
 
@@ -140,7 +157,9 @@ def pod_template_hash(metadata: Manifest) -> str | None:
 def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
     if status.get("phase") == "Failed":
         parts = (one_line(status.get("reason")), one_line(status.get("message")))
-        return PodProblem(Reason.POD_REJECTED, ": ".join(part for part in parts if part) or "it has failed")
+        cause = ": ".join(part for part in parts if part) or "it has failed"
+        reason = Reason.DISK_FULL if _DISK_FULL.search(cause) else Reason.POD_REJECTED
+        return PodProblem(reason, cause)
     for container in (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses")):
         if problem := _container_problem(pod, container):
             return problem
@@ -155,7 +174,8 @@ def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
     waiting = mapping(state, "waiting")
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
-        return PodProblem(reason, _pull_error(one_line(waiting.get("message"))) or str(waiting.get("reason")))
+        cause = _pull_error(one_line(waiting.get("message"))) or str(waiting.get("reason"))
+        return PodProblem(reason, cause, from_runtime=reason is Reason.CONTAINER_CONFIG_ERROR)
     terminated = mapping(state, "terminated")
     if not terminated and container.get("started") is not True:
         terminated = mapping(last, "terminated")

@@ -8,6 +8,7 @@ from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.child import child
 from inference_operator.objects.names import selector_labels, workload_name
 from inference_operator.objects.scheduling import queue_labels
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate
 from inference_operator.workload.pod_spec import WorkloadRequest
@@ -23,7 +24,7 @@ _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
 
 
 def engine_deployment(
-    request: WorkloadRequest, template: PinnedTemplate, rollout: Rollout, *, replicas: int
+    request: WorkloadRequest, template: PinnedTemplate, rollout: Rollout, moved: MovedPods, *, replicas: int
 ) -> Manifest:
     """The Deployment of the role. The operator alone owns its `replicas`."""
     content = {
@@ -46,6 +47,7 @@ def engine_deployment(
             PLAN_ANNOTATION: request.plan.text,
             ROLLOUT_ANNOTATION: rollout.text,
             TEMPLATE_ANNOTATION: template.text,
+            **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
         },
         added_labels=queue_labels(request.spec.scheduling),
     )

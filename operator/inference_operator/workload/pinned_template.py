@@ -18,14 +18,14 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sizing.stored_plan import stored_non_defaults
-from inference_operator.views.pod import PodView, pod_template_hash
+from inference_operator.views.pod import PodView, has_answered, pod_template_hash
 from inference_operator.views.raw import annotations
 from inference_operator.workload.pinned_plan import PinnedPlan
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
 _NOT_OF_ENGINES = {"replicas", "rollout", "router", "paused"}
 """Fields of a specification that do not change an engine's pod."""
-_EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_reduced"}
+_EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_reduced", "learned"}
 """Fields of a plan that explain it and do not change an engine's pod."""
 _MAX_BYTES = 2**20
 """Of a template: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
@@ -115,12 +115,7 @@ def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence
     pinned = pinned_template(annotations(live).get(TEMPLATE_ANNOTATION))
     if pinned is None or pinned.inputs_hash != built.inputs_hash:
         return built
-    return pinned if any(pod.template == pinned.template_hash and _has_answered(pod) for pod in pods) else built
-
-
-def _has_answered(pod: PodView) -> bool:
-    """Whether an engine is ready, or is too busy to answer its readiness probe now."""
-    return not pod.terminating and (pod.ready or (pod.start is not None and pod.start.answered))
+    return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
 
 
 def older_template(template: Manifest, built: Manifest) -> str:

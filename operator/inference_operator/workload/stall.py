@@ -7,6 +7,7 @@ vllm/v1/engine/async_llm.py, check_health), and so answers 200 while the engine 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inference_operator.api.reasons import Reason
 from inference_operator.manifest import POD, Ref
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
@@ -27,6 +28,7 @@ class Removal:
     uid: str
     why: str
     grace_seconds: int = STALLED_GRACE_SECONDS
+    reason: Reason = Reason.ENGINE_STALLED
 
 
 def is_suspect(engine: EngineActivity, *, stall_seconds: float) -> bool:

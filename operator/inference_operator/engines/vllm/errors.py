@@ -11,6 +11,7 @@ from inference_operator.engines.base import Diagnosis
 from inference_operator.engines.vllm.known_error import KnownError, known_error
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
+from inference_operator.engines.vllm.node_errors import NODE_ERRORS
 
 _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
@@ -40,21 +41,6 @@ _OTHER_ERRORS: Sequence[KnownError] = (
         r"VLLM_PORT '(?P<what>[^']{1,100})' appears to be a URI",
         "a Service called `vllm` puts `VLLM_PORT={what}` into every pod. Give that Service another name",
     ),
-    # vllm/distributed/device_communicators/pynccl_wrapper.py, torch 2.13, torch/csrc/distributed/c10d/NCCLUtils.hpp
-    known_error(
-        Reason.COMMUNICATION_FAILED,
-        r"(?:NCCL error(?: in)?:? ?|ncclInternalError: |ncclSystemError: |ncclUnhandledCudaError: )(?P<what>[^\n]{0,120})",
-        "the GPUs cannot communicate with each other ({what}). Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
-    ),
-    # torch 2.13, torch/csrc/cuda/Module.cpp; CUDA runtime API, cudaErrorInsufficientDriver
-    known_error(
-        Reason.DRIVER_TOO_OLD,
-        r"(?:NVIDIA driver on your system is too old \(found version (?P<what>\d+)\)"
-        r"|CUDA driver version is insufficient for CUDA runtime version"
-        r"|the provided PTX was compiled with an unsupported toolchain)",
-        "the node's GPU driver is older than the engine's CUDA."
-        " Update the driver, or name an image of an older CUDA in `spec.engine.image`",
-    ),
     # argparse, Lib/argparse.py of Python 3.13
     known_error(
         Reason.INVALID_ARGUMENT,
@@ -67,9 +53,9 @@ _OTHER_ERRORS: Sequence[KnownError] = (
         "vLLM does not accept its configuration: {what}",
     ),
 )
-"""Errors of shared memory, environment, GPUs and arguments."""
+"""Errors of shared memory, environment and arguments."""
 
-ERRORS: Sequence[KnownError] = (*MEMORY_ERRORS, *MODEL_ERRORS, *_OTHER_ERRORS)
+ERRORS: Sequence[KnownError] = (*MEMORY_ERRORS, *NODE_ERRORS, *MODEL_ERRORS, *_OTHER_ERRORS)
 """All known errors, the more specific pattern first."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from inference_operator.engines.base import EngineLoad
 from inference_operator.views.samples import EngineSample
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
@@ -33,6 +34,32 @@ CACHE_INFO = "vllm:cache_config_info"
 CACHE_TOKENS = re.compile(r'[{,]kv_cache_size_tokens="(\d{1,15})"')
 """Its label with the number that vLLM logs as "GPU KV cache size", on every device. More digits are no number of
 tokens."""
+
+
+_CACHE_USAGE = "vllm:kv_cache_usage_perc"
+_PREEMPTIONS = "vllm:num_preemptions_total"
+_ANSWERED = "vllm:request_success_total"
+
+
+def engine_load(text: str) -> EngineLoad | None:
+    r"""How busy vLLM is, summed over its engine cores (KV cache usage: of the fullest); None without metrics.
+
+    Examples:
+        >>> engine_load("python_info 1.0\n") is None
+        True
+    """
+    names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED)
+    samples = _samples("".join(line for name in names for line in _lines(f"\n{text}", name)))
+    values = {name: [sample.value for sample in samples if sample.name == name] for name in names}
+    if not values[REQUESTS_RUNNING] or not values[REQUESTS_WAITING]:
+        return None
+    return EngineLoad(
+        running=int(sum(values[REQUESTS_RUNNING])),
+        waiting=int(sum(values[REQUESTS_WAITING])),
+        cache_usage=max(values[_CACHE_USAGE], default=0.0),
+        preemptions=int(sum(values[_PREEMPTIONS])),
+        answered=int(sum(values[_ANSWERED])),
+    )
 
 
 def engine_sample(text: str) -> EngineSample | None:

@@ -13,6 +13,14 @@ MODEL_ERRORS: Sequence[KnownError] = (
         "{heads} attention heads cannot be divided among {size} GPUs."
         " Set `spec.parallelism.tensor` to a size that divides {heads}",
     ),
+    # vllm/model_executor/layers/quantization/utils/fp8_utils.py
+    known_error(
+        Reason.WEIGHTS_NOT_DIVISIBLE,
+        r"= (?P<part>\d+) is not divisible by\s+weight quantization block_(?P<side>[nk]) = (?P<block>\d+)",
+        "{part} rows or columns of a weight matrix are left for each GPU, which is no multiple of the quantization's blocks"
+        " of {block}. Set a smaller `spec.parallelism.tensor`",
+    ),
+    # vllm/config/model.py
     known_error(
         Reason.CONTEXT_TOO_LONG,
         r"User-specified max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len"
@@ -99,6 +107,13 @@ MODEL_ERRORS: Sequence[KnownError] = (
         Reason.MODEL_NOT_FOUND,
         r"(?:Repo id must be in the form[^:\n]{0,60}|Invalid repository ID or local directory specified): ?'(?P<what>[^']{1,200})'",
         "there is no model in `{what}`. Check the path in `spec.model.source`",
+    ),
+    # openai_harmony before its vocabulary was part of the package (openai/harmony#46, vllm-project/vllm#22525)
+    known_error(
+        Reason.HUB_UNREACHABLE,
+        r"HarmonyError: error downloading or loading vocab file",
+        "the vocabulary of gpt-oss cannot be downloaded. Mount a folder with `o200k_base.tiktoken` through"
+        " `spec.podTemplate.volumes`, and set `TIKTOKEN_ENCODINGS_BASE` to it in `spec.engine.env`",
     ),
     known_error(
         Reason.HUB_UNREACHABLE,

@@ -13,6 +13,8 @@ from inference_operator.engines.base import Phase
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py
     Phase.SETTING_UP: re.compile(r"Initializing a V1 LLM engine"),
+    # vllm/distributed/device_communicators/pynccl.py
+    Phase.CONNECTING: re.compile(r"vLLM is using nccl=="),
     # vllm/v1/worker/gpu_model_runner.py, cpu_model_runner.py: a path is not a repository of the hub
     Phase.DOWNLOADING: re.compile(r"Starting to load model (?!/)\S"),
     # vllm/model_executor/model_loader/weight_utils.py, default_loader.py
@@ -32,6 +34,13 @@ _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     Phase.CAPTURING: re.compile(r"Capturing (?:\w+ )?CUDA graphs"),
 }
 
+HINTS: Mapping[Phase, str] = {
+    Phase.CONNECTING: "If the GPUs have no NVLink, for example in a virtual machine, set `NCCL_P2P_DISABLE=1` in"
+    " `spec.engine.env`."
+}
+"""What helps if a start hangs in a phase. NCCL waits for ever where GPUs report direct access to each other over PCIe
+and do not have it (vllm-project/vllm#8058, #12292)."""
+
 _LOADING_WITHOUT_NAME = "Loading model from scratch"
 """What vllm/v1/worker/gpu/model_runner.py logs instead of "Starting to load", without the model's name."""
 _HUB_MODEL = re.compile(r"with config: model='(?!/)")
@@ -43,11 +52,11 @@ def phase(log: str) -> Phase | None:
 
     Examples:
         >>> phase("INFO [gpu_model_runner.py:5039] Starting to load model Qwen/Qwen3-8B...")
-        <Phase.DOWNLOADING: 2>
+        <Phase.DOWNLOADING: 3>
         >>> phase("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:07<00:07,  3.6s/it]")
-        <Phase.LOADING: 3>
+        <Phase.LOADING: 4>
     """
     latest = next((phase for phase in reversed(Phase) if _MESSAGES[phase].search(log)), None)
-    if latest in (None, Phase.SETTING_UP) and _LOADING_WITHOUT_NAME in log:
+    if latest in (None, Phase.SETTING_UP, Phase.CONNECTING) and _LOADING_WITHOUT_NAME in log:
         return Phase.DOWNLOADING if _HUB_MODEL.search(log) else Phase.LOADING
     return latest

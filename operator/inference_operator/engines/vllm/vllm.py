@@ -9,6 +9,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.base import (
     Diagnosis,
+    EngineLoad,
     EngineProcess,
     HubAccess,
     Phase,
@@ -18,15 +19,19 @@ from inference_operator.engines.base import (
 )
 from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
+from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import hub_variables, revision_of
 from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
 from inference_operator.engines.vllm.memory_flags import memory_arguments, refusal_of_cache_bytes, shape_of
-from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_sample
-from inference_operator.engines.vllm.phase import phase
+from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_load, engine_sample
+from inference_operator.engines.vllm.phase import HINTS, phase
+from inference_operator.engines.vllm.shortage import shortage
+from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.settings import Settings
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
@@ -93,6 +98,10 @@ class Vllm:
             or refusal_of_env(asked.env, allowed=settings.allowed_environment)
         )
 
+    def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:
+        """What this image needs of GPUs and their driver; nothing for images that are not vLLM's own."""
+        return gpu_needs(asked, image)
+
     def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
         """Memory behaviour of the version in the image's tag, or of the latest known version, on these GPUs."""
         return vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
@@ -144,13 +153,25 @@ class Vllm:
         """Why vLLM ended, from its last log lines; None if they match no known error."""
         return diagnosis(log)
 
+    def shortage(self, log: str) -> Shortage | None:
+        """The memory that vLLM lacked at its start, from its log; None if the log reports none."""
+        return shortage(log)
+
     def phase(self, log: str) -> Phase | None:
         """The phase of vLLM's startup, from its log; None if the log shows none yet."""
         return phase(log)
 
+    def startup_hint(self, phase: Phase) -> str:
+        """What helps if vLLM does not get beyond this phase."""
+        return HINTS.get(phase, "")
+
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
+
+    def load(self, metrics_text: str) -> EngineLoad | None:
+        """How busy vLLM is, from its metrics; None if they have no numbers of requests."""
+        return engine_load(metrics_text)
 
     def probe_request(self, model: str) -> ProbeRequest:
         """A completion of one token: it takes one scheduler iteration."""

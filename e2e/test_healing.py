@@ -1,0 +1,38 @@
+"""A real vLLM whose KV cache is too small for its context starts again with a shorter one, and serves."""
+
+import json
+
+import pytest
+import yaml
+
+from e2e import stack
+from e2e.cluster.handle import LocalCluster
+from e2e.served import Served
+
+CACHE_BYTES = 2**20
+"""The tiny model needs 1,024 bytes for each token, so this holds half of its 2,048 tokens."""
+MODEL_TOKENS, CACHE_TOKENS = 2048, 1024
+
+
+@pytest.mark.full  # two starts of an engine; tests/apiserver/test_healing.py covers the decision
+def test_an_engine_whose_kv_cache_is_too_small_serves_with_a_shorter_context(cluster: LocalCluster) -> None:
+    served = Served(cluster, "heals")
+    resource = yaml.safe_load(stack.SAMPLE.read_text())
+    resource["metadata"]["name"] = served.name
+    resource["spec"]["engine"]["args"] = ["--enforce-eager", f"--kv-cache-memory-bytes={CACHE_BYTES}"]
+    resource["spec"]["router"] = {"replicas": 1}
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    try:
+        stack.wait_ready(cluster, served.name)
+        status = json.loads(served.kubectl("get", "infd", served.name, "--output=json"))["status"]
+        learned = status["plan"]["learned"]
+        assert learned["context"] == MODEL_TOKENS
+        assert status["plan"]["maxModelLen"] < learned["longest"] <= CACHE_TOKENS
+        assert status["plan"]["decision"] == 1
+        assert "the context was reduced from 2,048 to" in stack.conditions(cluster, served.name)["Sized"]["message"]
+        assert served.complete()
+        deployment = json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json"))
+        assert deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+    finally:
+        served.kubectl("delete", f"infd/{served.name}", "--wait=true")
+        served.await_gone()

@@ -1,0 +1,135 @@
+"""`infd explain`: what a resource waits for, and why its engines are slow, from a cluster."""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from inference_operator.api.conditions import Condition
+from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.reasons import Reason
+from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.parser import UsageError
+from inference_operator.diagnosis.slowness import slow_causes
+from inference_operator.engines.base import METRICS_PATH, Engine
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
+from inference_operator.objects.names import ENGINE, selector_text
+from inference_operator.views.pod import PodView, pod_view
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+
+PORT_NAME = "http"
+"""Name of the port of the engine's API and metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMetrics:
+    """A ready engine and its metrics, or why they could not be read."""
+
+    pod: str
+    text: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was read from the cluster."""
+
+    found: Resource
+    engines: Sequence[EngineMetrics]
+
+
+def add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command `infd explain`."""
+    explain = commands.add_parser(
+        "explain",
+        help="explain what an InferenceDeployment waits for, and why it is slow",
+        description="Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
+        " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
+        " to get `pods/proxy`.",
+    )
+    explain.add_argument("name", help="name of the InferenceDeployment")
+    explain.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
+    explain.set_defaults(run=run_explain)
+
+
+def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the explanation of one resource."""
+    observed = asyncio.run(_observed(options.namespace, options.name))
+    print("\n".join(explanation(observed, engines[engines.default])))
+    return 0
+
+
+def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
+    """The lines of the explanation: conditions that are not as they should be, then each engine."""
+    status = observed.found.status
+    yield from (line for condition in status.conditions for line in _condition(condition))
+    limit = status.plan.max_num_seqs if status.plan else None
+    if not observed.engines:
+        yield "No engine is ready, so there are no metrics."
+    for one in observed.engines:
+        load = engine.load(one.text)
+        if load is None:
+            yield f"{one.pod}: its metrics cannot be read: {one.problem or 'it has none about requests'}."
+            continue
+        causes = slow_causes(load, max_num_seqs=limit)
+        if not causes:
+            yield f"{one.pod}: no request waits; {load.running:,} run, {load.answered:,} answered since its start."
+        yield from (f"{one.pod}: slow. {cause.evidence} {cause.cure}" for cause in causes)
+
+
+_EXPECTED = {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
+"""The status of conditions about which there is nothing to explain."""
+
+
+def _condition(condition: Condition) -> Iterator[str]:
+    if _EXPECTED.get(condition.type, condition.status) == condition.status and condition.status != "Unknown":
+        return
+    yield f"{condition.type}: {condition.reason}. {condition.message}"
+    reasons = {str(reason): reason for reason in Reason}
+    if condition.reason in reasons:
+        yield f"  What helps: {EXPLANATIONS[reasons[condition.reason]].cure}"
+
+
+async def _observed(namespace: str, name: str) -> Observed:
+    """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
+    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as below
+    from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
+    from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
+
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # the error below says the same for users
+    try:
+        client = await connect()
+        try:
+            api = Api(client)
+            cluster = KubeCluster(api)
+            live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
+            if live is None:
+                raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
+            labels = selector_text(name, ENGINE)
+            pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
+            return Observed(resource(live), [await _metrics(api, namespace, pod) for pod in _ready(pods)])
+        finally:
+            await client.close()  # type: ignore[no-untyped-call]
+    except ClusterError as error:
+        raise UsageError(f"{error.cause}. Check that `kubectl get infd` works with the same kubeconfig.") from error
+
+
+def _ready(pods: Sequence[Manifest]) -> Sequence[PodView]:
+    views = (pod_view(pod, component=ENGINE) for pod in pods)
+    return sorted((view for view in views if view.ready and not view.terminating), key=lambda view: view.name)
+
+
+async def _metrics(api: "Api", namespace: str, pod: PodView) -> EngineMetrics:
+    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
+
+    port = pod.ports.get(PORT_NAME, 0)
+    path = f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{METRICS_PATH}"
+    try:
+        return EngineMetrics(pod.name, await api.text(path, POD, query={}))
+    except ClusterError as error:
+        return EngineMetrics(pod.name, problem=error.cause)

@@ -1,0 +1,103 @@
+"""Which plan is decided once more, because its engine reported that its memory does not suffice.
+
+All of these rules apply:
+
+- The plan has not been corrected before. So a specification gets at most one correction.
+- The live workload has this very plan, and a pod of its template ended before it was ready. Pods of earlier templates
+  say nothing about this plan.
+- No engine of this template serves. Engines that serve are never replaced.
+- The termination message or the log reports a shortage: a KV cache that is too small, or a GPU that ran out of memory
+  before the KV cache was allocated.
+- The shortage has figures from which a correction follows.
+
+The pipeline decides the plan again with the correction. A number that the user requests never changes. If no other
+sizes follow, the plan stays, and status shows the engine's error with its cure.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from inference_operator.engines.base import Engine
+from inference_operator.sizing.learned import Learned, Shortage
+from inference_operator.sizing.plan import Plan
+from inference_operator.views.lookups import LogText, LookupResults
+from inference_operator.views.pod import PodView, has_answered
+
+DIGITS = 2
+
+
+def learned_from(
+    plan: Plan, pods: Iterable[PodView], lookups: LookupResults, engine: Engine, *, template: str | None
+) -> Learned | None:
+    """The correction of a plan, by the rules at the top of this module; None if there is none.
+
+    Args:
+        plan: the plan of the live workload.
+        pods: the pods of the role.
+        lookups: results of lookups, with logs of terminated containers.
+        engine: the engine of the plan; it reads its own log.
+        template: hash of the live pod template.
+    """
+    if plan.learned is not None or template is None:
+        return None
+    own = [pod for pod in pods if pod.template == template]
+    if any(has_answered(pod) for pod in own):
+        return None
+    shortages = (shortage for pod in own for text in _output(pod, lookups) if (shortage := engine.shortage(text)))
+    return next((found for shortage in shortages if (found := _correction(plan, shortage))), None)
+
+
+def same_sizes(one: Plan, other: Plan) -> bool:
+    """Whether the engines of two plans start with the same sizes on the same GPUs."""
+    return _sizes(one) == _sizes(other)
+
+
+def _sizes(plan: Plan) -> tuple[object, ...]:
+    return (
+        plan.gpu,
+        plan.resource,
+        plan.parallel,
+        plan.max_model_len,
+        plan.max_num_seqs,
+        plan.max_num_batched_tokens,
+        plan.gpu_memory_utilization,
+        plan.kv_cache_bytes,
+    )
+
+
+def _output(pod: PodView, lookups: LookupResults) -> Iterator[str]:
+    """What a terminated container wrote: its log, and its termination message, which is the end of the log."""
+    ended = pod.problem.terminated if pod.problem else None
+    if ended is None or ended.log.container != pod.component:
+        return
+    log = lookups.get(ended.log)
+    if isinstance(log, LogText):
+        yield log.text
+    yield ended.message
+
+
+def _correction(plan: Plan, shortage: Shortage) -> Learned | None:
+    memory = _beyond_estimate(plan, shortage)
+    if shortage.longest is None and not memory:
+        return None
+    return Learned(
+        gpu=plan.gpu,
+        tensor=plan.parallel.tensor,
+        context=shortage.context or plan.max_model_len,
+        batched_tokens=plan.max_num_batched_tokens,
+        longest=shortage.longest,
+        memory_gib=memory,
+        kv_cache_bytes=plan.kv_cache_bytes,
+    )
+
+
+def _beyond_estimate(plan: Plan, shortage: Shortage) -> float:
+    """GiB that the engine used on one GPU beyond the estimate; 0 where neither is known."""
+    estimate = plan.per_gpu
+    if estimate is None:
+        return 0.0
+    if shortage.kv_cache_gib is not None:
+        return round(max(0.0, estimate.kv_cache_gib - shortage.kv_cache_gib), DIGITS)
+    if shortage.used_gib is not None:
+        expected = estimate.weights_gib + estimate.activation_gib + estimate.non_torch_gib
+        return round(max(0.0, shortage.used_gib - expected), DIGITS)
+    return 0.0

@@ -1,0 +1,83 @@
+"""What an engine reported about its memory when it did not start, and what a later plan learns from it.
+
+A learned value belongs to one specification of one resource. It is stored with the plan, and a plan for another
+specification starts without it.
+"""
+
+from dataclasses import dataclass, replace
+
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.shape import SizingRequest
+
+KEPT_SHARE = 0.95
+"""Part of the reported longest context that is used. The next start may have slightly less free memory than the one
+that reported."""
+CONTEXT_MULTIPLE = 16
+"""A context that follows from a report is a multiple of it: the tokens of a KV cache block on CUDA (vLLM 0.32.0,
+`config/cache.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Memory that an engine lacked at its start, in its own figures; None where it reported none."""
+
+    context: int | None = None
+    """The context in tokens for which the KV cache was too small."""
+    longest: int | None = None
+    """The longest context in tokens that would fit."""
+    kv_cache_gib: float | None = None
+    """Memory that was left for the KV cache; negative if less than none."""
+    used_gib: float | None = None
+    """Memory of one GPU that it needed at least when a GPU ran out of memory before the KV cache was allocated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The correction of a plan, from the shortage of an engine of the plan before it."""
+
+    gpu: str
+    """The kind of GPU of that plan; empty if it was unknown."""
+    tensor: int
+    """Its tensor parallel size."""
+    context: int | None = None
+    """Its context in tokens; None: the model's own."""
+    batched_tokens: int | None = None
+    """Its `max_num_batched_tokens`; None: the engine's default."""
+    longest: int | None = None
+    """The longest context in tokens that the engine reported to fit."""
+    memory_gib: float = 0.0
+    """Memory of one GPU that the engine used beyond the estimate."""
+    kv_cache_bytes: int | None = None
+    """Size of the KV cache that the plan set."""
+
+
+def corrected(memory: EngineMemory, learned: Learned | None) -> EngineMemory:
+    """The engine's use of memory, with what an engine used beyond the estimate."""
+    if learned is None or not learned.memory_gib:
+        return memory
+    origin = f"{memory.origin}, and {learned.memory_gib:.2f} GiB that the engine reported"
+    return replace(memory, activation_gib=memory.activation_gib + learned.memory_gib, origin=origin)
+
+
+def on_the_same_gpus(request: SizingRequest, learned: Learned, *, least: int) -> SizingRequest | None:
+    """The request for a shorter context on the GPUs of the plan before; None where that cannot help.
+
+    It cannot help where the user requests the context, or where it would be shorter than `least`.
+    """
+    context = shorter_context(request.context, learned)
+    if request.context or not learned.gpu or (context is not None and context < least):
+        return None
+    return replace(request, tensor=learned.tensor, kinds=(learned.gpu,), shape=replace(request.shape, context=context))
+
+
+def shorter_context(requested: int | None, learned: Learned | None) -> int | None:
+    """The requested context, else the one that an engine reported to fit, with a margin; None: none was reported.
+
+    Examples:
+        >>> shorter_context(None, Learned("", 1, longest=1000)), shorter_context(4096, Learned("", 1, longest=1000))
+        (944, 4096)
+    """
+    if requested or learned is None or learned.longest is None:
+        return requested
+    kept = int(KEPT_SHARE * learned.longest)
+    return kept // CONTEXT_MULTIPLE * CONTEXT_MULTIPLE or kept

@@ -1,0 +1,120 @@
+"""Moves an engine away from a node whose GPU reports hardware errors: its pod is deleted once and scheduled again.
+
+1. A pod whose container ended `MOST_ENDS` times, the last time with a hardware error, is recorded in an annotation of
+   the workload, with its node. Only one pod of a node is ever recorded.
+2. A pod that the live annotation names is deleted. So each node costs at most one deletion, also if the operator
+   restarts between the two steps, or if the next pod comes to the same node.
+3. The record of a node ends when the node is cordoned or gone: somebody has acted. Where the operator cannot see nodes,
+   it stays.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import TypeAdapter
+
+from inference_operator.api.reasons import Reason
+from inference_operator.engines.base import Engine
+from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.views.lookups import LogText, LookupResults
+from inference_operator.views.node import NodeView
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import annotations
+from inference_operator.workload.stall import Removal
+
+MOVED_ANNOTATION = "inference-operator.dev/moved-pods"
+MOST_ENDS = 3
+"""Runs of a container on one node. A single error of memory that ECC can repair at the next start passes by itself
+(NVIDIA, "GPU memory error management": row remapping takes effect after a reset)."""
+
+_ADAPTER: TypeAdapter[Mapping[str, str]] = TypeAdapter(dict[str, str])
+
+RECORD_TIME = timedelta(seconds=1)
+"""After this time a new record is read again, and the pod is deleted. An own write causes no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedPods:
+    """The uid of the pod that is or was deleted, by node."""
+
+    uids: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """The annotation's value; empty if there is none."""
+        return compact_json(dict(self.uids)) if self.uids else ""
+
+    @property
+    def notice(self) -> str:
+        """What users should do, in a sentence; empty if nothing.
+
+        Examples:
+            >>> MovedPods({"gpu-1": "a-b-c"}).notice
+            'An engine was moved away from node `gpu-1` after hardware errors of a GPU: cordon the node, then reset or \
+replace the GPU.'
+        """
+        if not self.uids:
+            return ""
+        nodes = ", ".join(f"`{name}`" for name in sorted(self.uids))
+        return (
+            f"An engine was moved away from node {nodes} after hardware errors of a GPU: cordon the node, then reset or"
+            " replace the GPU."
+        )
+
+
+def recorded_moves(workload: Manifest | None) -> MovedPods:
+    """The record of a live workload."""
+    return MovedPods(parsed_json(annotations(workload).get(MOVED_ANNOTATION), _ADAPTER) or {})
+
+
+def moved_pods(
+    live: Manifest | None,
+    pods: Sequence[PodView],
+    lookups: LookupResults,
+    engine: Engine,
+    nodes: Sequence[NodeView] | None,
+) -> MovedPods:
+    """The record that the workload should have, by the rules at the top of this module."""
+    kept = {node: uid for node, uid in recorded_moves(live).uids.items() if not _is_handled(node, nodes)}
+    broken = [pod for pod in pods if _has_broken_gpu(pod, lookups, engine) and not _is_handled(pod.node, nodes)]
+    return MovedPods({**{pod.node: pod.uid for pod in sorted(broken, key=lambda pod: pod.name)}, **kept})
+
+
+def move_due(live: Manifest | None, moved: MovedPods, now: datetime) -> datetime | None:
+    """When a pod is deleted that the live workload does not record yet; None if there is none."""
+    return None if moved == recorded_moves(live) else now + RECORD_TIME
+
+
+def pods_to_move(live: Manifest | None, pods: Sequence[PodView], *, namespace: str) -> tuple[Removal, ...]:
+    """The pods to delete: those that the live workload records and that still exist."""
+    recorded = recorded_moves(live).uids
+    return tuple(
+        Removal(
+            Ref(POD, namespace, pod.name),
+            pod.uid,
+            f"Pod `{pod.name}` had {MOST_ENDS} hardware errors of a GPU on node `{pod.node}`",
+            reason=Reason.GPU_HARDWARE_ERROR,
+        )
+        for pod in pods
+        if pod.node and recorded.get(pod.node) == pod.uid and not (pod.terminating or pod.ready)
+    )
+
+
+def _is_handled(node: str, nodes: Sequence[NodeView] | None) -> bool:
+    """Whether the node is cordoned or gone."""
+    return nodes is not None and not any(one.name == node and not one.unschedulable for one in nodes)
+
+
+def _has_broken_gpu(pod: PodView, lookups: LookupResults, engine: Engine) -> bool:
+    """Whether a pod's main container ended often enough, the last time with a hardware error."""
+    ended = pod.problem.terminated if pod.problem else None
+    if ended is None or not pod.node or pod.terminating or ended.log.container != pod.component:
+        return False
+    log = lookups.get(ended.log)
+    texts = (ended.message, log.text if isinstance(log, LogText) else "")
+    errors = (engine.diagnose(text) for text in texts)
+    return ended.log.run + 1 >= MOST_ENDS and any(
+        error is not None and error.reason is Reason.GPU_HARDWARE_ERROR for error in errors
+    )

@@ -1,0 +1,39 @@
+"""The how-to for caches on a claim: its manifests are valid, and its mount is the parent of every cache of vLLM."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from inference_operator.engines.vllm.vllm import ENVIRONMENT
+from inference_operator.manifest import Manifest
+from tests.testing.builders import ENGINES, planned
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "caches.md").read_text()
+
+
+def manifests() -> tuple[Manifest, Manifest]:
+    claim, resource = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    return claim, resource
+
+
+def test_the_claim_is_mounted_over_every_cache_of_the_engine() -> None:
+    claim, resource = manifests()
+    metadata = {**resource["metadata"], "namespace": "default", "uid": "a"}
+    pod = planned({**resource, "metadata": metadata}).desired[ENGINES]["spec"]["template"]["spec"]
+    assert {"name": "caches", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in pod["volumes"]
+    (container,) = pod["containers"]
+    paths = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "caches"]
+    assert paths == ["/home/vllm/.cache"]
+    names = [name for name in ENVIRONMENT if "CACHE" in name or name == "HF_HOME"]
+    assert len(names) >= 5
+    assert all(ENVIRONMENT[name].startswith(paths[0]) for name in names)
+
+
+def test_the_request_of_ephemeral_storage_can_be_lowered_as_the_page_says() -> None:
+    _, resource = manifests()
+    engine = {"resources": {"requests": {"ephemeral-storage": "10Gi"}}}
+    metadata = {**resource["metadata"], "namespace": "default", "uid": "a"}
+    spec = {**resource["spec"], "engine": engine}
+    pod = planned({**resource, "metadata": metadata, "spec": spec}).desired[ENGINES]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["requests"]["ephemeral-storage"] == "10Gi"

@@ -1,0 +1,78 @@
+"""Which pods on nodes with hardware errors are recorded and deleted."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.manifest import Manifest
+from inference_operator.views.lookups import LogText, LookupResults
+from inference_operator.views.node import NodeView
+from inference_operator.views.pod import PodView, pod_view
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods, moved_pods, pods_to_move
+from tests.testing.builders import pod, waiting
+
+ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+BAD = NodeView("bad", {}, (), {}, ready=True, unschedulable=False)
+
+
+def crashed(message: str, *, restarts: int) -> Manifest:
+    """The status of a pod whose container waits for its next start."""
+    status = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": message}})
+    status["containerStatuses"][0]["restartCount"] = restarts
+    return status
+
+
+def engine(message: str = ECC, *, restarts: int = 3, node: str = "bad", name: str = "a") -> PodView:
+    made = pod(name=name, status=crashed(message, restarts=restarts))
+    return pod_view({**made, "spec": {"nodeName": node}}, component="engine")
+
+
+def recorded(uids: Mapping[str, str]) -> Manifest:
+    return {"metadata": {"annotations": {MOVED_ANNOTATION: MovedPods(uids).text}}}
+
+
+@pytest.mark.parametrize(
+    ("found", "uids"),
+    [
+        (engine(), {"bad": "pod-a"}),
+        (engine(restarts=1), {}),
+        (engine("ValueError: no"), {}),
+        (engine(node=""), {}),
+        (replace(engine(), terminating=True), {}),
+    ],
+    ids=["three errors", "two errors", "another error", "no node", "already being deleted"],
+)
+def test_a_pod_is_recorded_after_three_hardware_errors(found: PodView, uids: Mapping[str, str]) -> None:
+    assert moved_pods(None, [found], {}, Vllm(), [BAD]).uids == uids
+    assert pods_to_move(None, [found], namespace="default") == ()
+
+
+def test_a_hardware_error_in_the_log_counts_too() -> None:
+    found = engine("RuntimeError: Engine core initialization failed. See root cause above.")
+    assert found.problem is not None
+    assert found.problem.terminated is not None
+    lookups: LookupResults = {found.problem.terminated.log: LogText(f"{ECC}\nRuntimeError")}
+    assert moved_pods(None, [found], lookups, Vllm(), None).uids == {"bad": "pod-a"}
+
+
+def test_only_the_recorded_pod_is_deleted() -> None:
+    (removal,) = pods_to_move(recorded({"bad": "pod-a"}), [engine(), engine(name="b")], namespace="default")
+    assert (removal.ref.name, removal.uid) == ("a", "pod-a")
+    assert removal.why == "Pod `a` had 3 hardware errors of a GPU on node `bad`"
+
+
+def test_of_a_recorded_node_no_further_pod_is_recorded() -> None:
+    assert moved_pods(recorded({"bad": "pod-a"}), [engine(name="b")], {}, Vllm(), [BAD]).uids == {"bad": "pod-a"}
+    assert pods_to_move(recorded({"bad": "pod-a"}), [engine(name="b")], namespace="default") == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "uids"),
+    [([BAD], {"bad": "pod-a"}), (None, {"bad": "pod-a"}), ([replace(BAD, unschedulable=True)], {}), ([], {})],
+    ids=["still in use", "not visible", "cordoned", "gone"],
+)
+def test_the_record_of_a_node_ends_when_it_is_cordoned_or_gone(nodes: Any, uids: Mapping[str, str]) -> None:  # noqa: ANN401 - nodes or None
+    assert moved_pods(recorded({"bad": "pod-a"}), [], {}, Vllm(), nodes).uids == uids
