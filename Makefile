@@ -30,6 +30,10 @@ demo-env: $(UV) ## Print what a shell needs to look into the demo's cluster
 demo-down: $(UV) ## End the demo's cluster
 	@$(RUN) python -m e2e.demo down
 
+.PHONY: push
+push: $(UV) ## Build the operator's and the router's image, and push them and the chart to REGISTRY
+	@$(RUN) python -m e2e.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example))
+
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster wheel
 # Every command reports the ten slowest tests.
@@ -50,6 +54,7 @@ e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
 	@$(RUN) python -m e2e.run
+	@$(PYTEST) -m "not full" --ipv6 e2e/test_answers.py e2e/test_watchdog.py
 	@$(PYTEST) -m full -s tests
 	@$(PYTEST) -m hypothesis --hypothesis-profile=many tests
 

@@ -25,6 +25,7 @@ from bench.figures import Figure, at_most, exactly, parser_of, shown
 from e2e import stack
 from e2e.audit import TELLING, AuditLog
 from e2e.cluster.handle import LocalCluster
+from e2e.cluster.network import IpFamily
 from e2e.containers import container_processes, started
 from e2e.served import Served
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measured(runs: int) -> list[Figure]:
     """All figures, on the cluster of the e2e tests. Its node has the images already."""
-    with stack.tests_cluster() as cluster:
+    with stack.tests_cluster(IpFamily.IPV4) as cluster:
         return _figures(Served(cluster, stack.SAMPLE_NAME), runs)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from bench.figures import Figure, exactly, parser_of, shown
 from e2e import stack
+from e2e.cluster.network import IpFamily
 from e2e.faults import kill_container
 from e2e.load import Load, Loss, Result
 from e2e.served import Served
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measured(runs: int) -> list[Result]:
     """One result for each kill, on the cluster of the e2e tests."""
-    with stack.tests_cluster() as cluster:
+    with stack.tests_cluster(IpFamily.IPV4) as cluster:
         cluster.kubectl("apply", "--filename", str(stack.SAMPLE))
         served = Served(cluster, stack.SAMPLE_NAME)
         stack.wait_ready(cluster, served.name)

@@ -112,7 +112,11 @@ async def _scraping(ports: tuple[int, int], resources: int, seconds: int, router
         scrapes[answered] += 1
 
     callbacks = Callbacks(
-        on_stalled=lambda _: None, on_stall=lambda _: None, on_scrape=on_scrape, on_kv_cache=lambda _: None
+        on_stalled=lambda _: None,
+        on_stall=lambda _: None,
+        on_scrape=on_scrape,
+        on_kv_cache=lambda _: None,
+        on_readable=lambda _: None,
     )
     targets = Targets(lambda: pods, lambda key: pods[key], lambda _, component: Vllm() if component == ENGINE else None)
     scraper = Scraper(targets, SampleStore(), callbacks, settings, intervals={ROUTER: routers, ENGINE: default})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from docs import api_reference, cli_reference
+from docs import api_reference, chart_values, cli_reference
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType
 from inference_operator.engines.vllm.flags import (
@@ -127,3 +127,4 @@ if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
+    (chart_values.CHART / "README.md").write_text(chart_values.page(), encoding="utf-8")

@@ -6,14 +6,22 @@ import pytest
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
+from e2e.cluster.network import IpFamily
 from e2e.said import pytest_runtest_logreport, say
 from e2e.served import Served
 
 __all__ = ["pytest_runtest_logreport", "say"]
+IPV6 = "--ipv6"
+"""The option with which the tests' cluster has IPv6 addresses only."""
 LAST = "test_uninstall.py"
 """Uninstalls the operator that all tests share."""
 collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py"]
 """Scripts that run inside the engine's image; they import packages that exist only there."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption(IPV6, action="store_true", help="start the cluster with IPv6 addresses only")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,9 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A node with the project's images, and the operator on it."""
-    with stack.tests_cluster() as cluster:
+    family = IpFamily.IPV6 if pytestconfig.getoption(IPV6) else IpFamily.IPV4
+    with stack.tests_cluster(family) as cluster:
         yield cluster
 
 

@@ -17,7 +17,14 @@ from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).parents[1]
-WITHOUT_STACK = ("e2e/router", "e2e/cluster", "e2e/images", "e2e/test_arguments.py", "e2e/test_beside.py")
+WITHOUT_STACK = (
+    "e2e/router",
+    "e2e/cluster",
+    "e2e/images",
+    "e2e/test_arguments.py",
+    "e2e/test_beside.py",
+    "e2e/test_push.py",
+)
 STOP_SECONDS = 60.0
 """For pytest to tear its clusters down after a SIGINT."""
 

@@ -103,7 +103,7 @@ class Served:
 
 
 def _metric(address: str, name: str) -> float:
-    _, text = _answer(f"http://{address}:8000/metrics", None)
+    _, text = _answer(f"http://{stack.authority(address, 8000)}/metrics", None)
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name}{{"))
 
 

@@ -101,7 +101,8 @@ def _facts(name: str) -> ModelFacts | None:
 def _job(name: str, number: int) -> Mapping[str, Any]:
     model, port = f"/tmp/kind-{number}", _free_port()  # noqa: S108 - in a container of its own
     timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
-    process = Vllm(port=port).process(ASKED, planned(_facts(name)), ServedModel(model, _SERVED), timeouts)
+    served = ServedModel(model, _SERVED)
+    process = Vllm(port=port).process(ASKED, planned(_facts(name)), served, timeouts, host="::")
     return {
         "name": name,
         "config": KINDS[name],

@@ -18,6 +18,7 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster, LocalCluster
+from e2e.cluster.network import IpFamily
 from e2e.cluster.progress import step
 
 ROOT = Path(__file__).parents[1]
@@ -26,26 +27,28 @@ SAMPLE = ROOT / "manifests" / "samples" / "cpu-oci.yaml"
 SAMPLE_NAME = "tiny"
 TESTS = "e2e"
 RELEASE, SYSTEM = "inference-operator", "inference-operator-system"
+LOCAL_DNS = {"settings.dnsStalenessSeconds": 15}
+"""Records of the local cluster's DNS live for 5 s, and engines need not serve for longer than needed when they stop."""
 READY_SECONDS = 600
 """Limit for the start of an engine on two busy cores; on two idle ones it takes about one minute."""
 POLL_SECONDS = 0.5
 
 
-def bring_up(name: str, *, owned: bool = False) -> LocalCluster:
+def bring_up(name: str, *, ip_family: IpFamily = IpFamily.IPV4, owned: bool = False) -> LocalCluster:
     """Start a cluster with a node, and load every image of the project; changed images are built first."""
     images.build(images.IMAGES)
-    cluster = local.up(name, Level.NODE, owned=owned)
+    cluster = local.up(name, Level.NODE, ip_family=ip_family, owned=owned)
     for image in images.IMAGES:
         _load(cluster, image)
     return cluster
 
 
 @contextmanager
-def tests_cluster() -> Iterator[LocalCluster]:
+def tests_cluster(ip_family: IpFamily) -> Iterator[LocalCluster]:
     """The tests' cluster with the operator. A cluster that runs already is used, and keeps running."""
     started_here = not local.is_running(TESTS)
     try:
-        cluster = bring_up(TESTS, owned=True)
+        cluster = bring_up(TESTS, ip_family=ip_family, owned=True)
         install_operator(cluster)
         yield cluster
     finally:
@@ -70,7 +73,7 @@ def install_operator(
     # No node is ever added here, so a rollout need not wait for one for long.
     numbers = {"settings.surgeWaitSeconds": 30, **(numbers or {})}
     given = [f"--set-string={key}={value}" for key, value in values.items()]
-    given += [f"--set={key}={value}" for key, value in numbers.items()]
+    given += [f"--set={key}={value}" for key, value in {**LOCAL_DNS, **numbers}.items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
 
@@ -134,7 +137,17 @@ def pods(cluster: Cluster, name: str, component: str = "engine", namespace: str 
 def address(cluster: Cluster, name: str, namespace: str = "default") -> str:
     """Address of an InferenceDeployment's Service, reachable from this machine: `IP:port`."""
     ip = cluster.kubectl("--namespace", namespace, "get", "service", name, "--output=jsonpath={.spec.clusterIP}")
-    return f"{ip}:80"
+    return authority(ip, 80)
+
+
+def authority(address: str, port: int) -> str:
+    """An IP address and a port in the form of a URL.
+
+    Examples:
+        >>> authority("10.0.0.1", 8000), authority("fd00::1", 8000)
+        ('10.0.0.1:8000', '[fd00::1]:8000')
+    """
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _repository(image: str) -> str:

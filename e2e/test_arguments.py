@@ -67,7 +67,7 @@ def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: 
     folder = {"hf": location, "oci": "/models", "pvc": f"/models/{location.partition('/')[2]}"}
     assert parsed["model_tag"] == folder[scheme]
     assert parsed["served_model_name"] == [requested["model"].get("servedName", spec["metadata"]["name"])]
-    assert (parsed["host"], parsed["port"]) == ("0.0.0.0", 8000)  # noqa: S104 - inside the pod
+    assert (parsed["host"], parsed["port"]) == ("::", 8000)
     assert parsed["tensor_parallel_size"] == requested.get("parallelism", {}).get("tensor", 1)
     assert parsed["shutdown_timeout"] > 0
     for name, flag in SIZES.items():

@@ -11,7 +11,6 @@ import yaml
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import Subnets
 from e2e.cluster.state import layout, read_record
 from e2e.model.tiny_llama import model_folder
 from e2e.served import Served
@@ -31,7 +30,7 @@ def sources(cluster: LocalCluster) -> Iterator[Sources]:
     """A registry and a hub, which the node reaches by the host's address and without TLS."""
     record = read_record(cluster.name)
     assert record is not None
-    sources = Sources(str(Subnets(record.slot).outside), REPOSITORY, model_folder())
+    sources = Sources(str(record.subnets.outside), REPOSITORY, model_folder())
     trusted = layout(cluster.name).registries / sources.authority
     trusted.mkdir(parents=True)
     (trusted / "hosts.toml").write_text(f'server = "http://{sources.authority}"\n')

@@ -143,7 +143,7 @@ def _stalls(served: Served) -> float:
 
 
 def _metrics(address: str) -> list[str]:
-    with urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{stack.authority(address, 8080)}/metrics", timeout=10) as answer:
         text: str = answer.read().decode()
     return text.splitlines()
 
@@ -169,7 +169,7 @@ def _until_replaced(served: Served, pod: str) -> set[int]:
     deadline = time.monotonic() + REPLACED_SECONDS
     while pod in _not_terminating(served):
         assert time.monotonic() < deadline, f"{pod} is still there"
-        with urllib.request.urlopen(f"http://{address}:8000/health", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{stack.authority(address, 8000)}/health", timeout=10) as answer:
             seen.add(answer.status)
         time.sleep(1)
     return seen

@@ -5,12 +5,14 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from e2e.cluster import existing, local
 from e2e.cluster.binaries import Level, ensure_command
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster, LocalCluster
+from e2e.cluster.network import IpFamily
 from e2e.cluster.progress import say
 from e2e.cluster.providers import provider
 from e2e.cluster.state import Record, layout, read_record, records
@@ -49,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--provider", choices=[local.PROVIDER, existing.PROVIDER], default=local.PROVIDER)
     start.add_argument("--context", default="", help="with --provider existing: the kubectl context to use")
     start.add_argument("--gpu-nodes", type=int, metavar="K", help="nodes with 8 GPUs that exist in the API only")
+    start.add_argument(
+        "--ip-family",
+        type=IpFamily,
+        choices=list(IpFamily),
+        default=IpFamily.IPV4,
+        help="addresses of the node, of pods and of Services (default: %(default)s)",
+    )
     end = add("down", _down, "End a cluster and remove what it left; without an error if there is none.")
     end.add_argument("--purge", action="store_true", help="remove the node's image store too")
     add("kubeconfig", _kubeconfig, "Print the path of the cluster's kubeconfig.")
@@ -63,7 +72,10 @@ def _parser() -> argparse.ArgumentParser:
 def _up(options: argparse.Namespace) -> None:
     if options.context and options.provider != existing.PROVIDER:
         raise ClusterError("--context names somebody's cluster: use it with --provider existing")
-    record = Record(options.name, options.provider, level=options.level, context=options.context)
+    record = replace(
+        Record(options.name, options.provider, level=options.level, context=options.context),
+        ip_family=options.ip_family,
+    )
     found = read_record(options.name)
     if found is not None and found.provider != options.provider:
         raise ClusterError(
@@ -96,7 +108,7 @@ def _description(record: Record, cluster: Cluster, *, running: bool) -> list[str
     ]
     if isinstance(cluster, LocalCluster):
         lines += [
-            f"  level       {cluster.level}, {record.gpu_nodes} GPU nodes",
+            f"  level       {cluster.level}, {record.gpu_nodes} GPU nodes, {record.ip_family}",
             f"  audit log   {cluster.audit_log}",
             f"  logs        {where.log('*')}",
         ]

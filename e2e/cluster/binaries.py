@@ -24,6 +24,8 @@ from e2e.cluster.toolchain import GO_ENVIRONMENT, go_command, go_environment
 MODULE = Path(__file__).parent / "binaries"
 PREVIOUS_MODULE = Path(__file__).parent / "previous"
 """Of the Kubernetes before, for what an upgrade of the cluster is like."""
+REGISTRY_MODULE = Path(__file__).parents[1] / "registry"
+"""Of an image registry, for the test that pushes to one."""
 KEY_DIGITS = 16
 """Length of a key: 64 bits of the digest, far more than the few builds of one machine need."""
 STAGES = Path("kwok-stages")
@@ -47,6 +49,7 @@ class Command:
 
 
 API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
+REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 KWOK = Command("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONTROL_PLANE = (
     Command("etcd", "go.etcd.io/etcd/server/v3"),
@@ -77,6 +80,11 @@ def ensure_binaries(level: Level) -> Path:
 def ensure_previous_api_server() -> Path:
     """The API server of the minor version before, built if it is missing."""
     return _ensure((API_SERVER,), PREVIOUS_MODULE) / API_SERVER.name
+
+
+def ensure_registry() -> Path:
+    """A registry of images and charts, built if it is missing."""
+    return _ensure((REGISTRY,), REGISTRY_MODULE) / REGISTRY.name
 
 
 def _ensure(commands: Sequence[Command], module: Path) -> Path:
@@ -130,6 +138,8 @@ def module_version(go_mod: str, module: str) -> str:
 
 def _flags(module: Path) -> tuple[str, ...]:
     """The build's flags; versions are set because clients refuse a server that calls itself v0.0.0."""
+    if module == REGISTRY_MODULE:
+        return ("-trimpath", "-ldflags", "-s -w")
     go_mod = (module / "go.mod").read_text()
     kubernetes = module_version(go_mod, "k8s.io/kubernetes")
     major, minor, _ = kubernetes.removeprefix("v").split(".")

@@ -5,12 +5,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import IPv4Network
 from pathlib import Path
 from string import Template
 
 from e2e.cluster.certificates import Authority, Identity
 from e2e.cluster.health import is_ready
+from e2e.cluster.network import Network
 from e2e.cluster.ports import Ports
 from e2e.cluster.state import Layout
 from e2e.cluster.supervisor import Component
@@ -38,12 +38,13 @@ class ControlPlane:
     binaries: Path
     host: str
     ports: Ports
-    services: IPv4Network
+    services: Network
 
     @property
     def server(self) -> str:
         """The API server's address."""
-        return f"https://{self.host}:{self.ports.api_server}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"https://{host}:{self.ports.api_server}"
 
     def certificate(self, name: str) -> Path:
         """One of the files of the certificate authority."""

@@ -14,7 +14,7 @@ from e2e.cluster.binaries import Level, ensure_binaries
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.health import is_ready
-from e2e.cluster.network import NODE_SLOTS, Subnets
+from e2e.cluster.network import NODE_SLOTS, IpFamily, Subnets
 from e2e.cluster.ports import SLOTS, free_slot
 from e2e.cluster.processes import end_processes, first_inside, last_lines, marked_environment, processes
 from e2e.cluster.progress import say
@@ -43,22 +43,27 @@ def up(
     level: Level = Level.CONTROL_PLANE,
     *,
     gpu_nodes: int | None = None,
+    ip_family: IpFamily = IpFamily.IPV4,
     owned: bool = False,
 ) -> LocalCluster:
     """Return the running cluster of this name; start it if it does not run.
 
-    An `owned` cluster ends with the calling process, however that ends: for tests.
+    An `owned` cluster ends with the calling process, however that ends: for tests. Pods, Services and the node have
+    addresses of this family only; at level control-plane there are none of them, and the family must be IPv4.
     """
+    if ip_family is not IpFamily.IPV4 and level is not Level.NODE:
+        raise ClusterError(f"a cluster of {ip_family} needs pods and Services that can be reached: use --level node")
     with exclusive(name):
         found = read_record(name)
         if found is not None and _answers(found):
-            _check_same(found, level, gpu_nodes)
+            _check_same(found, level, gpu_nodes, ip_family)
             return handle(found)
         preflight.check(level)
         _remove(name, purge=False)
         nodes = DEFAULT_GPU_NODES[level] if gpu_nodes is None else gpu_nodes
         binaries = str(ensure_binaries(level))
-        record = _reserve(Record(name, PROVIDER, level=level, gpu_nodes=nodes, binaries=binaries, owned=owned))
+        asked = Record(name, PROVIDER, level=level, gpu_nodes=nodes, ip_family=ip_family, owned=owned)
+        record = _reserve(replace(asked, binaries=binaries))
         try:
             _start(record)
         except BaseException:
@@ -108,11 +113,13 @@ def _answers(record: Record) -> bool:
     return False
 
 
-def _check_same(record: Record, level: Level, gpu_nodes: int | None) -> None:
-    if record.level is not level or gpu_nodes not in {None, record.gpu_nodes}:
+def _check_same(record: Record, level: Level, gpu_nodes: int | None, ip_family: IpFamily) -> None:
+    is_same = record.level is level and record.ip_family is ip_family
+    if not is_same or gpu_nodes not in {None, record.gpu_nodes}:
         raise ClusterError(
-            f"cluster {record.name} runs at level {record.level} with {record.gpu_nodes} GPU nodes, which is not "
-            f"what was asked for: end it with `python -m e2e.cluster down --name {record.name}`, or choose another name"
+            f"cluster {record.name} runs at level {record.level} with {record.gpu_nodes} GPU nodes and "
+            f"{record.ip_family}, which is not what was asked for: end it with "
+            f"`python -m e2e.cluster down --name {record.name}`, or choose another name"
         )
 
 
@@ -123,7 +130,7 @@ def _reserve(record: Record) -> Record:
         taken = {other.slot for other in records() if other.name != record.name}
         candidates: Iterable[int] = range(NODE_SLOTS, SLOTS)
         if record.level is Level.NODE:
-            candidates = (slot for slot in range(NODE_SLOTS) if network.are_free(Subnets(slot)))
+            candidates = (slot for slot in range(NODE_SLOTS) if network.are_free(Subnets(slot, record.ip_family)))
         reserved = replace(record, slot=free_slot(candidates, taken))
         reserved = replace(reserved, server=plane(reserved).server)
         write_record(reserved)
@@ -140,7 +147,7 @@ def _remove_orphans(name: str) -> None:
 
 
 def _start(record: Record) -> None:
-    cluster, subnets = plane(record), Subnets(record.slot)
+    cluster, subnets = plane(record), record.subnets
     if record.level is Level.NODE:
         control_plane.write_files(cluster, *node.identities(subnets))
         node.write_files(cluster, subnets)
@@ -220,7 +227,7 @@ def _furnish(record: Record) -> None:
     cluster = handle(record)
     if record.level is Level.NODE:
         images.import_node_images(layout(record.name), Path(record.binaries))
-        cluster.kubectl("apply", "--server-side", "--filename=-", input=node.dns(plane(record), Subnets(record.slot)))
+        cluster.kubectl("apply", "--server-side", "--filename=-", input=node.dns(plane(record), record.subnets))
         cluster.kubectl("wait", "--for=create", f"node/{node.NAME}", "--timeout=60s")
     if record.gpu_nodes:
         nodes = kwok.gpu_nodes(record.gpu_nodes, tainted=record.level is Level.NODE)
@@ -240,7 +247,7 @@ def _stop(name: str) -> None:
             child.kill()
     record = read_record(name)
     if record is not None and record.level is Level.NODE:
-        network.detach(Subnets(record.slot))
+        network.detach(record.subnets)
         cgroups.remove(name)
 
 

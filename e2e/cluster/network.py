@@ -4,7 +4,8 @@ import json
 import subprocess
 import time
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from e2e.cluster.errors import ClusterError
 
@@ -16,43 +17,55 @@ _GONE_DEADLINE_S = 20.0
 _POLL_S = 0.05
 
 
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class IpFamily(StrEnum):
+    """The only kind of addresses that a cluster has, in the words of Kubernetes."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+
 @dataclass(frozen=True, slots=True)
 class Subnets:
-    """The ranges of one node-level cluster.
+    """The ranges of one node-level cluster. Those of IPv6 are unique local addresses (RFC 4193).
 
-    >>> Subnets(1).services
-    IPv4Network('10.97.0.0/16')
+    >>> Subnets(1).services, Subnets(1, IpFamily.IPV6).services
+    (IPv4Network('10.97.0.0/16'), IPv6Network('fd6f:7065:1:1::/112'))
     """
 
     slot: int
+    family: IpFamily = IpFamily.IPV4
 
     @property
-    def services(self) -> IPv4Network:
+    def services(self) -> Network:
         """Where ClusterIPs come from."""
-        return IPv4Network(f"10.{96 + self.slot}.0.0/16")
+        return self._range(f"10.{96 + self.slot}.0.0/16", "1::/112")
 
     @property
-    def dns(self) -> IPv4Address:
+    def dns(self) -> Address:
         """The ClusterIP of the cluster's DNS."""
         return self.services[10]
 
     @property
-    def pods(self) -> IPv4Network:
+    def pods(self) -> Network:
         """Where pods' addresses come from."""
-        return IPv4Network(f"10.{104 + self.slot}.0.0/16")
+        return self._range(f"10.{104 + self.slot}.0.0/16", "2::/112")
 
     @property
-    def link(self) -> IPv4Network:
+    def link(self) -> Network:
         """The cable's two addresses."""
-        return IPv4Network(f"10.112.{self.slot}.0/30")
+        return self._range(f"10.112.{self.slot}.0/30", "3::/126")
 
     @property
-    def outside(self) -> IPv4Address:
+    def outside(self) -> Address:
         """The host's end of the cable."""
         return self.link[1]
 
     @property
-    def inside(self) -> IPv4Address:
+    def inside(self) -> Address:
         """The node's own address."""
         return self.link[2]
 
@@ -61,22 +74,34 @@ class Subnets:
         """The name of the host's end of the cable."""
         return f"infop{self.slot}"
 
+    @property
+    def everywhere(self) -> str:
+        """The range of all addresses: the destination of a default route."""
+        return "0.0.0.0/0" if self.family is IpFamily.IPV4 else "::/0"
+
+    def _range(self, ipv4: str, ipv6: str) -> Network:
+        if self.family is IpFamily.IPV4:
+            return IPv4Network(ipv4)
+        return IPv6Network(f"fd6f:7065:{self.slot:x}:{ipv6}")
+
 
 def are_free(subnets: Subnets) -> bool:
     """Whether the host has no route into any of these ranges."""
     ranges = (subnets.services, subnets.pods, subnets.link)
-    return not any(route.overlaps(wanted) for route in _routes() for wanted in ranges)
+    return not any(route.overlaps(wanted) for route in _routes(subnets.family) for wanted in ranges)
 
 
 def attach(subnets: Subnets, process: int) -> None:
     """Lay a cable into the network namespace of this process, and route pods and services through it."""
     detach(subnets)
     inside, outside = f"{subnets.inside}/{subnets.link.prefixlen}", f"{subnets.outside}/{subnets.link.prefixlen}"
+    # Nobody else has these addresses, so they are usable before duplicate address detection would have ended.
+    at_once = ("nodad",) if subnets.family is IpFamily.IPV6 else ()
     _ip("link", "add", subnets.device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(process))
-    _ip("address", "add", outside, "dev", subnets.device)
+    _ip("address", "add", outside, "dev", subnets.device, *at_once)
     _ip("link", "set", subnets.device, "up")
     _ip("link", "set", "lo", "up", within=process)
-    _ip("address", "add", inside, "dev", _INSIDE_DEVICE, within=process)
+    _ip("address", "add", inside, "dev", _INSIDE_DEVICE, *at_once, within=process)
     _ip("link", "set", _INSIDE_DEVICE, "up", within=process)
     _ip("route", "add", "default", "via", str(subnets.outside), within=process)
     for destination in (subnets.pods, subnets.services):
@@ -97,13 +122,10 @@ def detach(subnets: Subnets) -> None:
         time.sleep(_POLL_S)
 
 
-def _routes() -> list[IPv4Network]:
-    destinations = (str(route["dst"]) for route in _query("-4", "route", "show", "table", "all"))
-    return [
-        IPv4Network(destination if "/" in destination else f"{destination}/32")
-        for destination in destinations
-        if destination != "default"
-    ]
+def _routes(family: IpFamily) -> list[Network]:
+    wanted = "-4" if family is IpFamily.IPV4 else "-6"
+    destinations = (str(route["dst"]) for route in _query(wanted, "route", "show", "table", "all"))
+    return [ip_network(destination) for destination in destinations if destination != "default"]
 
 
 def _query(*arguments: str) -> list[dict[str, object]]:

@@ -75,7 +75,7 @@ def write_files(plane: ControlPlane, subnets: Subnets) -> None:
         cni_plugins=str(next(folder for folder in CNI_PLUGINS if (folder / "ptp").exists())),
         cni=str(where.configuration / "cni"),
     )
-    write_configuration(where, "cni.conflist", pods=str(subnets.pods))
+    write_configuration(where, "cni.conflist", pods=str(subnets.pods), everywhere=subnets.everywhere)
     (where.configuration / "cni.conflist").rename(where.configuration / "cni" / "pods.conflist")
 
 
@@ -91,7 +91,8 @@ def prepare_namespaces(plane: ControlPlane) -> None:
     The kubelet changes settings of the whole machine. It leaves those alone that already have its values, so here
     it is shown files that have them.
     """
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    for forwarding in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        (Path("/proc/sys/net") / forwarding).write_text("1")
     for folder in _PRIVATE_FOLDERS:
         folder.mkdir(parents=True, exist_ok=True)
         _mount("-t", "tmpfs", "tmpfs", str(folder))

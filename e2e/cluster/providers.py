@@ -38,7 +38,8 @@ class Local:
 
     def up(self) -> Cluster:
         """Start it, or find it."""
-        return local.up(self.record.name, self.record.level, gpu_nodes=self.gpu_nodes)
+        record = self.record
+        return local.up(record.name, record.level, gpu_nodes=self.gpu_nodes, ip_family=record.ip_family)
 
     def down(self, *, purge: bool) -> None:
         """End it."""

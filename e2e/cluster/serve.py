@@ -15,7 +15,7 @@ from e2e.cluster.supervisor import READY, START, Deserted, Supervisor
 
 def plane(record: Record) -> ControlPlane:
     """The control plane of a recorded cluster."""
-    subnets = Subnets(record.slot if record.level is Level.NODE else 0)
+    subnets = record.subnets if record.level is Level.NODE else Subnets(0)
     return ControlPlane(
         layout=layout(record.name),
         binaries=Path(record.binaries),
@@ -48,7 +48,7 @@ def main(name: str) -> int:
 
 
 def _start(supervisor: Supervisor, record: Record) -> None:
-    cluster, subnets, has_node = plane(record), Subnets(record.slot), record.level is Level.NODE
+    cluster, subnets, has_node = plane(record), record.subnets, record.level is Level.NODE
     if has_node:
         node.prepare_namespaces(cluster)
     supervisor.start(control_plane.etcd(cluster), *([node.containerd(cluster)] if has_node else []))

@@ -12,6 +12,7 @@ from typing import TextIO
 from e2e.cache import cache_root
 from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.network import IpFamily, Subnets
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 _SOCKET_PATH_LIMIT = 107
@@ -97,6 +98,12 @@ class Record:
     slot: int = 0
     owned: bool = False
     context: str = ""
+    ip_family: IpFamily = IpFamily.IPV4
+
+    @property
+    def subnets(self) -> Subnets:
+        """The address ranges of a cluster with a node."""
+        return Subnets(self.slot, self.ip_family)
 
 
 def clusters_directory() -> Path:
@@ -125,7 +132,8 @@ def read_record(name: str) -> Record | None:
         content = json.loads(layout(name).record.read_text())
     except FileNotFoundError:
         return None
-    return Record(**{**content, "level": Level(content["level"])})
+    recorded = {"level": Level(content["level"]), "ip_family": IpFamily(content.get("ip_family", IpFamily.IPV4))}
+    return Record(**{**content, **recorded})
 
 
 def write_record(record: Record) -> None:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from e2e.cache import cache_root
 from e2e.images import debian, trust
-from e2e.images.builder import KEY_LABEL
+from e2e.images.builder import KEY_LABEL, LOCAL_HOSTS, registry_host
 from e2e.images.errors import ImageError
 from e2e.images.process import log_path, output, run_logged, succeeds
 from e2e.images.progress import timed
@@ -88,6 +88,12 @@ class Buildah:
             _, errors = process.communicate()
         if process.returncode:
             raise ImageError(f"{reference} could not be written: {errors.decode().strip()}")
+
+    def push(self, name: str, reference: str, target: str) -> None:
+        """Push an image to a registry, under the name `target`; without TLS if the registry is on this machine."""
+        secure = [] if registry_host(target) not in LOCAL_HOSTS else ["--tls-verify=false"]
+        with self._alone(), timed(name, f"pushing {target}"):
+            run_logged(name, self._buildah("push", *secure, reference, f"docker://{target}"))
 
     def _make_base(self, reference: str) -> None:
         with self._container("scratch") as container:

@@ -9,6 +9,18 @@ BASE = "docker.io/library/debian:trixie-slim"
 KEY_LABEL = "inference-operator.dev/inputs"
 """The image's label that holds the digest of its inputs."""
 
+LOCAL_HOSTS = ("localhost", "127.0.0.1")
+"""Registries on this machine; clients use them without TLS."""
+
+
+def registry_host(reference: str) -> str:
+    """The host of an image's registry, without the port.
+
+    >>> registry_host("localhost:5000/inference-operator/router:1")
+    'localhost'
+    """
+    return reference.partition("/")[0].partition(":")[0]
+
 
 class Builder(Protocol):
     """Builds and stores images. `name` appears in progress lines and names the log file."""
@@ -27,3 +39,6 @@ class Builder(Protocol):
 
     def write(self, reference: str, into: BinaryIO) -> None:
         """Write an image as an uncompressed archive."""
+
+    def push(self, name: str, reference: str, target: str) -> None:
+        """Push an image to a registry, under the name `target`; without TLS if the registry is on this machine."""

@@ -1,11 +1,11 @@
 """The allowed targets of load: this machine and its clusters."""
 
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import ip_address, ip_network
 
-from e2e.cluster.network import NODE_SLOTS, Subnets
+from e2e.cluster.network import NODE_SLOTS, IpFamily, Network, Subnets
 from e2e.load.errors import LoadError
 
-_LOOPBACK = IPv4Network("127.0.0.0/8")
+_LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
 def base_url(address: str) -> str:
@@ -14,6 +14,8 @@ def base_url(address: str) -> str:
     Examples:
         >>> base_url("10.96.0.7:80")
         'http://10.96.0.7:80'
+        >>> base_url("[fd6f:7065:0:1::7]:80")
+        'http://[fd6f:7065:0:1::7]:80'
         >>> base_url("192.0.2.1:80")
         Traceback (most recent call last):
         ...
@@ -21,14 +23,14 @@ def base_url(address: str) -> str:
     """
     host, _, port = address.rpartition(":")
     try:
-        known = any(IPv4Address(host) in network for network in _networks()) and port.isdecimal()
-    except AddressValueError:
+        known = any(ip_address(host.strip("[]")) in network for network in _networks()) and port.isdecimal()
+    except ValueError:
         known = False
     if not known:
         raise LoadError(f"{address} is no address of this machine's clusters: load goes nowhere else")
     return f"http://{address}"
 
 
-def _networks() -> list[IPv4Network]:
-    clusters = (Subnets(slot) for slot in range(NODE_SLOTS))
-    return [_LOOPBACK, *(network for c in clusters for network in (c.services, c.pods, c.link))]
+def _networks() -> list[Network]:
+    clusters = (Subnets(slot, family) for slot in range(NODE_SLOTS) for family in IpFamily)
+    return [*_LOOPBACK, *(network for c in clusters for network in (c.services, c.pods, c.link))]

@@ -100,6 +100,7 @@ class Operator:
                 on_stall=_count_stall,
                 on_scrape=_count_scrape,
                 on_kv_cache=self._queue.add,
+                on_readable=self._queue.add,
             ),
             settings,
         )

@@ -76,8 +76,13 @@ class Settings(BaseSettings):
     cluster_domain: str = Field("cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """DNS domain of the cluster; routers resolve engines in it."""
 
-    dns_staleness_seconds: int = Field(15, ge=1, le=300)
-    """Seconds until no router uses a pod that was removed from DNS; a terminating engine serves for this long."""
+    listen_address: Literal["::", "0.0.0.0"] = "::"  # noqa: S104 - in pods of their own
+    """Address on which engines listen: `::` for IPv6 and IPv4, or `0.0.0.0` for IPv4 only, for nodes whose kernel was
+    booted without IPv6 (`ipv6.disable=1`)."""
+
+    dns_staleness_seconds: int = Field(35, ge=1, le=300)
+    """Seconds until no router uses a pod that was removed from DNS; a terminating engine serves for this long. Records
+    of clusters live for up to 30 s, however many caches they pass (docs/how-to/platforms.md)."""
 
     resync_seconds: float = Field(600.0, ge=1.0)
     """Seconds between two complete lists of all objects (resync), which correct events that a watch missed."""

@@ -108,6 +108,27 @@ def test_uninstall_keeps_the_crd_and_a_new_install_adopts_the_crd(release: Relea
     assert objects(cluster) == before
 
 
+def test_requests_of_the_operator_can_have_a_priority_level_of_their_own(
+    release: Release, cluster: LocalCluster
+) -> None:
+    release.install("priorityAndFairness.create=true")
+    eventually_may(cluster, ACCOUNT, "list", namespace="default")
+    await_flow_schema(cluster, RELEASE, "get", RESOURCE)
+    await_flow_schema(cluster, f"{RELEASE}-lease", "-n", NAMESPACE, "get", "lease", RELEASE)
+
+
+def await_flow_schema(cluster: LocalCluster, name: str, *request: str) -> None:
+    """Wait until the API server counts this request of the operator's account to this FlowSchema; it says so by uid."""
+    uid = cluster.kubectl("get", "flowschema", name, "--output=jsonpath={.metadata.uid}")
+    kubectl = (str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", f"--as={ACCOUNT}", "-v=8")
+
+    def is_used() -> bool:
+        done = subprocess.run([*kubectl, *request], check=False, capture_output=True, text=True, timeout=30)
+        return uid in done.stderr
+
+    eventually(is_used, seconds=30, what=f"the API server uses the FlowSchema {name}")
+
+
 def test_helm_upgrade_can_change_the_scope(release: Release, cluster: LocalCluster) -> None:
     release.install()
     eventually_may(cluster, ACCOUNT, "list", namespace="default")

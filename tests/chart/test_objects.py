@@ -1,8 +1,10 @@
+import json
 import re
 
 import pytest
 import yaml
 
+from docs import chart_values
 from inference_operator.api.admission_policy import policy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
@@ -41,6 +43,22 @@ SHAPES = {
         f"{AFFINITY}.key=zone",
         f"{AFFINITY}.operator=Exists",
         "priorityClassName=system-cluster-critical",
+        "nameOverride=models",
+        "extraEnv[0].name=HTTPS_PROXY",
+        "extraEnv[0].value=http://proxy.example:3128",
+        "extraVolumes[0].name=ca",
+        "extraVolumes[0].configMap.name=ca-bundle",
+        "extraVolumeMounts[0].name=ca",
+        "extraVolumeMounts[0].mountPath=/etc/ssl/example",
+        "extraVolumeMounts[0].readOnly=true",
+        "topologySpreadConstraints[0].maxSkew=1",
+        "topologySpreadConstraints[0].topologyKey=topology.kubernetes.io/zone",
+        "topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+        "topologySpreadConstraints[0].labelSelector.matchLabels.app\\.kubernetes\\.io/name=models",
+        "priorityAndFairness.create=true",
+        "extraObjects[0].apiVersion=v1",
+        "extraObjects[0].kind=ConfigMap",
+        "extraObjects[0].metadata.name=ca-bundle",
     ),
     "no CRD, no roles, foreign account": (
         "crds.install=false",
@@ -66,7 +84,9 @@ def operator_container(deployment: Manifest) -> Manifest:
 
 
 def environment(deployment: Manifest) -> dict[str, str]:
-    return {variable["name"]: variable["value"] for variable in operator_container(deployment)["env"]}
+    """The settings; `extraEnv` may add variables that are none."""
+    variables = operator_container(deployment)["env"]
+    return {variable["name"]: variable["value"] for variable in variables if variable["name"].startswith(PREFIX)}
 
 
 @pytest.mark.parametrize("version", [oldest_kubernetes(), "1.36"])
@@ -178,6 +198,7 @@ def test_chart_values_become_settings_of_the_operator(helm: Helm, monkeypatch: p
         "image.tag=v3",
         "router.image.tag=v2",
         "settings.clusterDomain=k8s.example",
+        "settings.listenAddress=0.0.0.0",
         "settings.dnsStalenessSeconds=40",
         "settings.resyncSeconds=86400",
         "settings.lease.durationSeconds=60",
@@ -199,6 +220,7 @@ def test_chart_values_become_settings_of_the_operator(helm: Helm, monkeypatch: p
         operator_image="registry.example/operator:v3",
         router_image="registry.example/router:v2",
         cluster_domain="k8s.example",
+        listen_address="0.0.0.0",  # noqa: S104 - in pods
         dns_staleness_seconds=40,
         resync_seconds=86_400,
         lease_duration_seconds=60,
@@ -258,3 +280,73 @@ def test_network_policy_values_of_the_chart_set_rights_and_environment_of_the_op
     assert given[f"{PREFIX}LEASE_NAMESPACE"] == NAMESPACE
     assert "networkpolicies" in helm.text(*asked)
     assert "networkpolicies" not in helm.text().replace("# ", "")
+
+
+def test_more_variables_volumes_and_spread_constraints_reach_the_operator_pod(helm: Helm) -> None:
+    plain = helm.one("Deployment")["spec"]["template"]["spec"]
+    asked = [value for value in SHAPES["everything set"] if value.startswith(("extraV", "extraEnv", "topology"))]
+    changed = helm.one("Deployment", *asked)["spec"]["template"]["spec"]
+    before, after = plain["containers"][0], changed["containers"][0]
+    assert after["env"] == [*before["env"], {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}]
+    assert after["volumeMounts"] == [
+        *before["volumeMounts"],
+        {"name": "ca", "mountPath": "/etc/ssl/example", "readOnly": True},
+    ]
+    assert changed["volumes"] == [*plain["volumes"], {"name": "ca", "configMap": {"name": "ca-bundle"}}]
+    (constraint,) = changed["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "topology.kubernetes.io/zone"
+    assert "topologySpreadConstraints" not in plain
+
+
+@pytest.mark.parametrize(
+    ("sets", "deployment", "label"),
+    [
+        ((), RELEASE, RELEASE),
+        (("nameOverride=models",), f"{RELEASE}-models", "models"),
+        (("fullnameOverride=models",), "models", RELEASE),
+    ],
+)
+def test_names_of_objects_and_the_selector_follow_the_overrides(
+    helm: Helm, sets: tuple[str, ...], deployment: str, label: str
+) -> None:
+    found = helm.one("Deployment", *sets)
+    assert found["metadata"]["name"] == deployment
+    assert found["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == label
+    assert helm.one("ServiceAccount", *sets)["metadata"]["name"] == deployment
+    assert environment(found)[f"{PREFIX}LEASE_NAME"] == deployment
+    leases = next(o for o in helm.objects(*sets) if o["kind"] == "Role")["rules"]
+    assert [rule["resourceNames"] for rule in leases if "resourceNames" in rule] == [[deployment]]
+
+
+def test_extra_objects_are_rendered_with_the_names_of_the_release(helm: Helm) -> None:
+    text = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-ca"}}'
+    done = helm.run("template", RELEASE, str(CHART), "--set-json", f"extraObjects=[{text}, {json.dumps(text)}]")
+    assert done.returncode == 0, done.stderr
+    objects = [found for found in yaml.safe_load_all(done.stdout) if found]
+    names = [found["metadata"]["name"] for found in objects if found["kind"] == "ConfigMap"]
+    assert names == [f"{RELEASE}-ca"] * 2
+
+
+def test_the_network_policy_of_the_operator_admits_only_readers_of_metrics(helm: Helm) -> None:
+    assert "NetworkPolicy" not in {found["kind"] for found in helm.objects()}
+    closed = helm.one("NetworkPolicy", "networkPolicies.enabled=true")["spec"]
+    assert closed["podSelector"] == helm.one("Deployment")["spec"]["selector"]
+    assert (closed["policyTypes"], closed.get("ingress")) == (["Ingress"], None)
+    (rule,) = helm.one("NetworkPolicy", *SHAPES["network policies"])["spec"]["ingress"]
+    assert rule["from"] == [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring", "team": "sre"}}}
+    ]
+    (port,) = rule["ports"]
+    ports = operator_container(helm.one("Deployment"))["ports"]
+    assert port == {"port": ports[0]["name"], "protocol": "TCP"}
+
+
+def test_the_readme_of_the_chart_equals_the_page_made_from_the_values_file() -> None:
+    assert (CHART / "README.md").read_text() == chart_values.page(), "stale: run `make crd`"
+
+
+def test_every_chart_value_has_a_description_of_its_own_or_of_its_section() -> None:
+    described = {row.path for row in chart_values.values((CHART / "values.yaml").read_text()) if row.meaning}
+    rows = [row for row in chart_values.values((CHART / "values.yaml").read_text()) if row.default]
+    silent = [row.path for row in rows if not any(row.path == p or row.path.startswith(f"{p}.") for p in described)]
+    assert set(silent) <= {"tolerations", "affinity", "podAnnotations", "priorityClassName"}, silent

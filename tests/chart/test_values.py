@@ -19,7 +19,16 @@ FREE = {
     "networkPolicies.metricsFrom",
 }
 """Maps whose keys are the user's; a misspelling there cannot be told from a word."""
-KUBERNETES_CHECKS = {"global", "affinity.nodeAffinity", "affinity.podAffinity", "affinity.podAntiAffinity"}
+KUBERNETES_CHECKS = {
+    "global",
+    "affinity.nodeAffinity",
+    "affinity.podAffinity",
+    "affinity.podAntiAffinity",
+    "extraEnv[].valueFrom",
+    "extraVolumes[]",
+    "extraVolumeMounts[]",
+    "topologySpreadConstraints[]",
+}
 """Objects whose inside is Kubernetes' (or Helm's) to check."""
 
 
@@ -76,6 +85,13 @@ def test_values_schema_and_values_file_have_the_same_keys() -> None:
         ("crds.install=perhaps", "/crds/install"),
         ("imagePullSecrets[0]=registry", "/imagePullSecrets/0"),
         ("tolerations[0].effekt=NoSchedule", "/tolerations/0"),
+        ("settings.listenAddress=10.0.0.1", "/settings/listenAddress"),
+        ("nameOverride=My_Name", "/nameOverride"),
+        ("extraEnv[0].name=INFERENCE_OPERATOR_LOG_FORMAT", "/extraEnv/0/name"),
+        ("extraVolumes[0].name=tmp", "/extraVolumes/0/name"),
+        ("extraVolumeMounts[0].name=ca", "/extraVolumeMounts/0"),
+        ("topologySpreadConstraints[0].maxSkew=1", "/topologySpreadConstraints/0"),
+        ("priorityAndFairness.shares=0", "/priorityAndFairness/shares"),
     ],
 )
 def test_a_wrong_chart_value_is_refused_with_its_path(helm: Helm, wrong: str, path: str) -> None:

@@ -5,8 +5,10 @@ from itertools import combinations
 
 import pytest
 
+from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.network import NODE_SLOTS, Subnets
+from e2e.cluster.local import up
+from e2e.cluster.network import NODE_SLOTS, IpFamily, Subnets
 from e2e.cluster.ports import PORTS_PER_SLOT, SLOTS, free_slot, ports
 from e2e.cluster.state import layout
 
@@ -31,12 +33,14 @@ def test_cluster_slots_share_no_port() -> None:
     assert max(ports(0).etcd_peer, ports(0).scheduler) < ports(1).api_server
 
 
-def test_address_ranges_of_cluster_slots_do_not_overlap() -> None:
+@pytest.mark.parametrize("family", list(IpFamily))
+def test_address_ranges_of_cluster_slots_do_not_overlap(family: IpFamily) -> None:
     every = [
         range_
         for slot in range(NODE_SLOTS)
-        for range_ in (Subnets(slot).services, Subnets(slot).pods, Subnets(slot).link)
+        for range_ in (Subnets(slot, family).services, Subnets(slot, family).pods, Subnets(slot, family).link)
     ]
+    assert {range_.version for range_ in every} == {4 if family is IpFamily.IPV4 else 6}
     assert not any(one.overlaps(other) for one, other in combinations(every, 2))
 
 
@@ -50,3 +54,8 @@ def test_a_cache_folder_too_deep_for_a_socket_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", "/" + "x" * 100)
     with pytest.raises(ClusterError, match="set XDG_CACHE_HOME to a shorter folder"):
         layout("demo")
+
+
+def test_ipv6_is_refused_for_a_cluster_without_pods() -> None:
+    with pytest.raises(ClusterError, match="use --level node"):
+        up("any", Level.CONTROL_PLANE, ip_family=IpFamily.IPV6)

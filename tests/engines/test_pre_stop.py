@@ -53,7 +53,8 @@ class _Answer(BaseHTTPRequestHandler):
 def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[bytes]:
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     sizes = unchecked_plan(SizingRequest(1))
-    _, *rest = Vllm(port=port).process(EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), timeouts).pre_stop
+    served = ServedModel("Qwen/Qwen3-8B", "qwen")
+    _, *rest = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts, host="::").pre_stop
     return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)
 
 

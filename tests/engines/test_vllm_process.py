@@ -20,7 +20,7 @@ TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 
 def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
     sizes = unchecked_plan(SizingRequest(tensor))
-    return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS)
+    return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS, host="::")
 
 
 def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_the_last() -> None:
@@ -28,7 +28,7 @@ def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_th
     assert list(args) == [
         "Qwen/Qwen3-8B",
         "--served-model-name=qwen",
-        "--host=0.0.0.0",
+        "--host=::",
         "--port=8000",
         "--tensor-parallel-size=8",
         f"--shutdown-timeout={SHUTDOWN_SECONDS}",

@@ -40,3 +40,6 @@ class KeptInMemory:
 
     def write(self, reference: str, into: BinaryIO) -> None:
         into.write(reference.encode())
+
+    def push(self, _name: str, reference: str, target: str) -> None:
+        self.keys[target] = self.keys[reference]

@@ -176,7 +176,7 @@ def test_grace_periods_cover_the_shutdown_of_engines_and_routers(raw: Manifest) 
     staleness, drain = map(int, container["lifecycle"]["preStop"]["exec"]["command"][6:8])
     (shutdown,) = [int(a.split("=")[1]) for a in container["args"] if a.startswith("--shutdown-timeout=")]
     assert engine["terminationGracePeriodSeconds"] == staleness + drain + shutdown + 10
-    assert staleness == 15
+    assert staleness == 35
     (hard_stop,) = re.findall(r"hard-stop-after (\d+)s", desired[CONFIG]["data"]["haproxy.cfg"])
     pauses = [haproxy["lifecycle"]["preStop"]["sleep"]["seconds"] for haproxy in router["containers"]]
     assert router["terminationGracePeriodSeconds"] > max(pauses) + int(hard_stop)

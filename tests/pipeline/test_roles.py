@@ -126,7 +126,13 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
         view = pod_view(pod(), component=ENGINE)
         view = replace(view, ready=True, address="127.0.0.1", ports={"http": server.port})
         store = SampleStore()
-        nothing = Callbacks(lambda _: None, lambda _: None, lambda _component, *, answered: None, lambda _: None)  # noqa: ARG005
+        nothing = Callbacks(
+            lambda _: None,
+            lambda _: None,
+            lambda _component, *, answered: None,  # noqa: ARG005
+            lambda _: None,
+            lambda _: None,
+        )
         scraper = Scraper(Targets(lambda: [KEY], lambda _: [view], cache.engine), store, nothing, SETTINGS)
         await scraper.scrape(KEY)
         await scraper.close()

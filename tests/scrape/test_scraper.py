@@ -43,6 +43,7 @@ class Hands:
     stalls: list[Key] = field(default_factory=list)
     scrapes: list[tuple[str, bool]] = field(default_factory=list)
     caches: list[Key] = field(default_factory=list)
+    readable: list[Key] = field(default_factory=list)
     scraper: Scraper = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +60,7 @@ class Hands:
             on_stall=self.stalls.append,
             on_scrape=self.on_scrape,
             on_kv_cache=self.caches.append,
+            on_readable=self.readable.append,
         )
 
     def on_scrape(self, component: str, *, answered: bool) -> None:
@@ -233,6 +235,16 @@ async def test_a_pod_without_a_listener_on_its_port_is_missing(hands: Hands) -> 
         hands.pods = [engine(served), router(served)]
         assert await hands.scrape() == Samples()
     assert sorted(hands.scrapes) == [("engine", False), ("router", False)]
+
+
+async def test_an_engine_is_unread_after_two_missing_answers_until_the_next_answer(hands: Hands) -> None:
+    async with answering() as served:
+        hands.pods = [engine(served)]
+        served.text = ""
+        seen = [(await hands.scrape(at=15.0 * number)).unread for number in range(4)]
+        assert (seen, len(hands.readable)) == ([frozenset(), *[frozenset({"uid-engine"})] * 3], 1)
+        served.text = LOADED
+        assert ((await hands.scrape(at=60.0)).unread, len(hands.readable)) == (frozenset(), 2)
 
 
 async def test_an_engine_whose_metrics_are_too_long_is_missing(hands: Hands) -> None:

@@ -7,9 +7,11 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.views.pod import pod_template_hash
+from inference_operator.views.samples import Samples
 from tests.status.situations import (
     CRASHING,
     EVICTED,
+    HUNG,
     MINUTES,
     NO_IMAGE,
     NO_SECRET,
@@ -278,3 +280,15 @@ def test_ready_names_a_newer_default_image() -> None:
         "1 of 1 engines are ready. The engine stays on `docker.io/vllm/"
     )
     assert "v9.9.9" in message(result, ConditionType.READY)
+
+
+def test_engines_whose_metrics_cannot_be_read_are_reported_with_the_cure() -> None:
+    (pod,) = HUNG.pods
+    blind = replace(HUNG, samples=Samples(unread=frozenset({pod.uid})))
+    result = reported(blind)
+    assert main_conditions(result)[0] == "True Serving"
+    assert message(result, ConditionType.ENGINES_AVAILABLE).endswith(
+        "The metrics of 1 of them cannot be read, so an engine that hangs is not found: let the operator's pods reach "
+        "the port `http` of engines (NetworkPolicies, service mesh)."
+    )
+    assert "cannot be read" not in message(reported(SERVING), ConditionType.ENGINES_AVAILABLE)

@@ -1,6 +1,8 @@
 import socket
+from http import HTTPStatus
 
 import aiohttp
+import pytest
 
 from inference_operator.telemetry.http import serve_health
 from inference_operator.telemetry.metrics import QUEUE_DEPTH
@@ -11,6 +13,17 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_health_is_served_over_ipv4_and_ipv6(host: str) -> None:
+    port = free_port()
+    async with (
+        serve_health(port, alive=lambda: True, ready=lambda: True),
+        aiohttp.ClientSession(f"http://{host}:{port}") as client,
+        client.get("/healthz") as response,
+    ):
+        assert response.status == HTTPStatus.OK
 
 
 async def test_probes_return_the_health_of_the_process_and_metrics_are_prometheus_text() -> None:

@@ -58,7 +58,15 @@ class Echo:
     def shape(self, asked: EngineSpec) -> Shape:
         return Vllm().shape(asked)
 
-    def process(self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts) -> EngineProcess:  # noqa: ARG002 - protocol
+    def process(
+        self,
+        asked: EngineSpec,  # noqa: ARG002 - protocol
+        plan: Plan,  # noqa: ARG002 - protocol
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,  # noqa: ARG002 - protocol
+    ) -> EngineProcess:
         return EngineProcess(
             user=USER,
             group=USER,

@@ -1,15 +1,23 @@
-{{/* The full name: the release's, with the chart's name unless the release carries it already. */}}
+{{/* The name of the application: the chart's, unless nameOverride is set. */}}
+{{- define "inference-operator.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The full name: the release's, with the application's name unless the release carries it already. */}}
 {{- define "inference-operator.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
+{{- $name := include "inference-operator.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
 {{/* The labels that select the operator's pod. They never change: a Deployment's selector is immutable. */}}
 {{- define "inference-operator.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "inference-operator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 

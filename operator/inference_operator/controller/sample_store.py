@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, RouterSample, Samples
 
+UNREAD_MISSES = 2
+"""Scrapes in a row without an answer after which a pod counts as unread. One may fail while the pod is busy."""
+
 
 class SampleStore:
     """Samples by pod uid. Decisions see no sample of a pod whose last scrape failed: a missing value is not zero."""
@@ -12,16 +15,17 @@ class SampleStore:
     def __init__(self) -> None:
         self._engines: dict[str, EngineActivity] = {}
         self._routers: dict[str, RouterSample] = {}
-        self._missing: set[str] = set()
+        self._missing: dict[str, int] = {}
+        """Scrapes in a row without an answer."""
 
     def engine(self, uid: str) -> EngineActivity | None:
         """The last sample of an engine, even if a later scrape failed."""
         return self._engines.get(uid)
 
-    def see_engine(self, uid: str, sample: EngineActivity) -> None:
-        """Store a sample of an engine."""
+    def see_engine(self, uid: str, sample: EngineActivity) -> bool:
+        """Store a sample of an engine; returns whether it was unreadable before."""
         self._engines[uid] = sample
-        self._missing.discard(uid)
+        return self._missing.pop(uid, 0) >= UNREAD_MISSES
 
     def correct(self, uid: str, sample: EngineActivity) -> None:
         """Replace the sample of an engine; whether its last scrape failed stays as it is."""
@@ -30,18 +34,21 @@ class SampleStore:
     def see_router(self, uid: str, sample: RouterSample) -> None:
         """Store a sample of a router."""
         self._routers[uid] = sample
-        self._missing.discard(uid)
+        self._missing.pop(uid, None)
 
-    def miss(self, uid: str) -> None:
-        """Mark a pod as not scraped."""
-        self._missing.add(uid)
+    def miss(self, uid: str) -> bool:
+        """Mark a pod as not scraped; returns whether it counts as unreadable from now on."""
+        self._missing[uid] = self._missing.get(uid, 0) + 1
+        return self._missing[uid] == UNREAD_MISSES
 
     def of(self, pods: Iterable[PodView]) -> Samples:
         """The current samples of these pods."""
-        uids = [pod.uid for pod in pods if pod.uid not in self._missing]
+        every = [pod.uid for pod in pods]
+        uids = [uid for uid in every if uid not in self._missing]
         return Samples(
             {uid: self._engines[uid] for uid in uids if uid in self._engines},
             {uid: self._routers[uid] for uid in uids if uid in self._routers},
+            frozenset(uid for uid in every if self._missing.get(uid, 0) >= UNREAD_MISSES),
         )
 
     def forget_all_but(self, uids: Iterable[str]) -> None:
@@ -49,4 +56,4 @@ class SampleStore:
         staying = set(uids)
         self._engines = {uid: sample for uid, sample in self._engines.items() if uid in staying}
         self._routers = {uid: sample for uid, sample in self._routers.items() if uid in staying}
-        self._missing &= staying
+        self._missing = {uid: misses for uid, misses in self._missing.items() if uid in staying}

@@ -156,8 +156,10 @@ class Engine(Protocol):
     def shape(self, spec: EngineSpec, /) -> Shape:
         """The engine's options that decide sizing, except the number of GPUs."""
 
-    def process(self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts) -> EngineProcess:
-        """The process of one engine of this plan."""
+    def process(
+        self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
+    ) -> EngineProcess:
+        """The process of one engine of this plan, which listens on the address `host`; `::` means IPv6 and IPv4."""
 
     def access(self, spec: EngineSpec, /) -> HubAccess:
         """The engine's access to its model."""

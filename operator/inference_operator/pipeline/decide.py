@@ -11,7 +11,7 @@ from typing import TypeVar
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, Spec
-from inference_operator.engines.base import Engine, ServedModel
+from inference_operator.engines.base import Engine, EngineProcess, ServedModel
 from inference_operator.inspection.inspection import (
     InspectionRequest,
     InspectionState,
@@ -261,6 +261,14 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
     return latest if unchanged else replace(plan, plan=replace(sizes, decision=latest.plan.decision + 1))
 
 
+def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> EngineProcess:
+    """The process of an engine of the role."""
+    settings = inputs.settings
+    served = ServedModel(model_argument(source), spec.model.served_name or inputs.resource.key.name)
+    limits = timeouts(spec, plan.plan, settings)
+    return state.engine.process(spec.engine, plan.plan, served, limits, host=settings.listen_address)
+
+
 def _replicas(inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest) -> int:
     """The requested replicas; with fixed capacity at most as many as fit on the nodes."""
     if inputs.settings.capacity is not Capacity.FIXED:
@@ -277,8 +285,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
     4. The Deployment with its replicas, and the objects around it.
     """
     owner, settings, name = inputs.resource.owner, inputs.settings, state.request.name
-    served = ServedModel(model_argument(source), spec.model.served_name or owner.key.name)
-    process = state.engine.process(spec.engine, plan.plan, served, timeouts(spec, plan.plan, settings))
+    process = _process(inputs, spec, source, state, plan)
     request = WorkloadRequest(name, spec, source, plan, process, owner, settings)
     built = engine_template(request)
     pods, live = inputs.pods_of(name), inputs.workload(name)

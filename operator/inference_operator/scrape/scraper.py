@@ -70,6 +70,8 @@ class Callbacks:
     """A pod was scraped."""
     on_kv_cache: Callable[[Key], None]
     """An engine reports the size of its KV cache: called once for each start of an engine."""
+    on_readable: Callable[[Key], None]
+    """Whether the metrics of an engine can be read has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,8 @@ class Scraper:
         sample = engine.sample(text) if text is not None else None
         self._callbacks.on_scrape(ENGINE, answered=sample is not None)
         if sample is None:
-            self._store.miss(pod.uid)
+            if self._store.miss(pod.uid):
+                self._callbacks.on_readable(key)
             return False
         gap = GAP_ROUNDS * settings.scrape_seconds
         before = self._store.engine(pod.uid)
@@ -234,7 +237,8 @@ class Scraper:
             task = asyncio.create_task(self._send_probe_request(pod, engine, after))
             self._probe_requests.add(task)
             task.add_done_callback(self._probe_requests.discard)
-        self._store.see_engine(pod.uid, after)
+        if self._store.see_engine(pod.uid, after):
+            self._callbacks.on_readable(key)
         known_tokens = before.sample.kv_cache_tokens if before else None
         if sample.kv_cache_tokens not in (None, known_tokens):
             self._callbacks.on_kv_cache(key)

@@ -18,7 +18,7 @@ def engines_available(facts: Facts) -> Verdict:
     counted = f"{ready} of {desired} engines are ready."
     replaced = _stall_before(facts)
     if ready >= desired and not replaced:
-        return Verdict("True", Reason.SERVING, counted)
+        return Verdict("True", Reason.SERVING, f"{counted}{_unread(facts)}")
     if facts.engines.rejection:
         return Verdict("False", rejection_reason(facts.engines), f"{counted} {facts.rejection}")
     if facts.diagnosis and facts.diagnosis.pod.component != ROUTER:
@@ -26,6 +26,16 @@ def engines_available(facts: Facts) -> Verdict:
     if replaced:
         return Verdict("False", Reason.ENGINE_STALLED, replaced)
     return Verdict("False", Reason.STARTING if ready == 0 else Reason.ENGINES_UNAVAILABLE, counted)
+
+
+def _unread(facts: Facts) -> str:
+    """That an engine that hangs would not be found, and how to cure it; empty if all metrics can be read."""
+    if not facts.unread:
+        return ""
+    return (
+        f" The metrics of {facts.unread} of them cannot be read, so an engine that hangs is not found: "
+        "let the operator's pods reach the port `http` of engines (NetworkPolicies, service mesh)."
+    )
 
 
 def _stall_before(facts: Facts) -> str:

@@ -52,6 +52,8 @@ class Facts:
     """The pod whose problem matters most, and why it does not run."""
     stall: str
     """The engine that this round found stalled; empty if none."""
+    unread: int
+    """Ready engines whose metrics cannot be read."""
     replacing: bool
     """Whether fewer engine pods are ready and staying than the workload should have."""
     engine_since: datetime | None
@@ -136,19 +138,18 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         outcome: what was decided in this round.
         results: the results of this round's writes.
     """
-    key, spec = inputs.resource.key, inputs.resource.spec
+    key = inputs.resource.key
     workloads = {role.name: workload_view(inputs.workload(role.name)) for role in inputs.role_requests}
     engines = combined(list(workloads.values()))
     routers = workload_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
     staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
     diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), routers, staying)
     failures = [one for one in results if isinstance(one, Failed)]
-    unchanged = not isinstance(outcome, Planned) and engines.exists
     first = inputs.role_requests[0].name
     decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(first)), None)
     return Facts(
         key=key,
-        desired=spec.replicas * len(workloads) if isinstance(spec, Spec) and not unchanged else engines.desired,
+        desired=_desired(inputs, outcome, engines),
         engines=engines,
         routers=routers,
         connected=all(ref in inputs.children for ref in _path_of_requests(key, first)),
@@ -159,6 +160,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         failures=failures,
         diagnosis=diagnoses.pod,
         stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
+        unread=sum(pod.ready and pod.uid in inputs.samples.unread for pod in staying),
         replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
@@ -175,6 +177,13 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         previous=inputs.resource.status,
         now=inputs.now,
     )
+
+
+def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView) -> int:
+    spec, unchanged = inputs.resource.spec, not isinstance(outcome, Planned) and engines.exists
+    if unchanged or not isinstance(spec, Spec):
+        return engines.desired
+    return spec.replicas * len(inputs.role_requests)
 
 
 def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | None:

@@ -139,3 +139,5 @@ class Samples:
 
     engines: Mapping[str, EngineActivity] = field(default_factory=dict)
     routers: Mapping[str, RouterSample] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+    """Pods whose metrics could not be read several times in a row."""

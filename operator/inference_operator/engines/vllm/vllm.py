@@ -114,11 +114,13 @@ class Vllm:
         """The engine part of a spec, in the types of sizing."""
         return shape_of(asked)
 
-    def process(self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts) -> EngineProcess:
+    def process(
+        self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
+    ) -> EngineProcess:
         """The process of one engine of this plan."""
         managed = (
             f"--served-model-name={served.name}",
-            "--host=0.0.0.0",
+            f"--host={host}",
             f"--port={self.port}",
             f"--tensor-parallel-size={plan.parallel.tensor}",
             *memory_arguments(asked, plan),
