@@ -7,7 +7,6 @@ from pathlib import Path
 
 from inference_operator.engines.vllm.memory import version_of, vllm_memory
 from inference_operator.hardware.kinds import GpuKind, kind_named
-from inference_operator.models.catalogue import entry
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
@@ -16,6 +15,7 @@ from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.shape import ParallelSizes, Shape, Speculation
+from tests.testing.collected import entry
 
 FILE = Path(__file__).parent / "data" / "startups.csv"
 FAMILIES = {

@@ -1,6 +1,13 @@
+import os
+
 from hypothesis import HealthCheck, settings
 
 from e2e.said import pytest_runtest_logreport, say
+
+# Most tests are about a model whose facts are known: those of the catalogue, without an inspection and without a hub.
+# Tests about inspections set it otherwise.
+os.environ["INFERENCE_OPERATOR_MODEL_INSPECTION"] = "WhenUnknown"
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 __all__ = ["pytest_runtest_logreport", "say"]
 

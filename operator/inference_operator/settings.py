@@ -48,6 +48,13 @@ class Capacity(StrEnum):
     FIXED = "Fixed"
 
 
+class ModelInspection(StrEnum):
+    """When a model of a hub is inspected."""
+
+    ALWAYS = "Always"
+    WHEN_UNKNOWN = "WhenUnknown"
+
+
 class Settings(BaseSettings):
     """Settings that apply to all InferenceDeployments.
 
@@ -141,6 +148,9 @@ class Settings(BaseSettings):
 
     surge_wait_seconds: int = Field(900, ge=30, le=86400)
     """Elastic: seconds that a rollout waits for a node for the new engine before it ends the last ready engine."""
+    model_inspection: ModelInspection = ModelInspection.ALWAYS
+    """Always: a Job reads the files of every model before it is sized; the catalogue is used where the hub cannot be
+    asked. WhenUnknown: a model in the catalogue is sized from there without a Job."""
 
     read_logs: bool = True
     """Whether to read the logs of failing engines and routers for the cause; requires the right to `pods/log`."""

@@ -182,6 +182,7 @@ def test_every_setting_of_the_operator_is_set_by_the_chart(helm: Helm) -> None:
 
 
 def test_the_defaults_of_chart_values_equal_those_of_the_operator(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(f"{PREFIX}MODEL_INSPECTION")
     plain = Settings()
     for name, value in environment(helm.one("Deployment")).items():
         monkeypatch.setenv(name, value)

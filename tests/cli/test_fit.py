@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from inference_operator.cli.main import main
-from inference_operator.models.catalogue import entry
+from tests.testing.collected import entry
 
 KEYS = [
     "fits",
@@ -88,16 +88,16 @@ def test_a_nominal_gpu_size_counts_as_the_memory_that_cuda_reports(capsys: pytes
 
 
 def test_a_refusal_of_fit_has_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "Qwen/Qwen2.5-72B-Instruct --gpu H100:8 --tensor 2 --context 32768")
+    found = answer(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu H100:8 --tensor 2 --context 32768")
     assert found["reason"] == (
-        "tensor parallel 2 on H100-80GB offers 72.8 GiB each (79.2 \N{MULTIPLICATION SIGN} 0.92); needs 78.8"
-        " (weights 67.8, activation 2.3, non-torch 2.1, CUDA graphs 1.6, KV 5.0 for 32,768 tokens): short by 6.0."
-        " Fits with tensor parallel 4, or an FP8 checkpoint at 2."
+        "tensor parallel 2 on H100-80GB offers 72.8 GiB each (79.2 \N{MULTIPLICATION SIGN} 0.92); needs 76.4"
+        " (weights 65.7, activation 2.0, non-torch 2.1, CUDA graphs 1.6, KV 5.0 for 32,768 tokens): short by 3.5."
+        " Fits with tensor parallel 4, an FP8 checkpoint at 2, or a context of 8,192."
     )
 
 
 def test_fit_chooses_the_smallest_group_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "hf://Qwen/Qwen2.5-72B-Instruct --gpu H100:8")
+    found = answer(capsys, "hf://meta-llama/Meta-Llama-3.1-70B --gpu H100:8")
     assert (found["fits"], found["tensor"], found["gpus_per_replica"], found["replicas_per_node"]) == (True, 4, 4, 2)
 
 
@@ -129,7 +129,7 @@ def test_fit_shows_the_arithmetic_with_the_origin_of_each_term(capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("", "Give either the name of a model in the catalogue or --config FILE."),
+        ("", "Give either the name of a model on the hub or --config FILE."),
         (
             "nobody/nothing",
             "nobody/nothing: is not in the catalogue. Give --config FILE; `infd inspect -o json` writes such a file.",

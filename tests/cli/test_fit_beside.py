@@ -25,13 +25,26 @@ def test_fit_gives_the_same_memory_as_a_plan_of_the_operator(infd: Infd, args: l
     assert ("Not counted" in found["reason"]) == bool(plan.uncounted)
 
 
-def test_fit_needs_a_size_for_a_model_name_with_a_quantization_that_its_config_lacks(infd: Infd) -> None:
-    name = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8"
-    status, _, complaints = infd("fit", name, "--gpu", "H200:8")
+def test_fit_of_a_name_says_whether_the_hub_or_the_catalogue_was_asked(
+    infd: Infd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERENCE_OPERATOR_MODEL_INSPECTION", "Always")
+    status, _, said = infd("fit", "Qwen/Qwen3-8B", "--gpu", "L4:4")
+    assert status == 0
+    assert said.startswith("hf://Qwen/Qwen3-8B: `HF_HUB_OFFLINE` is set, and the model is not in the cache.")
+    assert "The facts are those of the catalogue (ai-dynamo/aiconfigurator@" in said
+    status, _, said = infd("fit", "Qwen/Qwen2.5-72B-Instruct", "--gpu", "H100:8")
     assert status == 2
-    assert complaints.startswith("quantization_config: is not in config.json, although the name says")
-    for more in ("--weights-gib=120", "--quantization=fp8"):
-        assert infd("fit", name, "--gpu", "H200:8", more)[0] == 0
+    assert said.startswith("Qwen/Qwen2.5-72B-Instruct: is not in the catalogue.")
+    assert "`HF_HUB_OFFLINE` is set" in said
+
+
+def test_fit_accepts_a_size_of_quantized_files_with_the_quantization(infd: Infd) -> None:
+    options = ("fit", "Qwen/Qwen3-8B", "--gpu", "L4:4", "--weights-gib=5.7")
+    status, _, said = infd(*options)
+    assert status == 2
+    assert "the files have only 5.7 GiB (--weights-gib), and the matrices need 15.3 GiB" in said
+    assert infd(*options, "--quantization=awq")[0] == 0
 
 
 def test_fit_refuses_arguments_that_the_operator_refuses(infd: Infd) -> None:

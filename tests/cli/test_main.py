@@ -12,7 +12,8 @@ from tests.cli.conftest import Infd
 from tests.testing.builders import model_known
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
-GOOD = SAMPLES[0].read_text()
+CATALOGUED = next(path for path in SAMPLES if path.stem == "quickstart")
+GOOD = CATALOGUED.read_text()
 HEADER = "apiVersion: inference-operator.dev/v1alpha1\nkind: InferenceDeployment\n"
 
 
@@ -33,7 +34,7 @@ def test_an_unknown_model_is_refused_with_the_inspect_command_as_cure(infd: Infd
     unknown = f"{HEADER}metadata: {{name: mine}}\nspec: {{model: {{source: 'pvc://models/mine'}}}}\n"
     status, _, complaints = infd(command, "-f", "-", "--gpu", "L4:4", stdin=unknown)
     assert status == 1
-    assert complaints.startswith("mine: its model is not in the catalogue.")
+    assert complaints.startswith("mine: its model's files were not read, and the catalogue does not have it.")
     assert "`infd inspect -o json`" in complaints
 
 
@@ -52,13 +53,13 @@ def test_a_model_file_without_model_facts_is_reported(infd: Infd, tmp_path: Path
     file = tmp_path / "model.json"
     if text:
         file.write_text(text)
-    status, output, complaints = infd("render", "-f", str(SAMPLES[0]), "--model", str(file))
+    status, output, complaints = infd("render", "-f", str(CATALOGUED), "--model", str(file))
     assert (status, output) == (2, "")
     assert words in complaints
 
 
 def test_render_reads_standard_input(infd: Infd) -> None:
-    assert infd("render", "-f", "-", stdin=GOOD) == infd("render", "-f", str(SAMPLES[0]))
+    assert infd("render", "-f", "-", stdin=GOOD) == infd("render", "-f", str(CATALOGUED))
 
 
 def test_render_ignores_objects_of_other_kinds(infd: Infd) -> None:
@@ -125,13 +126,14 @@ def test_a_file_without_a_resource_is_reported_with_its_content(infd: Infd, text
 
 
 def test_render_reads_a_folder_and_several_files(infd: Infd, tmp_path: Path) -> None:
+    gpus = ("--gpu", "L4:4")
     (tmp_path / "a.yaml").write_text(GOOD)
     (tmp_path / "pod.yml").write_text("apiVersion: v1\nkind: Pod\n")
     (tmp_path / "notes.txt").write_text("a: b: c")
     (tmp_path / "b.json").write_text(json.dumps(yaml.safe_load(GOOD)))
-    once = infd("render", "-f", str(SAMPLES[0]))
-    assert infd("render", "-f", str(tmp_path)) == (0, once[1] * 2, "")
-    assert infd("render", "-f", str(SAMPLES[0]), "-f", "-", stdin=GOOD) == (0, once[1] * 2, "")
+    once = infd("render", *gpus, "-f", str(CATALOGUED))
+    assert infd("render", *gpus, "-f", str(tmp_path)) == (0, once[1] * 2, "")
+    assert infd("render", *gpus, "-f", str(CATALOGUED), "-f", "-", stdin=GOOD) == (0, once[1] * 2, "")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert infd("render", "-f", str(empty))[2].endswith("It is empty.\n")
@@ -166,7 +168,7 @@ def test_a_null_field_counts_as_an_absent_field(infd: Infd) -> None:
 
 def test_an_invalid_setting_is_named_in_the_error(infd: Infd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFERENCE_OPERATOR_DNS_STALENESS_SECONDS", "soon")
-    status, output, complaints = infd("render", "-f", str(SAMPLES[0]))
+    status, output, complaints = infd("render", "-f", str(CATALOGUED))
     assert (status, output) == (2, "")
     assert complaints.startswith("INFERENCE_OPERATOR_DNS_STALENESS_SECONDS: ")
     assert complaints.count("\n") == 1

@@ -1,6 +1,7 @@
 """`infd plan`: the operator's sizing decision without a cluster."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ import yaml
 
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
+from inference_operator.inspection.result import result_text
+from inference_operator.models.checkpoint import Weights
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from tests.cli.conftest import Infd
+from tests.testing.collected import entry
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 QUICKSTART = SAMPLES / "quickstart.yaml"
@@ -20,7 +24,8 @@ QUICKSTART = SAMPLES / "quickstart.yaml"
 def test_the_plan_table_has_the_sizes_and_a_summary(infd: Infd) -> None:
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4")
     assert (status, complaints) == (0, "")
-    head, row, sentence = output.splitlines()
+    head, row, sentence, model = output.splitlines()
+    assert model.startswith("qwen: Qwen3ForCausalLM: 15.3 GiB of weights")
     assert head.split()[:3] == ["NAME", "GPU", "TENSOR"]
     assert row.split() == ["qwen", "L4", "2", "1", "2", "40,960", "256", "0.92", "159,056"]
     assert sentence.startswith("qwen: Tensor parallel 2 on L4: of 20.3 GiB each, weights 7.6")
@@ -45,12 +50,18 @@ def test_plan_as_json_equals_the_plan_in_the_status(infd: Infd, form: str) -> No
     assert plan["perGpu"]["kvCacheTokens"] == result.plan.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]
 
 
-def test_plan_fails_with_the_reason_if_the_model_does_not_fit(infd: Infd) -> None:
-    status, output, complaints = infd("plan", "-f", str(SAMPLES / "llama-70b-tp8.yaml"), "--gpu", "T4:8", "-o", "table")
+def test_plan_fails_with_the_reason_if_the_model_does_not_fit(infd: Infd, tmp_path: Path) -> None:
+    llama, known = tmp_path / "model.json", entry("meta-llama/Llama-3.3-70B-Instruct")
+    assert known
+    weights = Weights(round(131.4 * 2**30), "30 files of model.safetensors.index.json")
+    llama.write_text(result_text(replace(known, weights=weights)))
+    sample = str(SAMPLES / "llama-70b-tp8.yaml")
+    command = ("plan", "-f", sample, "--gpu", "T4:8", "--model", str(llama))
+    status, output, complaints = infd(*command, "-o", "table")
     assert status == 1
     assert output.splitlines()[1].split() == ["llama-70b", "no"]
     assert complaints.startswith("llama-70b: spec.hardware: tensor parallel 8 on T4 offers 13.4 GiB each")
-    _, output, _ = infd("plan", "-f", str(SAMPLES / "llama-70b-tp8.yaml"), "--gpu", "T4:8", "-o", "json")
+    _, output, _ = infd(*command, "-o", "json")
     assert json.loads(output)["planned"] is False
 
 
@@ -155,3 +166,12 @@ def test_plan_reports_an_unreachable_cluster_on_a_single_line(
     assert complaints.startswith(complaint)
     assert complaints.endswith("Check that `kubectl get nodes` works with the same kubeconfig.\n")
     assert complaints.count("\n") == 1
+
+
+def test_plan_says_where_the_facts_of_the_model_come_from(infd: Infd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERENCE_OPERATOR_MODEL_INSPECTION", "Always")
+    status, output, said = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-o", "table")
+    assert status == 0
+    assert "up to 40,960 tokens. From the catalogue (ai-dynamo/aiconfigurator@" in output
+    assert "`HF_HUB_OFFLINE` is set, and the model is not in the cache." in said
+    assert "The facts of the catalogue are used" in said

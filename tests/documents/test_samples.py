@@ -51,7 +51,7 @@ SIZES = {
 def planned(sample: Path) -> Planned:
     offers = tuple(filter(None, [POOL.get(sample.stem)]))
     asked = resource(yaml.safe_load(sample.read_text()))
-    inspected = model_known(yaml.safe_load(sample.read_text()), INSPECTED.get(sample.stem, "Qwen/Qwen3-8B"))
+    inspected = model_known(yaml.safe_load(sample.read_text()), INSPECTED.get(sample.stem, ""))
     children = {Ref.of(inspected): inspected}
     result = outcome(Inputs(resource=asked, children=children, pods=(), settings=Settings(gpu_offers=offers), now=NOW))
     assert isinstance(result, Planned), result

@@ -15,13 +15,13 @@ from inference_operator.inspection.config_map import MODEL_FILE, model_config_ma
 from inference_operator.inspection.job import inspection_job
 from inference_operator.inspection.job_attempt import job_attempt
 from inference_operator.manifest import CONFIG_MAP, JOB, Key, Manifest, Owner, Ref
-from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
 from inference_operator.models.source import model_source
 from inference_operator.objects.names import inspection_job_name
 from inference_operator.settings import Settings
 from tests.testing.builders import KEY, UID, inference_deployment
+from tests.testing.collected import entry
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.schemas import validate
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.inspection.result import LIMIT, Cause, Failure, parsed_result, result_text
-from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
@@ -17,8 +16,9 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 from tests.models.test_model import CONFIGS, JSON
+from tests.testing.collected import entry, names
 
-WEIGHTS = Weights(8 * 2**30 + 1, "4 files of model.safetensors.index.json")
+WEIGHTS = Weights(2**44, "4 files of model.safetensors.index.json")
 NOISE: dict[str, Any] = {
     "transformers_version": "5.0.0",
     "auto_map": {"AutoModel": "modeling.Model"},

@@ -1,5 +1,6 @@
 """A simulated Hugging Face Hub on the loopback interface that responds as the real one does."""
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "org/model"
 BRANCH = "experiment"
 CHUNK = 2**16
+STORAGE = "/storage/"
 
 Answer = Callable[["Request"], None]
 
@@ -22,6 +24,12 @@ class Hub:
     files: dict[str, bytes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     """Of files that are only listed, as weights are, or listed wrongly."""
+    large: dict[str, bytes] = field(default_factory=dict)
+    """Files that are served by redirect, as weights are."""
+    cut_after: int = 0
+    """Bytes of the next large file after which the connection ends; 0 for all."""
+    offsets: list[int] = field(default_factory=list)
+    """Where the requests of large files started."""
     odd: dict[str, Answer] = field(default_factory=dict)
     """Answers other than usual, by the last part of the path; `model` is the list of files."""
     token: str = ""
@@ -37,9 +45,19 @@ class Hub:
 
     def listing(self) -> bytes:
         """As the API answers with `blobs=True`."""
-        sizes = {name: len(content) for name, content in self.files.items()} | self.sizes
+        sizes = {name: len(content) for name, content in (self.files | self.large).items()} | self.sizes
         siblings = [{"rfilename": name, "size": size} for name, size in sizes.items()]
         return json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode()
+
+    def tree(self) -> bytes:
+        """The files with their hashes, as a download lists them."""
+        entries: list[dict[str, object]] = []
+        for name, content in (self.files | self.large).items():
+            entry: dict[str, object] = {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
+            if name in self.large:
+                entry["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+            entries.append(entry)
+        return json.dumps(entries).encode()
 
 
 class Request(BaseHTTPRequestHandler):
@@ -69,14 +87,41 @@ class Request(BaseHTTPRequestHandler):
             *(f"/api/models/{REPOSITORY}/revision/{r}" for r in (BRANCH, COMMIT)),
         ):
             hub.odd.get("model", listing)(self)
+        elif path == f"/api/models/{REPOSITORY}/tree/{COMMIT}":
+            self.give(hub.tree())
         elif path.startswith(f"/api/models/{REPOSITORY}/revision/"):
             self.refuse(404, "RevisionNotFound")
         elif name in hub.odd:
             hub.odd[name](self)
+        elif path.startswith(wanted) and (content := hub.large.get(path.removeprefix(wanted))) is not None:
+            self._redirect(path.removeprefix(wanted), content)
+        elif path.startswith(STORAGE) and (content := hub.large.get(path.removeprefix(STORAGE))) is not None:
+            self._give_range(content)
         elif path.startswith(wanted) and (content := hub.files.get(path.removeprefix(wanted))) is not None:
             self.give(content)
         else:
             self.refuse(401, "RepoNotFound")
+
+    def _redirect(self, name: str, content: bytes) -> None:
+        """A large file: its size and hash are those of the linked file, which is on a storage of its own."""
+        digest = f'"{hashlib.sha256(content).hexdigest()}"'
+        linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": digest, "X-Repo-Commit": COMMIT}
+        storage = self.server.hub.endpoint.replace("127.0.0.1", "localhost")  # another host, as the real storage is
+        self.refuse(302, Location=f"{storage}{STORAGE}{name}", **linked)
+
+    def _give_range(self, content: bytes) -> None:
+        """The bytes from the offset of the header `Range`; at most `cut_after` of them, once."""
+        hub = self.server.hub
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
+        hub.offsets.append(start)
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.end_headers()
+        cut, hub.cut_after = hub.cut_after, 0
+        if self.command == "GET":
+            self.send(content[start : start + cut] if cut else content[start:])
+        self.close_connection = bool(cut)
 
     def refuse(self, status: int, code: str = "", **headers: str) -> None:
         """An error as the hub tells it."""

@@ -9,13 +9,14 @@ import pytest
 
 from inference_operator.cli.main import main
 from inference_operator.inspection.result import Cause, Failure
-from inference_operator.inspector.files import MAX_BYTES, MAX_FILES, QUANTIZATION
+from inference_operator.inspector.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
 from inference_operator.inspector.folder import inspect_folder
 from inference_operator.models.checkpoint import INDEX
-from inference_operator.models.entry import Entry
+from inference_operator.models.entry import Entry, entry_facts
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import GGUF_ENGINE, model_facts
 
+QUANTIZATION = "hf_quant_config.json"
 CONFIG = {
     "num_hidden_layers": 2,
     "hidden_size": 64,
@@ -119,6 +120,57 @@ def test_a_gguf_model_with_a_config_is_counted_by_its_file_size(model: Model, tm
     assert refused(tmp_path) == (Cause.UNUSABLE, problem)
 
 
+def test_the_small_files_of_a_reranker_are_read(model: Model) -> None:
+    reranker = {**CONFIG, "architectures": ["XLMRobertaForSequenceClassification"], "max_position_embeddings": 8194}
+    folder = model(
+        **{
+            "config.json": {**reranker, "position_embedding_type": "absolute"},
+            "model.safetensors": 700_000,
+            "tokenizer_config.json": {"model_max_length": 8192},
+        }
+    )
+    facts = entry_facts(found(folder))
+    assert isinstance(facts, ModelFacts)
+    assert (facts.is_pooling, facts.derived_context, facts.side.has_chat_template) == (True, 8192, False)
+
+
+def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
+    folder = model(
+        **{
+            "config.json": {**CONFIG, "architectures": ["Qwen3ForCausalLM"], "max_position_embeddings": 32768},
+            "model.safetensors": 700_000,
+            "modules.json": [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}],
+            "sentence_bert_config.json": {"max_seq_length": 512},
+        }
+    )
+    facts = entry_facts(found(folder))
+    assert isinstance(facts, ModelFacts)
+    assert (facts.is_pooling, facts.derived_context, facts.side.sentence_max_length) == (True, 512, 512)
+
+
+@pytest.mark.parametrize("template", ["chat_template.jinja", "chat_template.json"])
+def test_a_chat_template_is_found_and_generation_limits_are_read(model: Model, template: str) -> None:
+    limits = {"generation_config.json": {"max_new_tokens": 2048}}
+    facts = entry_facts(found(model(**{"model.safetensors": 700_000, template: "{}", **limits})))
+    assert isinstance(facts, ModelFacts)
+    assert (facts.side.has_chat_template, facts.side.max_new_tokens, facts.is_pooling) == (True, 2048, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "kernel"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 128, "desc_act": False}, Kernel.GPTQ),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 128, "version": "GEMM"}, Kernel.AWQ),
+    ],
+)
+def test_a_quantization_file_beside_the_config_is_read(
+    model: Model, name: str, document: object, kernel: Kernel
+) -> None:
+    facts = entry_facts(found(model(**{"model.safetensors": 400_000, name: document})))
+    assert isinstance(facts, ModelFacts)
+    assert facts.quantization.kernel is kernel
+
+
 def test_gguf_without_a_config_and_a_file_instead_of_a_folder_are_refused_with_a_cure(
     model: Model, tmp_path: Path
 ) -> None:
@@ -130,10 +182,18 @@ def test_gguf_without_a_config_and_a_file_instead_of_a_folder_are_refused_with_a
     assert refused(tmp_path / "model.gguf") == (Cause.NOT_FOUND, said)
 
 
-@pytest.mark.parametrize("name", MAX_BYTES)
-def test_a_file_that_is_too_large_is_not_read(model: Model, name: str) -> None:
-    folder = model(**{"model.safetensors": 7, name: MAX_BYTES[name] + 1})
-    assert refused(folder) == (Cause.UNUSABLE, f"{name}: is larger than {MAX_BYTES[name] // 2**20} MiB.")
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("config.json", MAX_BYTES),
+        (QUANTIZATION, MAX_BYTES),
+        ("tokenizer_config.json", MAX_BYTES),
+        (INDEX, MAX_INDEX_BYTES),
+    ],
+)
+def test_a_file_that_is_too_large_is_not_read(model: Model, name: str, limit: int) -> None:
+    folder = model(**{"model.safetensors": 7, name: limit + 1})
+    assert refused(folder) == (Cause.UNUSABLE, f"{name}: is larger than {limit // 2**20} MiB.")
 
 
 def test_a_folder_with_too_many_files_is_refused_as_a_model(model: Model) -> None:
@@ -156,7 +216,7 @@ def test_the_inspect_command_reads_a_volume_at_its_mount_path(
     assert infd("pvc://models/qwen", "--folder", str(folder), "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["model"] == "pvc://models/qwen"
     assert infd(str(tmp_path / "qwen")) == 0
-    assert "weights       1.00 GiB (model.safetensors)" in capsys.readouterr().out
+    assert "weights       1.00 GiB (model.safetensors; counted from config.json: 0.0 GiB)" in capsys.readouterr().out
     assert infd(str(tmp_path / "qwen"), "-o", "yaml") == 0
     assert "gib: 1.0" in capsys.readouterr().out
 

@@ -60,17 +60,69 @@ def error(answer: tuple[int, dict[str, Any]]) -> tuple[str, str, str]:
 
 
 def test_only_small_files_are_downloaded_from_the_hub(hub: Hub, inspect: Infd) -> None:
-    hub.sizes = {"1.safetensors": 3 * 2**30, "2.safetensors": 2**30, "other/3.safetensors": 2**40}
+    hub.sizes = {"1.safetensors": 12 * 2**30, "2.safetensors": 3 * 2**30, "other/3.safetensors": 2**40}
     hub.add(INDEX, {"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})
     status, document = inspect()
     assert (status, document["model"], document["commit"]) == (0, REPOSITORY, COMMIT)
     assert document["source"] == f"hf://{REPOSITORY}@{COMMIT}:config.json"
-    assert document["weights"] == {"gib": 4.0, "source": f"2 files of {INDEX}", "exact": True}
+    assert document["weights"] == {"gib": 15.0, "source": f"2 files of {INDEX}", "exact": True}
     assert document["config"] == CONFIG
     files = [
         f"{verb} /{REPOSITORY}/resolve/{COMMIT}/{name}" for name in ("config.json", INDEX) for verb in ("HEAD", "GET")
     ]
     assert hub.asked == [f"GET /api/models/{REPOSITORY}", *files]
+
+
+def test_the_small_files_of_one_commit_are_read_from_the_hub(hub: Hub, inspect: Infd) -> None:
+    hub.add("tokenizer_config.json", {"model_max_length": 131072, "chat_template": "{{ messages }}"})
+    hub.add("generation_config.json", {"max_new_tokens": 2048})
+    hub.add("tokenizer.json", {"large": True})
+    _, document = inspect()
+    assert document["side"] == {"tokenizer_max_length": 131072, "has_chat_template": True, "max_new_tokens": 2048}
+    assert {path.split("/resolve/")[1].split("/")[0] for path in hub.asked if "/resolve/" in path} == {COMMIT}
+    assert not [path for path in hub.asked if path.endswith("tokenizer.json")]
+
+
+def test_plan_render_and_fit_use_the_files_on_the_hub(hub: Hub, tmp_path: Path) -> None:
+    resource = tmp_path / "mine.yaml"
+    resource.write_text(
+        "apiVersion: inference-operator.dev/v1alpha1\nkind: InferenceDeployment\nmetadata: {name: mine}\n"
+        f"spec: {{model: {{source: 'hf://{REPOSITORY}'}}}}\n"
+    )
+    environment = {"PATH": os.environ["PATH"], "HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home")}
+
+    def infd(*arguments: str) -> str:
+        command = [str(Path(sys.executable).with_name("infd")), *arguments, "--gpu", "H100:8"]
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert (answer.returncode, answer.stderr) == (0, "")
+        return answer.stdout
+
+    assert f"From its files (hf://{REPOSITORY}@{COMMIT}:config.json)" in infd("plan", "-f", str(resource))
+    assert f"--revision={COMMIT}" in infd("render", "-f", str(resource))
+    assert json.loads(infd("fit", REPOSITORY, "-o", "json"))["weights_gib"] == pytest.approx(15.26, abs=0.1)
+
+
+DOWNLOAD = """
+import sys, huggingface_hub
+print(huggingface_hub.snapshot_download(sys.argv[1], revision=sys.argv[2]))
+"""
+
+
+def test_the_hub_of_these_tests_serves_a_download_of_the_real_client_that_is_cut_and_resumed(
+    hub: Hub, tmp_path: Path
+) -> None:
+    cut = 12 * 2**20  # the client writes chunks of 10 MiB (huggingface_hub 2.4.0, `constants.py`)
+    hub.sizes, content = {}, bytes(range(256)) * 2**16
+    hub.large["model.safetensors"], hub.cut_after = content, cut
+    environment = {"PATH": os.environ["PATH"], "HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", DOWNLOAD, REPOSITORY, COMMIT]
+    answer = subprocess.run(
+        command, env={**environment, "HF_HUB_DISABLE_XET": "1"}, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    folder = Path(answer.stdout.strip())
+    assert (folder.name, (folder / "model.safetensors").read_bytes() == content) == (COMMIT, True)
+    assert (hub.offsets[0], 0 < hub.offsets[-1] <= cut, len(hub.offsets)) == (0, True, 2)
 
 
 def test_the_requested_revision_is_read_from_the_hub(hub: Hub, inspect: Infd) -> None:
@@ -226,8 +278,9 @@ def test_in_offline_mode_the_model_is_read_from_the_cache_without_a_request(
         folder.mkdir(parents=True)
     (repository / "refs" / "main").write_text(COMMIT)
     (snapshot / "config.json").write_bytes(hub.files["config.json"])
-    (blobs / "weights").write_bytes(b"0" * 1000)
+    (blobs / "weights").touch()
+    os.truncate(blobs / "weights", 15 * 2**30)
     (snapshot / "model.safetensors").symlink_to(blobs / "weights")
     status, document = inspect(**offline)
-    assert (status, document["commit"], document["weights"]["gib"]) == (0, COMMIT, 1000 / 2**30)
+    assert (status, document["commit"], document["weights"]["gib"]) == (0, COMMIT, 15.0)
     assert not hub.asked

@@ -1,25 +1,27 @@
 """Model facts from the config and the weight files of a repository."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.catalogue import FIELDS
-from inference_operator.models.catalogue import FILE, entry, names
+from inference_operator.models import catalogue
 from inference_operator.models.checkpoint import Weights, weights_of_files
 from inference_operator.models.config import TEXT_CONFIGS, NotUnderstood
 from inference_operator.models.facts import Attention, Kernel, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.units import GIB
+from tests.testing.collected import entry, names
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
+FIELDS = sorted({field for name in names() if (known := entry(name)) for field in known.config})
 KEYS = st.sampled_from([*FIELDS, *TEXT_CONFIGS, "vision_config", "linear_attn_config", "counts"])
 CONFIGS = st.dictionaries(KEYS, JSON | st.integers(0, 4096) | st.dictionaries(KEYS, JSON, max_size=4), max_size=16)
 
@@ -64,18 +66,20 @@ def test_any_weight_index_gives_a_size_or_a_refusal(index: object, sizes: dict[s
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_catalogue_entry_gives_model_facts(name: str) -> None:
+def test_every_collected_config_gives_model_facts(name: str) -> None:
     assert facts(name).weight_bytes > GIB / 10
 
 
-def test_the_catalogue_has_a_limited_size_and_names_its_sources() -> None:
-    from importlib.resources import files  # noqa: PLC0415 - only here
-
-    text = (files("inference_operator.models") / FILE).read_text(encoding="utf-8")
+def test_each_entry_of_the_catalogue_is_the_config_that_is_filed_under_its_own_name() -> None:
+    text = (files("inference_operator.models") / catalogue.FILE).read_text(encoding="utf-8")
     assert len(text) < 2**18
     found = json.loads(text)
-    assert len(found) > 300
-    assert all("@" in one["source"] or "#" in one["source"] for one in found)
+    assert len(found) > 60
+    for one in found:
+        assert one["source"].endswith(f"/{one['model'].replace('/', '--')}_config.json"), one["model"]
+        known = model_facts(one["config"])
+        assert isinstance(known, ModelFacts), one["model"]
+        assert (known.assumptions, known.derived_context is None) == ((), False), one["model"]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,40 @@ def test_a_config_without_a_model_type_and_with_a_huge_vocabulary_shares_its_emb
     assert isinstance(named, ModelFacts)
     assert isinstance(nameless, ModelFacts)
     assert nameless.weight_bytes == named.weight_bytes
+
+
+def test_files_that_are_far_smaller_than_an_unquantised_config_counts_are_refused_with_both_sizes() -> None:
+    whole = {**facts_config(), "quantization_config": None}
+    size = counted_size(whole)
+    refusal = model_facts(whole, Weights(round(size * 0.5), "4 files of model.safetensors.index.json"))
+    assert isinstance(refusal, NotUnderstood)
+    half, full = f"{size * 0.5 / GIB:.1f} GiB (4 files of model.safetensors.index.json)", f"{size / GIB:.1f} GiB"
+    assert refusal.field == "config.json.quantization_config"
+    assert refusal.problem.startswith(f"is missing, although the files have only {half}, and the matrices need {full}")
+    stated = model_facts({**whole, "quantization_config": {"quant_method": "fp8"}}, Weights(round(size * 0.5), "x"))
+    assert isinstance(stated, ModelFacts)
+
+
+def test_the_size_of_files_counts_and_a_different_count_is_told() -> None:
+    size = counted_size(facts_config())
+    found = model_facts(facts_config(), Weights(2 * size, "2 files"))
+    assert isinstance(found, ModelFacts)
+    assert (found.weight_bytes, found.weights_from) == (
+        2 * size,
+        f"2 files; counted from config.json: {size / GIB:.1f} GiB",
+    )
+
+
+def facts_config() -> dict[str, object]:
+    known = entry("Qwen/Qwen3-8B")
+    assert known
+    return known.config
+
+
+def counted_size(config: dict[str, object]) -> int:
+    found = model_facts(config)
+    assert isinstance(found, ModelFacts)
+    return found.weight_bytes
 
 
 def test_attention_layers_may_be_listed_by_their_indexes() -> None:

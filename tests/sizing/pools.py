@@ -3,10 +3,10 @@
 from inference_operator.engines.vllm.memory import vllm_memory
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind
-from inference_operator.models.catalogue import entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.engine_memory import EngineMemory
+from tests.testing.collected import entry
 
 VERSION = "0.32.0"
 

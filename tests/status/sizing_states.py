@@ -74,11 +74,6 @@ SIZING_STATES: dict[str, Settled] = {
         [],
         ("False Starting", "True Starting", "False NotStalled"),
     ),
-    "a config of the catalogue that says too little": (
-        inputs(inference_deployment(source="hf://nvidia/Qwen3-235B-A22B-NVFP4")),
-        [],
-        ("False InspectingModel", "True InspectingModel", "False NotStalled"),
-    ),
     "too large for what is there": refused(
         "InsufficientGpuMemory", gpus=[node("l4-a", gpus=1, labels=L4)], source="hf://deepseek-ai/DeepSeek-V3"
     ),
@@ -86,7 +81,7 @@ SIZING_STATES: dict[str, Settled] = {
         "InvalidParallelSize", gpus=[node("h100-a", gpus=8)], parallelism={"tensor": 5}
     ),
     "more than one node holds": refused(
-        "NeedsMultiNode", gpus=[node("l4-a", gpus=1, labels=L4)], source="hf://meta-llama/Llama-3.3-70B-Instruct"
+        "NeedsMultiNode", gpus=[node("l4-a", gpus=1, labels=L4)], source="hf://meta-llama/Meta-Llama-3.1-70B"
     ),
     "no GPU at all": refused("NoSuitableGpu"),
     "a context beyond the model's own": refused(

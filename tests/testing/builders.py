@@ -18,7 +18,6 @@ from inference_operator.manifest import (
     Manifest,
     Ref,
 )
-from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
@@ -31,6 +30,7 @@ from inference_operator.settings import Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState
+from tests.testing.collected import entry
 from tests.testing.nodes import node
 
 H100 = node("h100-a", gpus=8)
@@ -89,10 +89,11 @@ def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Setti
     return result
 
 
-def model_known(raw: Manifest, name: str = "Qwen/Qwen3-8B") -> Manifest:
-    """The ConfigMap in which an inspection has left that the model is this one of the catalogue."""
-    asked, known = resource(raw), entry(name)
+def model_known(raw: Manifest, name: str = "") -> Manifest:
+    """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B."""
+    asked = resource(raw)
     assert isinstance(asked.spec, Spec)
+    known = entry(name or asked.spec.model.source.removeprefix("hf://")) or entry("Qwen/Qwen3-8B")
     assert known
     revision = registry.ENGINES[registry.VLLM].access(asked.spec.engine).revision
     ref = model_config_ref(asked.spec.model.source, revision, owner=asked.owner)

@@ -199,7 +199,16 @@ class EngineStatus(_StatusModel):
     """The engine that runs."""
 
     image: str = Field(description="Container image of the engine. It is pinned until `spec.engine` changes.")
+    model_commit: str = Field(
+        "", description="Commit of the model's hub repository that the engines load. It is pinned with the sizes."
+    )
     kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
+        """The fields that have a value."""
+        fields: Manifest = dump(self)
+        return {name: value for name, value in fields.items() if value != ""}
 
 
 class StartupStep(StrEnum):

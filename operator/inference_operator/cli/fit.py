@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from inference_operator.api.spec import EngineSpec
 from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.gpus import add_gpus, named_gpus
+from inference_operator.cli.hub_model import hub_model
 from inference_operator.cli.output import add_output, dumped
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
@@ -23,9 +25,11 @@ from inference_operator.inspection.result import Failure, parsed_result
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.models.model import ELEMENT_BYTES, model_facts
 from inference_operator.models.quantization import named_quantization
+from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
 from inference_operator.models.source import HubModel
 from inference_operator.planning.gpu_offers import HINTED_PER_NODE
 from inference_operator.planning.known_model import known_model, with_draft
@@ -55,7 +59,7 @@ def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         description="Without --gpu-memory-gib: find the smallest group of GPUs that the model fits on. With it: check "
         "whether the engine would start with exactly the given options.",
     )
-    fit.add_argument("model", nargs="?", help="name of a model in the catalogue, for example Qwen/Qwen3-8B")
+    fit.add_argument("model", nargs="?", help="name of a model on the hub or in the catalogue: Qwen/Qwen3-8B")
     add_gpus(fit)
     fit.add_argument("--context", _flag("max_model_len"), type=_positive, help="maximum context length in tokens")
     fit.add_argument("--concurrency", type=_positive, help="concurrent requests of 2,048 tokens to plan for")
@@ -125,24 +129,19 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
 
 def _facts(options: argparse.Namespace) -> ModelFacts:
     if bool(options.config) is bool(options.model):
-        raise UsageError("Give either the name of a model in the catalogue or --config FILE.")
+        raise UsageError("Give either the name of a model on the hub or --config FILE.")
     size = None if options.weights_gib is None else Weights(round(options.weights_gib * GIB), "--weights-gib")
     if options.config:
-        document, weights = _of_file(options.config)
+        document, weights, side = _of_file(options.config)
         weights = size or weights
     else:
-        known = entry(options.model.removeprefix("hf://"))
-        if known is None:
-            near = get_close_matches(options.model, names(), n=1)
-            suggestion = f" Did you mean `{near[0]}`?" if near else ""
-            raise UsageError(
-                f"{options.model}: is not in the catalogue.{suggestion} Give --config FILE; `infd inspect -o json`"
-                " writes such a file."
-            )
-        document, weights = known.config, size or known.weights
-        if size is None and not options.quantization and (why := _not_sized(known.name)):
+        known = _named(options.model.removeprefix("hf://"))
+        document, weights, side = known.config, size or known.weights, known.side
+        if size is None and not options.quantization and not known.commit and (why := _not_sized(known.name)):
             raise UsageError(f"{why} Or give --weights-gib.")
-    facts = model_facts(document, weights)
+    if weights and options.quantization:
+        weights = replace(weights, exact=False)  # of weights in the stated form, not in the config's
+    facts = model_facts(document, weights, side)
     if isinstance(facts, NotUnderstood):
         raise UsageError(facts.message)
     return facts
@@ -154,13 +153,31 @@ def _not_sized(name: str) -> str:
     return known.facts.message if known and isinstance(known.facts, NotUnderstood) else ""
 
 
-def _of_file(path: str) -> tuple[object, Weights | None]:
+def _named(name: str) -> Entry:
+    """A model by its name: its files on the hub, else its entry in the catalogue. Says which one on stderr."""
+    found, known = hub_model(f"hf://{name}", None, Settings()), entry(name)
+    if isinstance(found, Entry):
+        return found
+    if isinstance(found, Failure) and not found.was_unanswered:
+        raise UsageError(found.message)
+    if known is None:
+        near = get_close_matches(name, names(), n=1)
+        suggestion = f" Did you mean `{near[0]}`?" if near else ""
+        why = f" {found.message}" if found else ""
+        cure = "Give --config FILE; `infd inspect -o json` writes such a file."
+        raise UsageError(f"{name}: is not in the catalogue.{suggestion} {cure}{why}")
+    if found:
+        print(f"{found.message} The facts are those of the catalogue ({known.source}).", file=sys.stderr)
+    return known
+
+
+def _of_file(path: str) -> tuple[object, Weights | None, SideFiles]:
     """A `config.json`, or the output of `infd inspect -o json`, which has the checkpoint size too."""
     document = _document(path)
     result = parsed_result(json.dumps(document))
     if isinstance(result, Failure):
         raise UsageError(result.message)
-    return (result.config, result.weights) if result else (document, None)
+    return (result.config, result.weights, result.side) if result else (document, None, NO_SIDE_FILES)
 
 
 def _document(path: str) -> object:

@@ -1,6 +1,7 @@
 """Inputs of the pipeline for resources from files: what the operator would observe right after their creation."""
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,16 +12,17 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.api_server_rules import quoted_number, stored
 from inference_operator.cli.gpus import add_gpus
+from inference_operator.cli.hub_model import model_of_spec
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.inspection.config_map import model_config_map, model_config_ref
-from inference_operator.inspection.result import LIMIT, Failure, parsed_result
+from inference_operator.inspection.result import LIMIT, Failure, parsed_result, refusal_of
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.entry import Entry
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Refused
-from inference_operator.settings import Settings
+from inference_operator.settings import ModelInspection, Settings
 from inference_operator.views.node import NodeView
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
@@ -28,8 +30,8 @@ UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 
 
 NOT_INSPECTED = (
-    "its model is not in the catalogue. In a cluster a Job inspects the model; here, give the output of"
-    " `infd inspect -o json` with `--model FILE`."
+    "its model's files were not read, and the catalogue does not have it. In a cluster a Job reads them; here, give the"
+    " output of `infd inspect -o json` with `--model FILE`."
 )
 
 PAUSED = "spec.paused: is true, so no objects would be created. Set it to false, or remove it."
@@ -64,7 +66,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     )
     add_gpus(parser)
     parser.add_argument(
-        "--model", metavar="FILE", help="output of `infd inspect -o json`, for models that are not in the catalogue"
+        "--model", metavar="FILE", help="output of `infd inspect -o json`; default: ask the hub, then the catalogue"
     )
 
 
@@ -93,15 +95,32 @@ def offline_inputs(
     *,
     nodes: Sequence[NodeView] | None = None,
     model: Entry | None = None,
+    stored_models: Mapping[Ref, Manifest] | None = None,
 ) -> Inputs:
-    """The inputs of the pipeline for a new resource whose model has been inspected."""
+    """The inputs of the pipeline for a new resource whose model has been inspected.
+
+    Args:
+        document: the resource, as in a file.
+        settings: the operator's settings.
+        engines: the engines.
+        nodes: nodes with GPUs; None if they are not known.
+        model: the result of an inspection. None: the hub is asked, then the catalogue.
+        stored_models: ConfigMaps with results of a cluster's inspections.
+    """
     spec = stored(document.get("spec"))
     new = resource({"spec": spec, "metadata": {**_NEW, **metadata(document)}})
     if refusal := quoted_number(spec):
         new = replace(new, spec=refusal)
+    engine = engines[engines.default]
+    children = _inspected(new, model, engine) or _stored(new, stored_models or {}, engine)
+    if not children:
+        found = model_of_spec(new.spec, _revision(new, engine), settings)
+        if isinstance(found, Failure):
+            new, settings = _unread(new, found), settings.model_copy(update={"model_inspection": WHEN_UNKNOWN})
+        children = _inspected(new, found if isinstance(found, Entry) else None, engine)
     return Inputs(
         resource=new,
-        children=_inspected(new, model, engines[engines.default]),
+        children=children,
         pods=(),
         settings=settings,
         now=datetime.now(UTC),
@@ -110,11 +129,33 @@ def offline_inputs(
     )
 
 
+WHEN_UNKNOWN = ModelInspection.WHEN_UNKNOWN
+
+
+def _unread(new: Resource, failure: Failure) -> Resource:
+    """The resource whose model's files could not be read: refused, unless the hub could not be asked."""
+    if not failure.was_unanswered:
+        return replace(new, spec=refusal_of(failure))
+    print(f"{failure.message} The facts of the catalogue are used, where it has the model.", file=sys.stderr)
+    return new
+
+
+def _revision(new: Resource, engine: Engine) -> str | None:
+    return None if isinstance(new.spec, Refusal) else engine.access(new.spec.engine).revision
+
+
+def _stored(new: Resource, stored_models: Mapping[Ref, Manifest], engine: Engine) -> Mapping[Ref, Manifest]:
+    """The ConfigMap in which a cluster's operator has stored the result for this resource."""
+    if isinstance(new.spec, Refusal):
+        return {}
+    ref = model_config_ref(new.spec.model.source, _revision(new, engine), owner=new.owner)
+    return {ref: stored_models[ref]} if ref in stored_models else {}
+
+
 def _inspected(new: Resource, model: Entry | None, engine: Engine) -> Mapping[Ref, Manifest]:
     if model is None or isinstance(new.spec, Refusal):
         return {}
-    revision = engine.access(new.spec.engine).revision
-    ref = model_config_ref(new.spec.model.source, revision, owner=new.owner)
+    ref = model_config_ref(new.spec.model.source, _revision(new, engine), owner=new.owner)
     return {ref: model_config_map(ref, model, owner=new.owner)}
 
 

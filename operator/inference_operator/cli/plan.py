@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.reasons import ConditionType
@@ -21,13 +21,15 @@ from inference_operator.cli.offline import (
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.manifest import NODE, Manifest
+from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
+from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.status.report import report
 from inference_operator.views.node import NodeView, node_view
 
+INSPECTION_RESULTS = f"{COMPONENT_LABEL}={INSPECTION}"
 HEAD = ("NAME", "GPU", "TENSOR", "PIPELINE", "GPUS", "CONTEXT", "SEQS", "USED", "KV TOKENS")
 
 
@@ -41,13 +43,15 @@ class Planning:
     message: str
     """The sizes in a sentence, or why the resource is rejected."""
     plan: PlanStatus | None
+    model: str = ""
+    """The model and where its facts come from."""
 
     def document(self) -> Manifest:
         """The result as an object, with the plan as in status."""
         shown = self.plan.model_dump(mode="json", by_alias=True, exclude_none=True) if self.plan else None
         namespace, _, name = self.name.rpartition("/")
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}
-        return {**called, "planned": not self.refused, "message": self.message, "plan": shown}
+        return {**called, "planned": not self.refused, "message": self.message, "model": self.model, "plan": shown}
 
 
 def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -68,10 +72,13 @@ def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
     settings = settings_with(options.gpu)
-    nodes = asyncio.run(_cluster_nodes()) if options.cluster else None
+    nodes, stored = asyncio.run(_cluster()) if options.cluster else (None, None)
     model = model_of(options.model)
     plannings = [
-        _planning(name_of(document), offline_inputs(document, settings, engines, nodes=nodes, model=model))
+        _planning(
+            name_of(document),
+            offline_inputs(document, settings, engines, nodes=nodes, model=model, stored_models=stored),
+        )
         for document in documents(options.filename)
     ]
     if options.output != "table":
@@ -90,7 +97,9 @@ def _planning(name: str, inputs: Inputs) -> Planning:
         return Planning(name, refused=True, message=why, plan=None)
     status = report(inputs, result, []).status
     sized = status.condition(ConditionType.SIZED)
-    return Planning(name, refused=False, message=sized.message if sized else "", plan=status.plan)
+    model = status.condition(ConditionType.MODEL_RESOLVED)
+    messages = [each.message if each else "" for each in (sized, model)]
+    return Planning(name, refused=False, message=messages[0], plan=status.plan, model=messages[1])
 
 
 def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
@@ -98,6 +107,7 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
     for planning in plannings:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
+            yield f"{planning.name}: {planning.model}"
         if verbose and planning.plan:
             yield from _memory(planning.name, planning.plan)
 
@@ -142,8 +152,8 @@ def _memory(name: str, plan: PlanStatus) -> Iterator[str]:
     yield f"  KV cache per token: {gpu.kv_token_bytes:,} bytes; beyond one sequence: {gpu.headroom_gib:.2f} GiB"
 
 
-async def _cluster_nodes() -> Sequence[NodeView]:
-    """The nodes with GPUs in the cluster of the current kubeconfig."""
+async def _cluster() -> tuple[Sequence[NodeView], Mapping[Ref, Manifest]]:
+    """The nodes with GPUs in the cluster of the current kubeconfig, and the results of its inspections."""
     from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
     from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
     from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
@@ -152,10 +162,12 @@ async def _cluster_nodes() -> Sequence[NodeView]:
     try:
         client = await connect()
         try:
-            views = [node_view(node) async for node in KubeCluster(Api(client)).each(NODE)]
+            cluster = KubeCluster(Api(client))
+            views = [node_view(node) async for node in cluster.each(NODE)]
+            results = [result async for result in cluster.each(CONFIG_MAP, labels=INSPECTION_RESULTS)]
         finally:
             await client.close()  # type: ignore[no-untyped-call]
     except ClusterError as error:
         cure = "Check that `kubectl get nodes` works with the same kubeconfig."
         raise UsageError(f"--cluster: {error.cause}. {cure}") from error
-    return [view for view in views if has_gpus(view)]
+    return [view for view in views if has_gpus(view)], {Ref.of(result): result for result in results}

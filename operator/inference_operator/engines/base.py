@@ -26,6 +26,8 @@ class ServedModel:
 
     model: str
     name: str
+    commit: str = ""
+    """The commit of the hub repository to load; empty: the engine's own default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,16 @@ from inference_operator.objects.names import INSPECTION, model_config_name
 MODEL_FILE = "model.json"
 
 
-def model_config_ref(source: str, revision: str | None, *, owner: Owner) -> Ref:
+def model_config_ref(source: str, revision: str | None, *, owner: Owner, version: int = INSPECTOR_VERSION) -> Ref:
     """The ConfigMap for the result of a model's inspection.
 
     Args:
         source: value of `spec.model.source`.
         revision: branch, tag or commit; None is the default branch.
         owner: the InferenceDeployment.
+        version: of the inspector.
     """
-    source_hash = content_hash([source, revision, INSPECTOR_VERSION])
+    source_hash = content_hash([source, revision, version])
     return Ref(CONFIG_MAP, owner.key.namespace, model_config_name(owner.key.name, source_hash))
 
 

@@ -11,6 +11,7 @@ from inference_operator.inspection.attempts import AttemptsProgress, attempts_pr
 from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
 from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt, job_attempt
+from inference_operator.inspection.result import INSPECTOR_VERSION, OLDER_VERSIONS
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
@@ -73,6 +74,7 @@ def inspection_state(
     results: LookupResults,
     *,
     wanted: bool,
+    decided: bool = False,
 ) -> InspectionState:
     """How far the inspection is. The result of a Job is stored before the Job is deleted.
 
@@ -82,13 +84,16 @@ def inspection_state(
         pods: their pods.
         now: the time.
         results: results of lookups.
-        wanted: whether a decision waits for the result. If not, no further attempt is made.
+        wanted: whether the result is needed. If not, no further attempt is made.
+        decided: whether all sizes are pinned. Then the result of an older inspector is sufficient.
     """
-    ref = model_config_ref(request.spec.model.source, request.access.revision, owner=request.owner)
-    if stored := stored_model(live.get(ref)):
-        return InspectionState(
-            AttemptsProgress(entry=stored), {ref: model_config_map(ref, stored, owner=request.owner)}
-        )
+    source, revision, owner = request.spec.model.source, request.access.revision, request.owner
+    for version in (INSPECTOR_VERSION, *(OLDER_VERSIONS if decided else ())):
+        older = model_config_ref(source, revision, owner=owner, version=version)
+        if stored := stored_model(live.get(older)):
+            kept = {older: model_config_map(older, stored, owner=owner)}
+            return InspectionState(AttemptsProgress(entry=stored), kept)
+    ref = model_config_ref(source, revision, owner=owner)
     job_hash = _job(request, 1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
     own_pods = [pod for pod in pods if pod.component == INSPECTION]
     live_jobs = [job for job in live.values() if is_inspection_job(job) and "deletionTimestamp" not in job["metadata"]]

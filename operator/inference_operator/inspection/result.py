@@ -14,8 +14,9 @@ from inference_operator.models.entry import Entry, entry_document, entry_of
 LIMIT = 4096
 """Bytes of a termination message (Kubernetes, "Determine the Reason for Pod Failure": 4096 of one container)."""
 
-INSPECTOR_VERSION = 2
-"""Raised when facts depend on more of a model's files than before; models are then inspected again."""
+INSPECTOR_VERSION, OLDER_VERSIONS = 3, (2,)
+"""Raised when facts depend on more of a model's files than before: new plans then need a new inspection. Results of
+older versions stay with the plans that were made from them."""
 
 _CLIPS = (600, 100)
 """Characters of each part of a failure; the first limit that fits is used. A character takes up to 12 bytes in JSON."""
@@ -43,6 +44,11 @@ class Failure:
     def message(self) -> str:
         """Field, problem and cure in one line."""
         return self.why.message
+
+    @property
+    def was_unanswered(self) -> bool:
+        """Whether the hub could not be asked, so that the failure says nothing about the model."""
+        return self.cause in (Cause.UNREACHABLE, Cause.TIMED_OUT)
 
 
 InspectionResult: TypeAlias = Entry | Failure

@@ -1,4 +1,4 @@
-"""Reads config, weight index and file sizes of a model; it never reads weights."""
+"""Reads the small files of a model: config, weight index, tokenizer, pooling; it never reads weights."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.inspector.side_files import side_files
+from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import GGUF, INDEX, weights_of_files
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
@@ -13,13 +15,13 @@ from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 
 CONFIG = "config.json"
-QUANTIZATION = "hf_quant_config.json"
-"""Quantization config of NVIDIA ModelOpt checkpoints, if `config.json` has none (vLLM 0.32.0,
-`vllm/transformers_utils/config.py`)."""
+QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+"""The quantization of a checkpoint whose `config.json` has none: of NVIDIA ModelOpt (vLLM 0.32.0,
+`vllm/transformers_utils/config.py`), GPTQ and AWQ (`model_executor/layers/quantization`, `get_config_filenames`)."""
 
-MAX_BYTES = {CONFIG: 4 * 2**20, QUANTIZATION: 4 * 2**20, INDEX: 32 * 2**20}
-"""Maximum size of each file. No config on the hub comes near 4 MiB. An index has 100 to 200 bytes per tensor, and the
-largest mixture-of-experts models have about 150,000 tensors."""
+MAX_INDEX_BYTES, MAX_BYTES = 32 * 2**20, 4 * 2**20
+"""Maximum size of the index, and of each other file. An index has 100 to 200 bytes per tensor, and the largest
+mixture-of-experts models have about 150,000 tensors. No config on the hub comes near 4 MiB."""
 
 MAX_FILES = 20_000
 """Maximum number of files of a model. The largest models have some hundreds."""
@@ -58,25 +60,43 @@ def inspect_files(files: Files) -> InspectionResult:
 
 def _entry(files: Files) -> Entry:
     config = _config(files)
-    index = _parsed(files, INDEX) if INDEX in files.sizes else None
+    index = parsed(files, INDEX) if INDEX in files.sizes else None
     weights = weights_of_files(files.sizes, index)
     if isinstance(weights, NotUnderstood):
         raise InspectionError(unusable(weights))
-    facts = model_facts(config, weights)
+    side = side_files(files.sizes, lambda name: parsed(files, name))
+    facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
         raise InspectionError(unusable(facts))
-    return Entry(files.name, f"{files.source}:{CONFIG}", slim(config, weights), weights, files.commit)
+    return Entry(files.name, f"{files.source}:{CONFIG}", slim(config, weights, side), weights, files.commit, side)
 
 
 def _config(files: Files) -> object:
     if CONFIG not in files.sizes:
         raise InspectionError(unusable(_without_config(files)))
-    config = _parsed(files, CONFIG)
-    if not isinstance(config, dict) or "quantization_config" in config or QUANTIZATION not in files.sizes:
+    config = parsed(files, CONFIG)
+    if not isinstance(config, dict) or "quantization_config" in config:
         return config
-    stored = _parsed(files, QUANTIZATION)
-    section = stored.get("quantization") if isinstance(stored, dict) else None
-    return {**config, "quantization_config": {"quant_method": "modelopt", **section}} if section else config
+    stored = next((parsed(files, name) for name in QUANTIZATION_FILES if name in files.sizes), None)
+    return with_quantization(config, stored)
+
+
+def with_quantization(config: Manifest, stored: object) -> Manifest:
+    """The config with the quantization that a file beside it describes, unless it describes one itself.
+
+    Examples:
+        >>> with_quantization({}, {"producer": {}, "quantization": {"quant_algo": "FP8"}})
+        {'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'FP8'}}
+        >>> with_quantization({}, {"bits": 4, "group_size": 128, "desc_act": False})
+        {'quantization_config': {'quant_method': 'gptq', 'bits': 4, 'group_size': 128, 'desc_act': False}}
+    """
+    if not isinstance(stored, dict) or "quantization_config" in config:
+        return config
+    if isinstance(section := stored.get("quantization"), dict):
+        return {**config, "quantization_config": {"quant_method": "modelopt", **section}}
+    if "w_bit" in stored or "q_group_size" in stored:
+        return {**config, "quantization_config": {"quant_method": "awq", **stored}}
+    return {**config, "quantization_config": {"quant_method": "gptq", **stored}} if "bits" in stored else config
 
 
 def _without_config(files: Files) -> NotUnderstood:
@@ -92,9 +112,9 @@ def _without_config(files: Files) -> NotUnderstood:
     return NotUnderstood(files.name, f"has no `{CONFIG}`.", cure)
 
 
-def _parsed(files: Files, name: str) -> object:
+def parsed(files: Files, name: str) -> object:
     """The JSON of a file; raises `InspectionError` if the file is too large or invalid."""
-    limit = MAX_BYTES[name]
+    limit = _limit(name)
     if files.sizes[name] > limit:
         raise _too_large(name)
     try:
@@ -111,8 +131,12 @@ def _parsed(files: Files, name: str) -> object:
     return document
 
 
+def _limit(name: str) -> int:
+    return MAX_INDEX_BYTES if name == INDEX else MAX_BYTES
+
+
 def _too_large(name: str) -> InspectionError:
-    problem = f"is larger than {MAX_BYTES[name] // 2**20} MiB."
+    problem = f"is larger than {_limit(name) // 2**20} MiB."
     return InspectionError(unusable(NotUnderstood(name, problem, "Check that the file is what its name says.")))
 
 

@@ -1,9 +1,10 @@
 """Reads typed values from a `config.json` of unknown origin; an error names the wrong field."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inference_operator.manifest import Manifest
+from inference_operator.models.defaults import defaults_of
 
 LARGEST = 2**40
 """Largest count that is accepted; larger ones would only make the arithmetic slow."""
@@ -12,6 +13,9 @@ TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config"
 VISION_CONFIGS = ("vision_config", "vision_tower_config", "visual", "vit_config")
 DEPTH = 3
 """Maximum depth of such nested configs (omni models: `thinker_config.text_config`)."""
+
+
+USUAL_CURE = "Give the `config.json` of a model that generates text."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,11 @@ class NotUnderstood:
 class UnreadableError(Exception):
     """A field that cannot be used. `model_facts` turns it into `NotUnderstood`."""
 
-    def __init__(self, field: str, problem: str) -> None:
+    def __init__(self, field: str, problem: str, cure: str = USUAL_CURE) -> None:
         super().__init__(field, problem)
         self.field = field
         self.problem = problem
+        self.cure = cure
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class Config:
     """
 
     fields: Manifest
+    defaults: Mapping[str, int | float | bool] = field(default_factory=dict)
+    """Values of fields that the file leaves out. A field that is null has no value."""
 
     def count(self, *names: str) -> int | None:
         """The first of these fields that exists; None if none does.
@@ -71,7 +78,11 @@ class Config:
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
                 raise UnreadableError(name, "is not a whole number of at least 0")
             return value
-        return None
+        return None if any(name in self.fields for name in names) else self._default(names)
+
+    def _default(self, names: tuple[str, ...]) -> int | None:
+        found = (self.defaults[name] for name in names if name in self.defaults)
+        return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), None)
 
     def positive(self, *names: str) -> int | None:
         """Like `count`, for fields that must not be 0.
@@ -96,8 +107,8 @@ class Config:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A Boolean field; the default if it is missing or not a Boolean."""
-        value = self.fields.get(name)
+        """A Boolean field; the default of its `model_type`, else this default, if it is missing or not a Boolean."""
+        value = self.fields.get(name, self.defaults.get(name))
         return value if isinstance(value, bool) else default
 
     def text(self, name: str) -> str:
@@ -166,8 +177,10 @@ def language_model(document: object) -> tuple[Config, bool]:
         inner = next((fields[name] for name in TEXT_CONFIGS if isinstance(fields.get(name), dict)), None)
         if inner is None:
             break
-        fields = {**_without(fields, TEXT_CONFIGS), **_given(inner), "architectures": document.get("architectures")}
-    named = Config(fields)
+        outer = _without(fields, TEXT_CONFIGS)
+        fields = {**outer, **_given(inner, outer), "architectures": document.get("architectures")}
+    model_type = fields.get("model_type")
+    named = Config(fields, defaults_of(model_type) if isinstance(model_type, str) else {})
     return named, has_vision or named.architecture.endswith("ForConditionalGeneration")
 
 
@@ -175,5 +188,6 @@ def _without(fields: Manifest, names: tuple[str, ...]) -> Manifest:
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def _given(fields: Mapping[str, object]) -> Manifest:
-    return {str(name): value for name, value in fields.items() if value is not None}
+def _given(inner: Mapping[str, object], outer: Manifest) -> Manifest:
+    """The inner fields, without a null that would hide an outer value."""
+    return {str(name): value for name, value in inner.items() if value is not None or name not in outer}

@@ -1,9 +1,13 @@
 """A model's config and weights, as the catalogue and an inspection store them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import WeightFormat, Weights, format_of
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles, side_files_document, side_files_of
 from inference_operator.units import GIB
 
 
@@ -19,6 +23,14 @@ class Entry:
     """None: only the config is known; sizing then counts the matrices."""
     commit: str = ""
     """The commit of the model's own repository; empty if it has none or the commit is unknown."""
+    side: SideFiles = NO_SIDE_FILES
+    """What the model's small files say."""
+
+
+def entry_facts(entry: Entry) -> ModelFacts | NotUnderstood:
+    """The facts of a stored model."""
+    facts = model_facts(entry.config, entry.weights, entry.side)
+    return replace(facts, commit=entry.commit) if isinstance(facts, ModelFacts) else facts
 
 
 def entry_document(entry: Entry) -> Manifest:
@@ -32,7 +44,8 @@ def entry_document(entry: Entry) -> Manifest:
     size = entry.weights
     weights = None if size is None else {"gib": size.total_bytes / GIB, "source": size.origin, "exact": size.exact}
     named = {"model": entry.name, "source": entry.source, "config": entry.config, "weights": weights}
-    return {**named, "commit": entry.commit} if entry.commit else named
+    further = {"commit": entry.commit, "side": side_files_document(entry.side)}
+    return {**named, **{name: value for name, value in further.items() if value}}
 
 
 def entry_of(fields: Manifest) -> Entry:
@@ -48,6 +61,7 @@ def entry_of(fields: Manifest) -> Entry:
         config=fields["config"],
         weights=_weights(size) if size else None,
         commit=fields.get("commit", ""),
+        side=side_files_of(fields.get("side", {})),
     )
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
+
 
 class Attention(StrEnum):
     """What a layer caches of earlier tokens."""
@@ -156,9 +158,9 @@ class ModelFacts:
     tower_whole: bool
     """Whether every tensor rank has the whole vision encoder."""
     context: int
-    """The model's longest sequence in tokens."""
+    """The model's longest sequence in tokens: `derived_context`, or an assumption where that is None."""
     context_stated: bool
-    """Whether the config states the context; otherwise it is assumed."""
+    """Whether the model's files tell the context; otherwise it is assumed."""
     rotary_dimension: int
     element_bytes: int
     """Bytes of an element that is not quantized."""
@@ -168,6 +170,16 @@ class ModelFacts:
     """The origin of `weight_bytes`."""
     assumptions: tuple[str, ...] = ()
     """Values that the config does not state and that are assumed."""
+    derived_context: int | None = None
+    """Tokens that an engine derives from the model's files without an argument; None: the files do not tell."""
+    longest_context: int | None = None
+    """Tokens that an argument may set at most. Above `derived_context` for LongRoPE; None: the files do not tell."""
+    is_pooling: bool = False
+    """Whether the engine serves embeddings, classes or scores, and not text."""
+    side: SideFiles = NO_SIDE_FILES
+    """What the model's small files say: tokenizer, sentence-transformers, chat template, generation."""
+    commit: str = ""
+    """The commit of the hub repository that the facts come from; empty where there is none."""
 
     @property
     def kv_heads(self) -> int:

@@ -22,6 +22,8 @@ INDEX_SCALE_BYTES = 4
 """The sparse attention of DeepSeek V3.2 keeps 8-bit keys and a float32 scale for its index."""
 MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads")
 """Fields with the number of Mamba 2 heads: in Nemotron H, and in Granite 4."""
+BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+"""Letters of Nemotron H's blocks (transformers 5.19.0, `models/nemotron_h/configuration_nemotron_h.py`)."""
 STATE_NAMES = ("linear_attention", "mamba", "mamba2", "kda")
 
 
@@ -136,7 +138,7 @@ def _compressed(config: Config) -> tuple[LayerGroup, ...]:
 
 def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
     """The layers with a state, and the number of layers with keys and values."""
-    pattern = _pattern(config)
+    pattern = block_pattern(config)
     if pattern:
         return _mamba(config, pattern.get("M", 0)), pattern.get("*", 0)
     named = config.tally("layer_types") or config.tally("layers_block_type")
@@ -159,11 +161,25 @@ def _alternates(config: Config) -> bool:
     return named or config.positive("full_attention_interval") is not None or "layer_pattern" in config.fields
 
 
-def _pattern(config: Config) -> dict[str, int]:
+def block_pattern(config: Config) -> dict[str, int]:
+    """How many blocks of each kind Nemotron H has, by the letter of its pattern; empty for other models.
+
+    Examples:
+        >>> block_pattern(Config({"hybrid_override_pattern": "M*-M"})) == {"M": 2, "*": 1, "-": 1}
+        True
+        >>> block_pattern(Config({"model_type": "nemotron_h", "layers_block_type": ["mamba", "moe", "mamba"]}))
+        {'M': 2, 'E': 1}
+
+    Raises:
+        UnreadableError: the field is not a list of blocks.
+    """
     value = config.fields.get("hybrid_override_pattern")
     if isinstance(value, str):
         return {letter: value.count(letter) for letter in set(value)}
-    return config.tally("hybrid_override_pattern") if value else {}
+    if value:
+        return config.tally("hybrid_override_pattern")
+    named = config.tally("layers_block_type") if config.text("model_type") == "nemotron_h" else {}
+    return {BLOCKS.get(name, name): number for name, number in named.items()}
 
 
 def _linear(config: Config, layers: int) -> tuple[LayerGroup, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, Part, Split
+from inference_operator.models.layers import block_pattern
 
 UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
 """Model types whose MLP has two matrices, not three."""
@@ -43,7 +44,7 @@ def intermediate_size(config: Config) -> int:
 
 def _feed_forward_layers(config: Config, layers: int) -> int:
     """Layers with a feed-forward part: all, or in a hybrid model those that its pattern marks `-` or `E`."""
-    counts = config.tally("hybrid_override_pattern") if config.fields.get("hybrid_override_pattern") else {}
+    counts = block_pattern(config)
     return counts.get("-", 0) + counts.get("E", 0) if counts else layers
 
 

@@ -1,21 +1,23 @@
 """Computes the facts of a model from its `config.json` and the size of its weights."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_operator.models.checkpoint import WeightFormat, Weights
 from inference_operator.models.config import (
-    LARGEST,
     VISION_CONFIGS,
     Config,
     NotUnderstood,
     UnreadableError,
     language_model,
 )
+from inference_operator.models.context import is_pooling, model_context
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
-from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
+from inference_operator.models.layers import block_pattern, head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
 from inference_operator.models.quantization import quantization
+from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
+from inference_operator.units import GIB
 
 MOST_LAYERS = 4096
 USUAL_VOCABULARY = 152064
@@ -29,6 +31,9 @@ SHARED_FROM = 250_000
 """Vocabulary from which all models of the catalogue share them (Gemma, Cohere); for configs without model type."""
 TWO_COPIES = (1.9, 2.2)
 """Files this many times as large as the matrices hold them twice (openai/gpt-oss-20b: `original/` has a copy)."""
+UNSTATED_BELOW = 0.7
+"""Files below this part of what the config counts to are quantized. The matrices of known models are within 3 % of
+their files, and of those with an MLP of two matrices within 25 % (phi-2); 8 bits are about half."""
 QUERIES_PER_KV_HEAD = 4
 """Attention heads for each KV head, if the config states only the latter (Llama 3 8B, Qwen 3 8B)."""
 USUAL_TOWER = 880_000_000
@@ -41,12 +46,15 @@ WIDEST = 16
 """An MLP wider than this many times the hidden size means experts that the config does not state."""
 
 
-def model_facts(document: object, weights: Weights | None = None) -> ModelFacts | NotUnderstood:
+def model_facts(
+    document: object, weights: Weights | None = None, side: SideFiles = NO_SIDE_FILES
+) -> ModelFacts | NotUnderstood:
     """The facts of a model, or the field that is missing or wrong.
 
     Args:
         document: the parsed `config.json`; any JSON is accepted.
         weights: size of the checkpoint; None: the matrices of the config are counted.
+        side: what the model's small files say.
 
     Examples:
         >>> facts = model_facts({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
@@ -58,12 +66,12 @@ def model_facts(document: object, weights: Weights | None = None) -> ModelFacts 
     """
     try:
         config, has_vision = language_model(document)
-        return _facts(config, has_vision=has_vision, weights=weights)
+        return _facts(config, has_vision=has_vision, weights=weights, side=side)
     except UnreadableError as error:
         return NotUnderstood(
             error.field if error.field.endswith(".json") else f"config.json.{error.field}",
             f"{error.problem}.",
-            "Give the `config.json` of a model that generates text.",
+            error.cure,
         )
 
 
@@ -80,15 +88,16 @@ class _Shape:
     assumed: tuple[str, ...]
 
 
-def _shape(config: Config) -> _Shape:
-    layers = config.required("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+def _shape(config: Config, context: int | None) -> _Shape:
+    blocks = sum(block_pattern(config).values())
+    names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    layers = (config.positive(*names) or blocks) if blocks else config.required(*names)
     if layers > MOST_LAYERS:
         raise UnreadableError("num_hidden_layers", f"is above {MOST_LAYERS}")
     size = head_dimension(config)
     heads = config.count("num_attention_heads", "n_head", "num_heads", "n_heads") or 0
     hidden = config.positive("hidden_size", "n_embd", "d_model")
     vocabulary = config.positive("vocab_size", "padded_vocab_size")
-    context = _context(config)
     likely = size * (heads or QUERIES_PER_KV_HEAD * kv_heads(config))
     assumed = (
         (hidden, f"a hidden size of {likely}"),
@@ -106,19 +115,9 @@ def _shape(config: Config) -> _Shape:
     )
 
 
-def _context(config: Config) -> int | None:
-    """The longest sequence; YaRN multiplies the original one by a factor."""
-    own = config.positive("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
-    rope = config.section("rope_scaling")
-    factor, original = rope.fields.get("factor"), rope.fields.get("original_max_position_embeddings")
-    yarn = "yarn" in (rope.text("rope_type"), rope.text("type"))
-    if not yarn or not isinstance(factor, int | float) or not isinstance(original, int) or not 1 <= factor <= LARGEST:
-        return own
-    return max(own or 0, min(LARGEST, int(factor * original))) or None
-
-
-def _facts(config: Config, *, has_vision: bool, weights: Weights | None) -> ModelFacts:
-    shape = _shape(config)
+def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: SideFiles) -> ModelFacts:
+    context = model_context(config, side)
+    shape = _shape(config, context.derived)
     groups, experts, stored = layer_groups(config, shape.layers), _experts(config), quantization(config)
     element = ELEMENT_BYTES.get((config.text("dtype") or config.text("torch_dtype")).removeprefix("torch."), 2)
 
@@ -131,7 +130,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None) -> Mode
     if weights and weights.file_format is WeightFormat.GGUF:
         assumed = (*assumed, GGUF_ENGINE)
     tower = _tower(config, element) if has_vision else 0
-    used = _believable(weights, counted_bytes(found, element, stored) + tower)
+    used = _believable(weights, counted_bytes(found, element, stored) + tower, stored)
     return ModelFacts(
         architecture=config.architecture,
         hidden_size=shape.hidden,
@@ -145,13 +144,17 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None) -> Mode
         has_vision=has_vision,
         tower_whole=_tower_whole(config.architecture, stored),
         context=shape.context,
-        context_stated=_context(config) is not None,
+        context_stated=context.derived is not None,
         rotary_dimension=config.positive("qk_rope_head_dim") or shape.head_size,
         element_bytes=element,
         quantization=stored,
         weight_bytes=used.total_bytes,
         weights_from=used.origin,
         assumptions=assumed,
+        derived_context=context.derived,
+        longest_context=context.longest,
+        is_pooling=is_pooling(config.architecture, side),
+        side=side,
     )
 
 
@@ -222,12 +225,32 @@ def _tower(config: Config, element: int) -> int:
     return layers * (4 * width * width + 2 * width * inner) * element
 
 
-def _believable(weights: Weights | None, counted: int) -> Weights:
+def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
+    """Raise `UnreadableError` for files that are far smaller than what the config says they hold.
+
+    Such weights are quantized and the config does not say how. Counted as 16 bits, their parallel sizes would be wrong.
+    """
+    if not weights.exact or stored.kernel is not Kernel.NONE or counted < GIB:
+        return  # a model below 1 GiB fits on every GPU
+    if weights.file_format is WeightFormat.SAFETENSORS and weights.total_bytes < UNSTATED_BELOW * counted:
+        sizes = f"{weights.total_bytes / GIB:.1f} GiB ({weights.origin}), and the matrices need {counted / GIB:.1f} GiB"
+        raise UnreadableError(
+            "quantization_config",
+            f"is missing, although the files have only {sizes} without quantization",
+            "Use a checkpoint whose config.json says how its weights are quantized.",
+        )
+
+
+def _believable(weights: Weights | None, counted: int, stored: Quantization) -> Weights:
+    """The size to use. That of the files, unless they hold the weights twice; both sizes are told where they differ."""
     if weights is None:
         return Weights(counted, "counted from config.json")
+    _check_size(weights, counted, stored)
     least, most = TWO_COPIES
     if not weights.exact and least * counted < weights.total_bytes < most * counted:
         return Weights(counted, f"counted from config.json, since {weights.origin} holds the weights twice")
+    if not UNSTATED_BELOW * counted < weights.total_bytes < counted / UNSTATED_BELOW:
+        return replace(weights, origin=f"{weights.origin}; counted from config.json: {counted / GIB:.1f} GiB")
     return weights
 
 

@@ -8,9 +8,10 @@ from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import Config, UnreadableError, language_model
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
+from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
 
 
-def slim(document: object, weights: Weights) -> Manifest:
+def slim(document: object, weights: Weights | None, side: SideFiles = NO_SIDE_FILES) -> Manifest:
     """The fields that the facts of a model depend on; the facts of the result are the same.
 
     There is no list of such fields. The facts are computed once, and the fields that this computation reads are kept.
@@ -18,7 +19,8 @@ def slim(document: object, weights: Weights) -> Manifest:
 
     Args:
         document: the parsed `config.json` of a model, for which `model_facts` returns facts.
-        weights: bytes of its checkpoint.
+        weights: bytes of its checkpoint; None if they are not known.
+        side: what its small files say.
 
     Examples:
         >>> config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1000,
@@ -30,16 +32,16 @@ def slim(document: object, weights: Weights) -> Manifest:
     Raises:
         UnreadableError: the document is no JSON object.
     """
-    facts = model_facts(document, weights)
+    facts = model_facts(document, weights, side)
     flat, _ = language_model(document)
     read = _RecordingDict(flat.fields)
-    model_facts(read, weights)
+    model_facts(read, weights, side)
     kept = read.kept()
     for name in [name for name, value in kept.items() if isinstance(value, list)]:
         counted = _counted(kept, name)
-        kept = counted if model_facts(counted, weights) == facts else kept
+        kept = counted if model_facts(counted, weights, side) == facts else kept
     whole: Manifest = dict(document) if isinstance(document, dict) else {}
-    return kept if isinstance(facts, ModelFacts) and model_facts(kept, weights) == facts else whole
+    return kept if isinstance(facts, ModelFacts) and model_facts(kept, weights, side) == facts else whole
 
 
 def _counted(fields: Manifest, name: str) -> Manifest:
@@ -82,6 +84,6 @@ class _RecordingDict(dict[str, Any]):
         return super().items()
 
     def kept(self) -> Manifest:
-        """The fields that were read and exist, in their order."""
-        known = {name: value for name, value in super().items() if name in self._names_read and value is not None}
+        """The fields that were read and exist, in their order. A null stays: it is no default."""
+        known = {name: value for name, value in super().items() if name in self._names_read}
         return {name: value.kept() if isinstance(value, _RecordingDict) else value for name, value in known.items()}

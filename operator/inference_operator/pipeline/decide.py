@@ -21,7 +21,7 @@ from inference_operator.inspection.inspection import (
 from inference_operator.inspection.result import refusal_of
 from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, Kind, Manifest, Ref
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import ModelSource, model_source
+from inference_operator.models.source import HubModel, ModelSource, model_source
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.model_volume import model_argument
@@ -35,11 +35,11 @@ from inference_operator.planning.capacity import capped, fixed_replicas
 from inference_operator.planning.engine_plan import PlanRequest, asked_of_sizes, engine_plan, older_image, wanted_image
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
-from inference_operator.planning.known_model import KnownModel, inspected_model, known_model
+from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.router.children import children as router_children
 from inference_operator.router.haproxy import RouterRequest, slots
-from inference_operator.settings import Capacity
+from inference_operator.settings import Capacity, ModelInspection
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations
@@ -104,8 +104,7 @@ def _decided(inputs: Inputs) -> Outcome:
     # 2. What is known about the model, from the catalogue or from its inspection.
     states = [_role_state(inputs, spec, request) for request in inputs.role_requests]
     inspected = _inspection(inputs, spec, source, states)
-    entry = inspected.progress.entry
-    model = inspected_model(entry) if entry else known_model(source, states[0].engine.access(spec.engine).revision)
+    model = _known_model(source, states[0].engine.access(spec.engine).revision, inspected)
     if spec.paused:
         return Paused(desired=inputs.children, model=model)
     # 3. Every engine must accept the specification.
@@ -163,12 +162,38 @@ def _all_unschedulable(inputs: Inputs, role: str) -> bool:
 def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> InspectionState:
     """The state of the inspection; an empty one where no plan depends on the model's size."""
     access = states[0].engine.access(spec.engine)
-    catalogued = known_model(source, access.revision)
+    catalogued = known_model(source, access.revision) if _is_catalogue_first(inputs) else None
     if spec.hardware.device is Device.CPU or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return InspectionState()
-    wanted = any(state.kept is None or not state.kept.plan.unchecked for state in states)
+    wanted, decided = any(_needs_facts(state, source) for state in states), all(state.kept for state in states)
     request = InspectionRequest(spec, source, access, inputs.resource.owner, inputs.settings)
-    return inspection_state(request, inputs.children, inputs.pods, inputs.now, inputs.lookups, wanted=wanted)
+    live, now, results = inputs.children, inputs.now, inputs.lookups
+    return inspection_state(request, live, inputs.pods, now, results, wanted=wanted, decided=decided)
+
+
+def _known_model(source: ModelSource, revision: str | None, inspected: InspectionState) -> KnownModel | None:
+    """The model as its own files say, else as the catalogue says, unless its files were refused."""
+    entry, failure = inspected.progress.entry, inspected.progress.failure
+    if entry:
+        return inspected_model(entry)
+    if failure is None:
+        return known_model(source, revision)
+    return fallback_model(source, revision, failure.why.problem) if failure.was_unanswered else None
+
+
+def _is_catalogue_first(inputs: Inputs) -> bool:
+    return inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
+
+
+def _needs_facts(state: _RoleState, source: ModelSource) -> bool:
+    """Whether a role needs the model's files: to be sized, or to show what it was sized from.
+
+    A plan of a hub model without a commit was made from the catalogue, or by an operator that stored no commit. It
+    needs nothing, so that an update of the operator inspects no model of a running engine.
+    """
+    if state.kept is None:
+        return True
+    return not state.kept.plan.unchecked and (bool(state.kept.commit) or not isinstance(source, HubModel))
 
 
 _Decided = TypeVar("_Decided", Planned, Refused, NeedsInspection)
@@ -254,7 +279,10 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
     sizes = engine_plan(replace(request, previous_kind=kind, learned=learned), state.engine)
     if isinstance(sizes, Refusal):
         return latest or sizes
-    plan = PinnedPlan(_spec_hash(request.spec, state.engine), request.image, sizes, engine=state.request.engine)
+    facts = request.model.facts if request.model else None
+    commit = facts.commit if isinstance(facts, ModelFacts) else ""
+    spec_hash, engine = _spec_hash(request.spec, state.engine), state.request.engine
+    plan = PinnedPlan(spec_hash, request.image, sizes, engine=engine, commit=commit)
     if latest is None:
         return plan
     unchanged = replace(plan, plan=replace(sizes, decision=latest.plan.decision)) == latest
@@ -264,7 +292,7 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
 def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> EngineProcess:
     """The process of an engine of the role."""
     settings = inputs.settings
-    served = ServedModel(model_argument(source), spec.model.served_name or inputs.resource.key.name)
+    served = ServedModel(model_argument(source), spec.model.served_name or inputs.resource.key.name, plan.commit)
     limits = timeouts(spec, plan.plan, settings)
     return state.engine.process(spec.engine, plan.plan, served, limits, host=settings.listen_address)
 

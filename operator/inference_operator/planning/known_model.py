@@ -6,9 +6,8 @@ from functools import lru_cache
 
 from inference_operator.models.catalogue import entry
 from inference_operator.models.config import NotUnderstood
-from inference_operator.models.entry import Entry
+from inference_operator.models.entry import Entry, entry_facts
 from inference_operator.models.facts import Kernel, ModelFacts
-from inference_operator.models.model import model_facts
 from inference_operator.models.source import HubModel, ModelSource
 from inference_operator.sizing.shape import Shape
 
@@ -61,7 +60,21 @@ def with_draft(shape: Shape) -> Shape:
 
 def inspected_model(found: Entry) -> KnownModel:
     """A model with the facts from its own files."""
-    return KnownModel(model_facts(found.config, found.weights), f"its files ({found.source})")
+    return KnownModel(entry_facts(found), f"its files ({found.source})")
+
+
+def fallback_model(source: ModelSource, revision: str | None, why: str) -> KnownModel | None:
+    """The model in the catalogue, where the hub could not be asked; its plan keeps the reason as an assumption.
+
+    Examples:
+        >>> fallback_model(HubModel("Qwen/Qwen3-8B"), None, "the hub cannot be reached.").facts.assumptions
+        ('the config in the catalogue, because the hub could not be asked (the hub cannot be reached)',)
+    """
+    known = known_model(source, revision)
+    if known is None or not isinstance(known.facts, ModelFacts):
+        return known
+    reason = f"the config in the catalogue, because the hub could not be asked ({why.rstrip('.')})"
+    return replace(known, facts=replace(known.facts, assumptions=(*known.facts.assumptions, reason)))
 
 
 @lru_cache(maxsize=MOST_KEPT)
@@ -69,9 +82,9 @@ def _catalogued(repository: str) -> KnownModel | None:
     found = entry(repository)
     if found is None:
         return None
-    facts = model_facts(found.config, found.weights)
+    facts = entry_facts(found)
     silent = isinstance(facts, ModelFacts) and facts.quantization.kernel is Kernel.NONE and found.weights is None
     if silent and QUANTISED.search(repository):
         problem = "is not in config.json, although the name says that weights are quantised."
         facts = NotUnderstood("quantization_config", problem, UNSTATED_CURE)
-    return KnownModel(facts, f"the catalogue ({found.source})")
+    return KnownModel(facts, f"the catalogue ({found.source}), since its own files were not read")

@@ -147,11 +147,11 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
         >>> from inference_operator.sizing.shape import ParallelSizes
-        >>> known = entry("Qwen/Qwen2.5-72B-Instruct")
+        >>> known = entry("meta-llama/Meta-Llama-3.1-70B")
         >>> facts, gpu = model_facts(known.config, known.weights), Gpu("H100-80GB", 79.19)
         >>> pair = Shape(ParallelSizes(2), context=8192, utilization=0.95)
         >>> round(budget(facts, gpu, vllm_memory("0.19.0", memory_gib=79.19), pair).kv_cache, 1)
-        3.0
+        5.5
     """
     context = shape.context or facts.context
     weights, activation = _fullest_stage(facts, engine, shape, context)

@@ -35,11 +35,11 @@ def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
     Examples:
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
-        >>> facts = model_facts(entry("Qwen/Qwen3-14B").config)
+        >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
         >>> broken_rule(facts, Shape(ParallelSizes(4))) is None
         True
         >>> broken_rule(facts, Shape(ParallelSizes(3)))
-        '40 attention heads are not divisible by 3.'
+        '32 attention heads are not divisible by 3.'
     """
     return next(_broken(facts, shape), None)
 

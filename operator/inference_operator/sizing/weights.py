@@ -40,10 +40,10 @@ def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
         >>> from inference_operator.models.model import model_facts
         >>> from inference_operator.sizing.shape import ParallelSizes
         >>> from inference_operator.units import GIB
-        >>> known = entry("Qwen/Qwen2.5-7B-Instruct")
+        >>> known = entry("Qwen/Qwen3-8B")
         >>> facts = model_facts(known.config, known.weights)
         >>> [round(rank_weights(facts, Shape(ParallelSizes(tensor)))[0].bytes / GIB, 2) for tensor in (1, 2, 4)]
-        [14.23, 7.11, 3.55]
+        [15.27, 7.64, 3.82]
     """
     if shape.parallel.pipeline == 1:
         return (_stage(facts, shape, 1.0, (Part.EMBEDDING, Part.HEAD)),)

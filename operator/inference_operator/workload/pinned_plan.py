@@ -33,6 +33,8 @@ class PinnedPlan:
     """Version of the sizing rules that made it."""
     engine: str = VLLM
     """Name of the engine in the registry. Annotations of operators that knew only one engine have none."""
+    commit: str = ""
+    """The commit of the hub repository that was inspected for it, which engines load; empty if none was."""
 
     @property
     def text(self) -> str:
@@ -44,7 +46,7 @@ class PinnedPlan:
             "rules": self.rules,
             "engine": self.engine,
         }
-        return compact_json(fields)
+        return compact_json({**fields, "commit": self.commit} if self.commit else fields)
 
 
 _ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
@@ -62,7 +64,10 @@ def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
         sizes = _PLAN.validate_python(status.plan.sizes())
     except ValidationError:
         return None
-    return PinnedPlan(status.plan.spec_hash, status.engine.image, sizes, engine=engine)
+    engine_status = status.engine
+    return PinnedPlan(
+        status.plan.spec_hash, engine_status.image, sizes, engine=engine, commit=engine_status.model_commit
+    )
 
 
 def recorded_engine(workload: Manifest) -> str:

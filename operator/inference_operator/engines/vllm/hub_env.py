@@ -1,12 +1,12 @@
 """How vLLM reaches its model: the environment variables of the hub's client and its HTTP client, and the revision."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.engines.vllm.cli_args import value_of
 
-REVISION = "--revision"
+REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
 
 _HUB_VARIABLE = re.compile(
     r"HF_.+|HUGGING_?FACE_.+|TRANSFORMERS_OFFLINE|HOME|XDG_CACHE_HOME"
@@ -37,3 +37,22 @@ def revision_of(args: Sequence[str]) -> str | None:
         True
     """
     return value_of(args, REVISION)
+
+
+def commit_arguments(args: Sequence[str], commit: str) -> Iterator[str]:
+    """Arguments that make vLLM load this commit of the model and its tokenizer; none without a commit.
+
+    They follow the user's arguments: argparse takes the last value, and a branch that the user names may have moved
+    since its commit was inspected. A tokenizer of the user's own keeps its revision.
+
+    Examples:
+        >>> list(commit_arguments(["--revision=main"], "1234abcd"))
+        ['--revision=1234abcd', '--tokenizer-revision=1234abcd']
+        >>> list(commit_arguments(["--tokenizer=org/other"], "1234abcd")), list(commit_arguments([], ""))
+        (['--revision=1234abcd'], [])
+    """
+    if not commit:
+        return
+    yield f"{REVISION}={commit}"
+    if value_of(args, TOKENIZER) is None and value_of(args, TOKENIZER_REVISION) is None:
+        yield f"{TOKENIZER_REVISION}={commit}"

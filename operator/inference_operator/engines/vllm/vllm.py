@@ -21,7 +21,7 @@ from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
-from inference_operator.engines.vllm.hub_env import hub_variables, revision_of
+from inference_operator.engines.vllm.hub_env import commit_arguments, hub_variables, revision_of
 from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
 from inference_operator.engines.vllm.memory_flags import memory_arguments, refusal_of_cache_bytes, shape_of
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_load, engine_sample
@@ -128,7 +128,7 @@ class Vllm:
         )
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
-            args=(served.model, *managed, *asked.args),
+            args=(served.model, *managed, *asked.args, *commit_arguments(asked.args, served.commit)),
             env=_environment(asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup)}),
             user=USER,
             group=GROUP,

@@ -1,0 +1,36 @@
+"""The model of a command line: its own files on the hub, else the catalogue, as the operator reads them."""
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Device, Spec
+from inference_operator.inspection.result import InspectionResult
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import HubModel, model_source
+from inference_operator.planning.known_model import known_model
+from inference_operator.settings import ModelInspection, Settings
+
+
+def hub_model(source_text: str, revision: str | None, settings: Settings) -> InspectionResult | None:
+    """What the hub has of a model; None if it is no model of a hub, or if the settings prefer the catalogue.
+
+    Args:
+        source_text: value of `spec.model.source`.
+        revision: branch, tag or commit; None is the default branch.
+        settings: the operator's settings.
+    """
+    source = model_source(source_text)
+    if not isinstance(source, HubModel):
+        return None
+    known = known_model(source, revision)
+    sufficient = known is not None and isinstance(known.facts, ModelFacts)
+    if settings.model_inspection is ModelInspection.WHEN_UNKNOWN and sufficient:
+        return None
+    from inference_operator.inspector.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
+
+    return inspect_hub(source.repository, revision)
+
+
+def model_of_spec(spec: Spec | Refusal, revision: str | None, settings: Settings) -> InspectionResult | None:
+    """The same for a resource. Engines on CPUs need no facts."""
+    if isinstance(spec, Refusal) or spec.hardware.device is Device.CPU:
+        return None
+    return hub_model(spec.model.source, revision, settings)

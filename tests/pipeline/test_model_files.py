@@ -1,0 +1,155 @@
+"""Which facts of a model a plan is made from: its own files, or the catalogue where the hub cannot be asked."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.inspection.config_map import model_config_map, model_config_ref
+from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult
+from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry
+from inference_operator.objects.names import INSPECTION
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Planned, Refused
+from inference_operator.settings import ModelInspection, Settings
+from inference_operator.status.report import report
+from inference_operator.views.pod import pod_view
+from tests.testing.builders import ENGINES, inference_deployment, inputs
+from tests.testing.collected import entry
+from tests.testing.inspected import job_of, over, pod_of
+
+ALWAYS = Settings(model_inspection=ModelInspection.ALWAYS)
+WHEN_UNKNOWN = Settings(model_inspection=ModelInspection.WHEN_UNKNOWN)
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+UNREACHABLE = Failure(Cause.UNREACHABLE, NotUnderstood("hf://Qwen/Qwen3-8B", "the hub cannot be reached.", "Check."))
+GATED = Failure(Cause.GATED, NotUnderstood("hf://Qwen/Qwen3-8B", "is gated.", "Accept the licence."))
+
+
+def qwen(commit: str = COMMIT) -> Entry:
+    known = entry("Qwen/Qwen3-8B")
+    assert known
+    return replace(known, source=f"hf://Qwen/Qwen3-8B@{commit}:config.json", commit=commit)
+
+
+def with_weights(found: Entry) -> Entry:
+    return replace(found, weights=Weights(16_381_470_720, "5 files of model.safetensors.index.json"))
+
+
+def inspected(result: InspectionResult, **spec: object) -> Inputs:
+    """What is seen when the first inspection has ended with this result."""
+    asked = inputs(inference_deployment(**spec), settings=ALWAYS)  # type: ignore[arg-type]  # fields of the spec
+    job = job_of(outcome(asked).desired)
+    pod = pod_view(pod_of(job, result), component=INSPECTION)
+    kind = "Complete" if isinstance(result, Entry) else "Failed"
+    return replace(asked, children={Ref.of(job): {**job, "status": over(kind)}}, pods=(pod,))
+
+
+def later(before: Inputs, decided: Outcome, children: Mapping[Ref, Manifest]) -> Inputs:
+    """The inputs of the next decision: the objects exist, and the status shows the plan."""
+    status = report(before, decided, []).status
+    return replace(before, children=children, pods=(), resource=replace(before.resource, status=status))
+
+
+def kinds(found: Outcome) -> set[str]:
+    return {ref.kind.name for ref in found.desired}
+
+
+def args(found: Outcome) -> list[str]:
+    arguments: list[str] = found.desired[ENGINES]["spec"]["template"]["spec"]["containers"][0]["args"]
+    return arguments
+
+
+def condition(before: Inputs, found: Outcome, kind: ConditionType) -> str:
+    shown = report(before, found, []).status.condition(kind)
+    return shown.message if shown else ""
+
+
+def test_a_model_of_the_catalogue_is_inspected_before_it_is_sized() -> None:
+    found = outcome(inputs(inference_deployment(), settings=ALWAYS))
+    assert isinstance(found, NeedsInspection)
+    assert kinds(found) == {JOB.name}
+
+
+def test_the_setting_when_unknown_sizes_a_model_of_the_catalogue_without_a_job() -> None:
+    asked = inputs(inference_deployment(), settings=WHEN_UNKNOWN)
+    found = outcome(asked)
+    assert isinstance(found, Planned)
+    assert JOB.name not in kinds(found)
+    assert "since its own files were not read" in condition(asked, found, ConditionType.MODEL_RESOLVED)
+
+
+def test_engines_load_the_commit_that_was_inspected() -> None:
+    before = inspected(with_weights(qwen()))
+    found = outcome(before)
+    assert isinstance(found, Planned)
+    assert args(found)[-2:] == [f"--revision={COMMIT}", f"--tokenizer-revision={COMMIT}"]
+    assert f"From its files (hf://Qwen/Qwen3-8B@{COMMIT}" in condition(before, found, ConditionType.MODEL_RESOLVED)
+
+
+def test_a_branch_of_the_user_is_pinned_to_the_commit_that_was_inspected() -> None:
+    found = outcome(inspected(with_weights(qwen()), engine={"args": ["--revision=main", "--tokenizer=org/other"]}))
+    assert args(found)[-3:] == ["--revision=main", "--tokenizer=org/other", f"--revision={COMMIT}"]
+
+
+def test_the_commit_stays_with_the_plan_when_the_branch_moves() -> None:
+    before = inspected(with_weights(qwen()))
+    found = outcome(before)
+    moved = {**found.desired}
+    for ref in found.desired:
+        if ref.kind == CONFIG_MAP and "-model-" in ref.name:
+            moved[ref] = model_config_map(ref, with_weights(qwen("f" * 40)), owner=before.resource.owner)
+    again = outcome(later(before, found, moved))
+    assert args(again) == args(found)
+
+
+def test_a_hub_that_cannot_be_asked_leaves_the_catalogue_and_the_plan_says_why() -> None:
+    before = inspected(UNREACHABLE)
+    found = outcome(before)
+    assert isinstance(found, Planned)
+    assert not [each for each in args(found) if each.startswith("--revision")]
+    why = "the config in the catalogue, because the hub could not be asked (the hub cannot be reached)"
+    assert found.plan.plan.assumptions[-1:] == (why,)
+    assert why in condition(before, found, ConditionType.SIZED)
+    assert "From the catalogue (ai-dynamo/" in condition(before, found, ConditionType.MODEL_RESOLVED)
+    following = later(before, found, found.desired)
+    again = outcome(following)
+    assert JOB.name not in kinds(again), "no further attempt once the engine is sized"
+    assert why in condition(following, again, ConditionType.SIZED)
+
+
+def test_a_gated_model_of_the_catalogue_is_refused_before_any_pod() -> None:
+    before = inspected(GATED)
+    found = outcome(before)
+    assert isinstance(found, Refused)
+    assert "is gated. Accept the licence." in condition(before, found, ConditionType.MODEL_RESOLVED)
+
+
+def test_an_update_of_the_operator_inspects_no_model_of_a_pinned_plan() -> None:
+    asked = inputs(inference_deployment(), settings=WHEN_UNKNOWN)
+    made = outcome(asked)
+    updated = replace(later(asked, made, made.desired), settings=ALWAYS)
+    again = outcome(updated)
+    assert isinstance(again, Planned)
+    assert (JOB.name in kinds(again), args(again)) == (False, args(made))
+
+
+def test_the_result_of_an_older_inspector_stays_with_the_plan_that_was_made_from_it() -> None:
+    raw = inference_deployment(source="pvc://models/mine")
+    asked = inputs(raw, settings=ALWAYS)
+    owner = asked.resource.owner
+    current = model_config_ref("pvc://models/mine", None, owner=owner)
+    older = model_config_ref("pvc://models/mine", None, owner=owner, version=OLDER_VERSIONS[0])
+    stored = with_weights(qwen(""))
+    made = outcome(replace(asked, children={current: model_config_map(current, stored, owner=owner)}))
+    assert isinstance(made, Planned)
+    children = {**{ref: each for ref, each in made.desired.items() if ref != current}}
+    children[older] = model_config_map(older, stored, owner=owner)
+    again = outcome(later(asked, made, children))
+    assert isinstance(again, Planned)
+    assert again.desired.keys() == children.keys()
+    assert again.desired[older] == children[older]
+    fresh = outcome(replace(asked, children={older: children[older]}))
+    assert isinstance(fresh, NeedsInspection), "new sizes need what the present inspector reads"
