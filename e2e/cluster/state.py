@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TextIO
 
@@ -132,8 +132,10 @@ def read_record(name: str) -> Record | None:
         content = json.loads(layout(name).record.read_text())
     except FileNotFoundError:
         return None
-    recorded = {"level": Level(content["level"]), "ip_family": IpFamily(content.get("ip_family", IpFamily.IPV4))}
-    return Record(**{**content, **recorded})
+    # Another version of this tool may have recorded it, from another checkout: with other fields, or fewer.
+    known = {field.name: content[field.name] for field in fields(Record) if field.name in content}
+    family = IpFamily(content.get("ip_family") or IpFamily.IPV4)
+    return Record(**{**known, "level": Level(content["level"]), "ip_family": family})
 
 
 def write_record(record: Record) -> None:

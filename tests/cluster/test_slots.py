@@ -1,6 +1,7 @@
 """Slots of parallel local clusters: each has separate ports and address ranges."""
 
 import socket
+import tempfile
 from itertools import combinations
 
 import pytest
@@ -10,7 +11,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.local import up
 from e2e.cluster.network import NODE_SLOTS, IpFamily, Subnets
 from e2e.cluster.ports import PORTS_PER_SLOT, SLOTS, free_slot, ports
-from e2e.cluster.state import layout
+from e2e.cluster.state import Record, layout, read_record
 
 LAST = SLOTS - 1
 """Clusters take the lowest free slots, so nobody but this test uses the last one."""
@@ -59,3 +60,12 @@ def test_a_cache_folder_too_deep_for_a_socket_is_refused(monkeypatch: pytest.Mon
 def test_ipv6_is_refused_for_a_cluster_without_pods() -> None:
     with pytest.raises(ClusterError, match="use --level node"):
         up("any", Level.CONTROL_PLANE, ip_family=IpFamily.IPV6)
+
+
+def test_a_cluster_recorded_by_another_version_of_the_tool_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as short:  # pytest's own folders are too deep for a socket
+        monkeypatch.setenv("XDG_CACHE_HOME", short)
+        path = layout("other").record
+        path.parent.mkdir(parents=True)
+        path.write_text('{"name": "other", "provider": "local", "level": "node", "slot": 3, "unknown": 1}')
+        assert read_record("other") == Record("other", "local", level=Level.NODE, slot=3)
