@@ -3,10 +3,13 @@
 A completion's body sets the answer: one JSON object, or a stream of `chunks` that are `gap` seconds apart and carry the
 time at which they were sent. With `held`, the answer waits for a POST to `/release`; a stream waits after its first
 chunk.
+
+After a POST to `/slow/SECONDS`, `/health` takes this long. After SIGUSR1 no new connection is accepted, until SIGUSR2.
 """
 
 import asyncio
 import json
+import signal
 import sys
 import time
 
@@ -14,11 +17,27 @@ from aiohttp import web
 
 COUNTS = web.AppKey("counts", dict[str, int])
 RELEASED = web.AppKey("released", asyncio.Event)
+SLOW = web.AppKey("slow", list[float])
+"""Seconds that `/health` takes, as the only item."""
 
 
-async def health(_request: web.Request) -> web.Response:
+async def health(request: web.Request) -> web.Response:
     """The answer of a healthy vLLM."""
+    (seconds,) = request.app[SLOW]
+    await asyncio.sleep(seconds)
+    request.app[COUNTS]["slow health checks"] += seconds > 0
     return web.Response()
+
+
+async def slow(request: web.Request) -> web.Response:
+    """Set how long `/health` takes."""
+    request.app[SLOW][0] = float(request.match_info["seconds"])
+    return web.Response()
+
+
+async def headers(request: web.Request) -> web.Response:
+    """The headers of the request."""
+    return web.json_response(dict(request.headers))
 
 
 async def stats(request: web.Request) -> web.Response:
@@ -58,17 +77,33 @@ async def _hold(request: web.Request, wanted: dict[str, float]) -> None:
         await request.app[RELEASED].wait()
 
 
-def main(address: str, port: int) -> None:
-    """Serve until killed."""
+async def serve(address: str, port: int) -> None:
+    """Serve until cancelled. SIGUSR1 closes the listening socket and keeps the connections; SIGUSR2 opens it again."""
     app = web.Application()
-    app[COUNTS] = {"started": 0, "left": 0}
+    app[COUNTS] = {"started": 0, "left": 0, "slow health checks": 0}
     app[RELEASED] = asyncio.Event()
+    app[SLOW] = [0.0]
     app.router.add_get("/health", health)
     app.router.add_get("/stats", stats)
     app.router.add_post("/release", release)
     app.router.add_post("/v1/completions", completion)
-    web.run_app(app, host=address, port=port, print=None, handler_cancellation=True)
+    app.router.add_post("/slow/{seconds}", slow)
+    app.router.add_get("/v1/headers", headers)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    accept, refuse = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, refuse.set)
+    loop.add_signal_handler(signal.SIGUSR2, accept.set)
+    while True:
+        assert runner.server is not None  # noqa: S101 - `setup` has made it
+        server = await loop.create_server(runner.server, address, port, backlog=1024)
+        await refuse.wait()
+        server.close()
+        await accept.wait()
+        accept.clear()
+        refuse.clear()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    asyncio.run(serve(sys.argv[1], int(sys.argv[2])))

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import time
 from asyncio.subprocess import Process, create_subprocess_exec
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ import aiohttp
 
 from e2e import images
 from e2e.router.names import Names
-from inference_operator.engines.vllm.vllm import MAX_CONCURRENCY
+from inference_operator.api.spec import RouterSpec
 from inference_operator.manifest import Key, Owner
 from inference_operator.router import haproxy
 from inference_operator.settings import Settings
@@ -76,6 +76,19 @@ class Engine:
     port: int
     process: Process
 
+    @property
+    def url(self) -> str:
+        """Its URL, without a path."""
+        return f"http://[{self.address}]:{self.port}" if ":" in self.address else f"http://{self.address}:{self.port}"
+
+    def refuse(self) -> None:
+        """Accept no new connections; those that exist go on."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    def accept(self) -> None:
+        """Accept new connections again."""
+        self.process.send_signal(signal.SIGUSR2)
+
 
 @dataclass(slots=True)
 class Loopback:
@@ -91,8 +104,13 @@ class Loopback:
     port: int = 0
     metrics_port: int = 0
     engine_port: int = 0
-    engine_max_concurrency: int = MAX_CONCURRENCY
-    """The most requests that a router pod sends to one engine at a time."""
+    engine_max_concurrency: int = 256
+    """The most requests that HAProxy sends to one engine at a time."""
+    spec: RouterSpec = field(default_factory=RouterSpec)
+    pod_ips: str = "127.0.0.1"
+    """Addresses of the router's pod."""
+    change: Callable[[str], str] = str
+    """What a bench changes in the configuration, to compare."""
 
     @property
     def log(self) -> Path:
@@ -113,16 +131,15 @@ class Loopback:
             engine_health_path="/health",
             engine_max_concurrency=self.engine_max_concurrency,
             slots=32,
-            replicas=1,
+            spec=self.spec,
             drain_seconds=120,
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=Settings(),
         )
         text = haproxy.haproxy_cfg(request)
-        text = text.replace(f"bind :{haproxy.PORT}", f"bind 127.0.0.1:{self.port}")
-        text = text.replace('bind :"', 'bind 127.0.0.1:"')
-        (self.root / "etc/haproxy/haproxy.cfg").write_text(text)
+        text = text.replace(f":{haproxy.PORT}", f":{self.port}")
+        (self.root / "etc/haproxy/haproxy.cfg").write_text(self.change(text))
         self.router = await self._start_haproxy(self.metrics_port, self.log)
 
     async def start_twin(self) -> None:
@@ -154,15 +171,16 @@ class Loopback:
     def chrooted(self, *command: str, metrics_port: int = haproxy.METRICS_PORTS[0]) -> list[str]:
         """A command line that runs a command as the router's container does."""
         environment = ["env", f"{haproxy.METRICS_PORT_VARIABLE}={metrics_port}"]
+        environment.append(f"{haproxy.POD_IPS_VARIABLE}={self.pod_ips}")
         return [*environment, "chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
 
-    async def start_engine(self) -> Engine:
+    async def start_engine(self, address: str = "") -> Engine:
         """Start an engine and add its address to DNS, as Kubernetes does for a ready pod."""
-        address = f"127.0.54.{len(self.engines) + 1}"
+        address = address or f"127.0.54.{len(self.engines) + 1}"
         command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(self.engine_port)]
         engine = Engine(address, self.engine_port, await create_subprocess_exec(*command))
         self.engines.append(engine)
-        await self._until(f"http://{address}:{self.engine_port}/health")
+        await self._until(f"{engine.url}/health")
         self.names.addresses.append(address)
         return engine
 
@@ -194,8 +212,25 @@ class Loopback:
 
     async def release(self, engine: Engine) -> None:
         """Let what an engine holds go on."""
-        async with self.session.post(f"http://{engine.address}:{engine.port}/release"):
+        async with self.session.post(f"{engine.url}/release"):
             pass
+
+    async def slow_down(self, engine: Engine, seconds: float) -> None:
+        """Let each answer of the health path take this long."""
+        async with self.session.post(f"{engine.url}/slow/{seconds}"):
+            pass
+
+    async def until_refusing(self, engine: Engine) -> None:
+        """Wait until an engine accepts no new connections."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(engine.address, engine.port)
+            except OSError:
+                return
+            writer.close()
+            assert time.monotonic() < deadline  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
 
     async def metrics(self) -> str:
         """The router's own metrics."""
@@ -204,13 +239,23 @@ class Loopback:
 
     async def counts(self, engine: Engine) -> dict[str, int]:
         """What an engine counted."""
-        async with self.session.get(f"http://{engine.address}:{engine.port}/stats") as response:
+        async with self.session.get(f"{engine.url}/stats") as response:
             counted: dict[str, int] = await response.json()
             return counted
 
+    async def metric(self, name: str) -> int:
+        """The sum of one of the router's metrics, given with some labels or none."""
+        lines = (line.rpartition(" ") for line in (await self.metrics()).splitlines())
+        return sum(int(value) for key, _, value in lines if key.startswith(name) and value.isdigit())
+
+    @property
+    def url(self) -> str:
+        """The router's URL, without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
     async def ask(self, session: aiohttp.ClientSession | None = None, **wanted: float) -> Answer:
         """Ask for a completion that behaves as wanted."""
-        url = f"http://127.0.0.1:{self.port}/v1/completions"
+        url = f"{self.url}/v1/completions"
         status = 0
         lags: list[float] = []
         try:

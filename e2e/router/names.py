@@ -1,11 +1,11 @@
 """A DNS server for one name, with addresses that a test sets."""
 
 import asyncio
-import socket
 import struct
+from ipaddress import ip_address
 from typing import cast
 
-TYPE_A = 1
+TYPE_A, TYPE_AAAA = 1, 28
 TTL_SECONDS = 5
 """CoreDNS' default for Services."""
 _HEADER_BYTES = 12
@@ -51,10 +51,9 @@ def answer(question: bytes, addresses: list[str]) -> bytes:
         end += question[end] + 1
     (kind,) = struct.unpack_from(">H", question, end + 1)
     flags = _AUTHORITATIVE_ANSWER if addresses else _AUTHORITATIVE_ANSWER | _NAME_ERROR
-    given = addresses if kind == TYPE_A else []
+    asked = {TYPE_A: 4, TYPE_AAAA: 6}.get(kind)
+    given = [ip.packed for ip in map(ip_address, addresses) if ip.version == asked]
     pointer = struct.pack(">H", 0xC000 | _HEADER_BYTES)
-    records = b"".join(
-        pointer + struct.pack(">HHIH", TYPE_A, 1, TTL_SECONDS, 4) + socket.inet_aton(address) for address in given
-    )
+    records = b"".join(pointer + struct.pack(">HHIH", kind, 1, TTL_SECONDS, len(ip)) + ip for ip in given)
     counts = struct.pack(">HHHHH", flags, 1, len(given), 0, 0)
     return question[:2] + counts + question[_HEADER_BYTES : end + 5] + records

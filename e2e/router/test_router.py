@@ -10,7 +10,9 @@ from statistics import median
 import aiohttp
 import pytest
 
-from e2e.router.loopback import Answer, Engine, Loopback
+from e2e.router.loopback import ENGINES_HOST, Answer, Engine, Loopback
+from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.spec import RouterSpec
 from inference_operator.router import haproxy
 
 QUEUE = 20
@@ -25,7 +27,7 @@ Asked = list[asyncio.Task[Answer]]
 def _small(monkeypatch: pytest.MonkeyPatch, loopback: Loopback) -> None:
     """Set limits that a test reaches with few requests."""
     monkeypatch.setattr(haproxy, "QUEUE_SIZE", QUEUE)
-    loopback.engine_max_concurrency = AT_AN_ENGINE * len(haproxy.METRICS_PORTS)
+    loopback.engine_max_concurrency = AT_AN_ENGINE
 
 
 def statuses(answers: list[Answer]) -> dict[int, int]:
@@ -95,7 +97,7 @@ async def test_a_request_that_waited_too_long_in_the_queue_gets_503(
 
 async def test_a_killed_engine_loses_only_its_own_requests_and_clients_get_an_error(loopback: Loopback) -> None:
     await loopback.start_router()
-    # Later requests of a kept connection: by default HAProxy closes it without an answer if one of them fails.
+    # Later requests of a kept connection: HAProxy closes it without an answer if it keeps those to engines too.
     async with aiohttp.ClientSession() as kept:
 
         async def asked(engine: Engine) -> tuple[Asked, Asked]:
@@ -124,6 +126,99 @@ async def test_a_killed_engine_loses_only_its_own_requests_and_clients_get_an_er
         assert statuses([await loopback.ask(kept) for _ in range(50)]) == {200: 50}
 
 
+async def slow_health_keeps_all(loopback: Loopback, *, seconds: float, requests: int) -> None:
+    """Engines whose health path takes this long keep their requests, and get new ones."""
+    loopback.engine_max_concurrency = requests
+    await loopback.start_router()
+    engines = [await loopback.start_engine(), await loopback.start_engine()]
+    await loopback.until_served(2)
+    for engine in engines:
+        await loopback.slow_down(engine, seconds)
+    asked = [asyncio.ensure_future(loopback.ask(held=1)) for _ in range(requests)]
+    for engine in engines:
+        await loopback.until_counted(engine, **{"slow health checks": 1})
+    started = [(await loopback.counts(engine))["started"] for engine in engines]
+    assert sum(started) == requests, "none is held in the router"
+    await asyncio.gather(*(loopback.release(engine) for engine in engines))
+    assert statuses(await asyncio.gather(*asked, *(loopback.ask() for _ in range(10)))) == {200: requests + 10}
+    assert await loopback.metric("haproxy_server_check_failures_total") == 0
+    assert "DOWN" not in loopback.log.read_text()
+
+
+async def test_engines_that_answer_health_checks_late_lose_no_request_and_stay_in_use(loopback: Loopback) -> None:
+    await slow_health_keeps_all(loopback, seconds=3, requests=100)
+
+
+@pytest.mark.full
+async def test_engines_that_answer_health_checks_after_20_s_under_400_requests_stay_in_use(loopback: Loopback) -> None:
+    await slow_health_keeps_all(loopback, seconds=20, requests=400)
+
+
+async def test_one_failed_connection_takes_a_killed_engine_out(loopback: Loopback) -> None:
+    await loopback.start_router()
+    killed, other = [await loopback.start_engine(), await loopback.start_engine()]
+    await loopback.until_served(2)
+    killed.process.kill()
+    await killed.process.wait()
+    assert statuses([await loopback.ask() for _ in range(50)]) == {200: 50}
+    counts = await loopback.counts(other)
+    again = [await loopback.metric(f"haproxy_backend_{kind}_warnings_total") for kind in ("retry", "redispatch")]
+    assert (counts["started"], sum(again)) == (50, 1), "only one request met the killed engine"
+
+
+async def test_running_requests_do_not_count_as_held_while_all_engines_are_down(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(haproxy, "QUEUE_SIZE", 256)
+    loopback.engine_max_concurrency = 256
+    await loopback.start_router()
+    engines = [await loopback.start_engine(), await loopback.start_engine()]
+    await loopback.until_served(2)
+    running = [asyncio.ensure_future(loopback.ask(held=1, chunks=2, gap=0)) for _ in range(300)]
+    for engine in engines:
+        await loopback.until_counted(engine, started=150)
+    for engine in engines:
+        engine.refuse()
+        await loopback.until_refusing(engine)
+    held = [asyncio.ensure_future(loopback.ask()) for _ in range(100)]
+    await loopback.until_held(len(running) + len(held))
+    for engine in engines:
+        engine.accept()
+    assert statuses(await asyncio.wait_for(asyncio.gather(*held), SOON)) == {200: 100}
+    await asyncio.gather(*(loopback.release(engine) for engine in engines))
+    assert statuses(await asyncio.gather(*running)) == {200: 300}
+
+
+async def test_beside_running_requests_at_most_queue_size_are_held_while_all_engines_are_down(
+    loopback: Loopback,
+) -> None:
+    loopback.engine_max_concurrency = 2 * QUEUE
+    await loopback.start_router()
+    engine = await loopback.start_engine()
+    await loopback.until_served(1)
+    running = [asyncio.ensure_future(loopback.ask(held=1, chunks=2, gap=0)) for _ in range(2 * QUEUE - 1)]
+    await loopback.until_counted(engine, started=len(running))
+    engine.refuse()
+    await loopback.until_refusing(engine)
+    held = [asyncio.ensure_future(loopback.ask()) for _ in range(QUEUE)]
+    await loopback.until_held(len(running) + QUEUE)
+    assert statuses(await asyncio.gather(*(loopback.ask() for _ in range(30)))) == {429: 30}
+    engine.accept()
+    assert statuses(await asyncio.wait_for(asyncio.gather(*held), SOON)) == {200: QUEUE}
+    await loopback.release(engine)
+    assert statuses(await asyncio.gather(*running)) == {200: 2 * QUEUE - 1}
+
+
+async def test_clients_keep_their_connection_and_each_request_has_its_own_to_the_engine(loopback: Loopback) -> None:
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    assert statuses([await loopback.ask() for _ in range(20)]) == {200: 20}
+    made = await loopback.metric('haproxy_frontend_connections_total{proxy="api"}')
+    reused = await loopback.metric('haproxy_server_connection_reuses_total{proxy="engines",server="e1"}')
+    assert (made, reused) == (1, 0)
+
+
 async def test_a_client_that_disconnects_frees_capacity_at_the_engine(loopback: Loopback) -> None:
     await loopback.start_router()
     left_before = [asyncio.ensure_future(loopback.ask()) for _ in range(5)]
@@ -139,7 +234,7 @@ async def test_a_client_that_disconnects_frees_capacity_at_the_engine(loopback: 
     stream.cancel()
     await loopback.until_counted(engine, left=2)
     await asyncio.sleep(1.5)  # longer than the second after which HAProxy retries held requests
-    assert await loopback.counts(engine) == {"started": 2, "left": 2}
+    assert await loopback.counts(engine) == {"started": 2, "left": 2, "slow health checks": 0}
 
 
 async def test_an_engine_removed_from_dns_finishes_its_streams_and_gets_no_new_requests(loopback: Loopback) -> None:
@@ -155,8 +250,8 @@ async def test_an_engine_removed_from_dns_finishes_its_streams_and_gets_no_new_r
     assert statuses(await asyncio.gather(*(loopback.ask() for _ in range(10)))) == {200: 10}
     await loopback.release(first)
     assert statuses(await asyncio.gather(*streams)) == {200: 2}
-    assert await loopback.counts(first) == {"started": 2, "left": 0}
-    assert await loopback.counts(second) == {"started": 10, "left": 0}
+    assert await loopback.counts(first) == {"started": 2, "left": 0, "slow health checks": 0}
+    assert await loopback.counts(second) == {"started": 10, "left": 0, "slow health checks": 0}
 
 
 async def test_a_silent_name_server_loses_no_request(loopback: Loopback) -> None:
@@ -187,15 +282,78 @@ async def test_a_stopping_router_finishes_its_requests_and_ends(loopback: Loopba
         assert await asyncio.wait_for(loopback.router.wait(), SOON) == 0
 
 
+async def test_a_stopping_router_ends_kept_connections_with_an_answer_more_often_than_while_they_are_idle(
+    loopback: Loopback,
+) -> None:
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+
+    async def last_header() -> str:
+        """`Connection` of the last answer on a kept connection; empty if it was closed without an announcement."""
+        header = ""
+        async with aiohttp.ClientSession() as kept:
+            while True:
+                try:
+                    async with kept.post(f"{loopback.url}/v1/completions", json={}) as response:
+                        header = response.headers.get("Connection", "")
+                        assert response.status == 200
+                except aiohttp.ClientError:
+                    return header
+                await asyncio.sleep(0.01)
+
+    clients = [asyncio.ensure_future(last_header()) for _ in range(20)]
+    await asyncio.sleep(0.5)  # each has a kept connection by then
+    loopback.soft_stop()
+    headers = await asyncio.wait_for(asyncio.gather(*clients), SOON)
+    assert headers.count("close") > len(clients) / 2, headers
+
+
+async def test_engines_are_asked_by_the_name_of_their_service(loopback: Loopback) -> None:
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    seen = []
+    for given in ({"Host": "models.example"}, {"Host": "models.example", "X-Forwarded-Host": "outer.example"}):
+        async with loopback.session.get(f"{loopback.url}/v1/headers", headers=given) as response:
+            headers = await response.json()
+            seen.append((headers["Host"], headers["X-Forwarded-Host"]))
+    assert seen == [(ENGINES_HOST, "models.example"), (ENGINES_HOST, "outer.example")]
+
+
+async def test_a_router_with_an_ipv6_address_serves_both_families_and_finds_engines_by_aaaa_records(
+    loopback: Loopback,
+) -> None:
+    loopback.pod_ips = "127.0.0.1,::1"
+    await loopback.start_router()
+    await loopback.start_engine("::1")
+    await loopback.until_served(1)
+    for host in ("[::1]", "127.0.0.1"):
+        async with loopback.session.post(f"http://{host}:{loopback.port}/v1/completions", json={}) as response:
+            assert response.status == 200
+    await asyncio.sleep(3)  # three more rounds of DNS queries
+    await loopback.until_served(1)
+    assert "DOWN" not in loopback.log.read_text()
+
+
+async def test_threads_and_connections_of_a_process_come_from_the_resources_of_the_router(loopback: Loopback) -> None:
+    loopback.spec = RouterSpec(resources=ResourcesSpec(limits={"cpu": "4", "memory": "1Gi"}))
+    await loopback.start_router()
+    assert await loopback.metric("haproxy_process_nbthread") == 2
+    assert await loopback.metric("haproxy_process_max_connections") == 8192 + haproxy.PROBE_CONNECTIONS
+
+
 async def test_when_one_of_two_haproxy_processes_dies_the_other_takes_new_requests(loopback: Loopback) -> None:
     await loopback.start_router()
     await loopback.start_twin()
     await loopback.start_engine()
     await loopback.until_served(1)
-    while '"status": 200' not in loopback.twin_log.read_text():
-        assert (await loopback.ask()).status == 200
-    await loopback.kill_twin()
-    assert statuses([await loopback.ask() for _ in range(200)]) == {200: 200}
+    # A kept connection would stay with one process.
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as renewing:
+        while '"status": 200' not in loopback.twin_log.read_text():
+            assert (await loopback.ask(renewing)).status == 200
+        await loopback.kill_twin()
+        assert statuses([await loopback.ask(renewing) for _ in range(200)]) == {200: 200}
 
 
 async def test_the_router_logs_each_request_as_one_json_line_and_no_probe(loopback: Loopback) -> None:

@@ -1,17 +1,22 @@
+from dataclasses import replace
+
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import MAX_ROUTERS, Device, EngineSpec
 from inference_operator.engines.base import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
+from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
 from inference_operator.engines.vllm.vllm import (
     ENGINE_READY_TIMEOUT,
     ENVIRONMENT,
     HOME,
+    MAX_NUM_QUEUED_REQS,
     SHUTDOWN_SECONDS,
     WRITABLE,
     Vllm,
 )
+from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
 
@@ -60,3 +65,26 @@ def test_every_path_in_the_default_environment_is_in_the_writable_home() -> None
 def test_users_cannot_set_the_home_variable() -> None:
     assert "HOME" in MANAGED_VARIABLES
     assert ENVIRONMENT["HOME"] == HOME
+
+
+def test_the_requests_sent_to_an_engine_at_a_time_are_the_sequences_of_its_batch() -> None:
+    cpu = replace(unchecked_plan(SizingRequest(1)), device=Device.CPU)
+    given = [replace(cpu, max_num_seqs=4), cpu, unchecked_plan(SizingRequest(1))]
+    served = ServedModel("Qwen/Qwen3-8B", "qwen")
+    numbers = [Vllm().process(EngineSpec(), plan, served, TIMEOUTS, host="::").max_concurrency for plan in given]
+    assert numbers == [4, CPU_SEQUENCES, LARGE_SEQUENCES]
+
+
+def test_the_engine_limits_its_unfinished_requests_far_above_what_all_routers_send_it() -> None:
+    most = MAX_ROUTERS * len(METRICS_PORTS) * LARGE_SEQUENCES
+    assert f"{MAX_NUM_QUEUED_REQS}={most}" in process(EngineSpec(image="docker.io/vllm/vllm-openai:v0.32.0")).args
+
+
+def test_an_image_that_may_not_know_the_limit_of_unfinished_requests_does_not_get_it() -> None:
+    for image in ("docker.io/vllm/vllm-openai:v0.31.0", "registry.example/mine:latest"):
+        assert not [one for one in process(EngineSpec(image=image)).args if one.startswith(MAX_NUM_QUEUED_REQS)]
+
+
+def test_the_limit_of_unfinished_requests_in_the_arguments_of_the_spec_is_the_only_one() -> None:
+    asked = EngineSpec(image="docker.io/vllm/vllm-openai:v0.32.0", args=("--max-num-queued-reqs", "64"))
+    assert [one for one in process(asked).args if one.startswith(MAX_NUM_QUEUED_REQS)] == [MAX_NUM_QUEUED_REQS]

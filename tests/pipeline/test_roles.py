@@ -75,8 +75,8 @@ def test_command_user_port_and_concurrency_come_from_the_second_engine() -> None
     )
     config = made[CONFIG]["data"]["haproxy.cfg"]
     assert f"qwen-engines.default.svc.cluster.local:{PORT}" in config
-    assert "httpchk GET /alive" in config
-    assert f"maxconn {MAX_CONCURRENCY // 2} observe" in config
+    assert "http-check send meth GET uri /alive ver" in config
+    assert f"maxconn {MAX_CONCURRENCY} observe" in config
 
 
 def test_the_pinned_plan_contains_the_name_of_its_engine() -> None:

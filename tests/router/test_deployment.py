@@ -9,7 +9,7 @@ def test_both_haproxy_processes_of_a_router_pod_listen_on_the_port_of_the_servic
     one, other = HAPROXIES
     assert one["command"] == other["command"]
     (port,) = DESIRED[SERVICE_OF_ROUTERS]["spec"]["ports"]
-    assert f"bind :{port['targetPort']}\n" in DESIRED[CONFIG]["data"]["haproxy.cfg"]
+    assert f"bind :::{port['targetPort']} v4v6\n" in DESIRED[CONFIG]["data"]["haproxy.cfg"]
 
 
 def test_each_haproxy_process_has_its_own_name_metrics_port_and_folder() -> None:
@@ -17,13 +17,13 @@ def test_each_haproxy_process_has_its_own_name_metrics_port_and_folder() -> None
     own = [
         (
             haproxy["name"],
-            haproxy["env"],
+            haproxy["env"][0],
             [(port["name"], port["containerPort"]) for port in haproxy["ports"]],
             [mount["name"] for mount in haproxy["volumeMounts"] if mount["mountPath"] == "/run/haproxy"],
         )
         for haproxy in HAPROXIES
     ]
     assert own == [
-        ("haproxy-1", [{"name": "METRICS_PORT", "value": "9100"}], [("metrics-1", 9100)], ["run-1"]),
-        ("haproxy-2", [{"name": "METRICS_PORT", "value": "9101"}], [("metrics-2", 9101)], ["run-2"]),
+        ("haproxy-1", {"name": "METRICS_PORT", "value": "9100"}, [("metrics-1", 9100)], ["run-1"]),
+        ("haproxy-2", {"name": "METRICS_PORT", "value": "9101"}, [("metrics-2", 9101)], ["run-2"]),
     ]

@@ -6,9 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from inference_operator.api.spec import MAX_ROUTERS, RouterSpec
 from inference_operator.manifest import Owner
 from inference_operator.router.haproxy import (
-    MAX_CONNECTIONS,
+    CHECK_INTERVAL_SECONDS,
+    CHECK_SECONDS,
+    CONNECT_SECONDS,
     MAX_WAIT_SECONDS,
     MIN_SLOTS,
     QUEUE_SIZE,
@@ -16,6 +19,7 @@ from inference_operator.router.haproxy import (
     haproxy_cfg,
     slots,
 )
+from inference_operator.router.resources import connections
 from tests.testing.builders import KEY, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 
@@ -25,7 +29,7 @@ REQUEST = RouterRequest(
     engine_health_path="/health",
     engine_max_concurrency=256,
     slots=32,
-    replicas=2,
+    spec=RouterSpec(),
     drain_seconds=300,
     progress_deadline_seconds=600,
     owner=Owner(KEY, UID),
@@ -63,7 +67,31 @@ def test_retries_of_a_held_request_cover_the_queue_timeout() -> None:
 
 
 def test_the_connection_limit_covers_held_requests() -> None:
-    assert QUEUE_SIZE < MAX_CONNECTIONS
+    assert connections(RouterSpec().resources) > QUEUE_SIZE
+
+
+def test_the_number_of_router_pods_changes_no_configuration() -> None:
+    assert haproxy_cfg(replace(REQUEST, spec=RouterSpec(replicas=MAX_ROUTERS))) == CONFIG
+
+
+def test_each_haproxy_process_may_fill_an_engine_alone() -> None:
+    """All connections of clients may arrive at one process, and an engine of four sequences must then compute four."""
+    assert " maxconn 4 observe" in haproxy_cfg(replace(REQUEST, engine_max_concurrency=4))
+
+
+def test_each_slot_is_counted_when_held_requests_are() -> None:
+    counted = re.findall(r"srv_conn\(engines/e(\d+)\)", CONFIG)
+    assert [int(number) for number in counted] == list(range(1, REQUEST.slots + 1))
+
+
+def test_a_health_check_waits_longer_than_a_busy_engine_and_its_connection_for_lost_packets() -> None:
+    assert CHECK_SECONDS >= 60
+    assert CHECK_INTERVAL_SECONDS > CONNECT_SECONDS >= 3
+
+
+@pytest.mark.parametrize(("drain_seconds", "spread"), [(1, "500ms"), (300, "3000ms")])
+def test_a_stopping_router_closes_idle_connections_before_its_hard_stop(drain_seconds: int, spread: str) -> None:
+    assert f"close-spread-time {spread}\n" in haproxy_cfg(replace(REQUEST, drain_seconds=drain_seconds))
 
 
 @given(replicas=st.integers(0, 1024), live=st.sampled_from([0, 1, 32, 64, 128, 2048]))

@@ -25,6 +25,9 @@ MAX_TOKENS = 16_777_216
 MAX_REPLICAS = 256
 """Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
 
+MAX_ROUTERS = 16
+"""More router pods would only divide the load further: one sends more requests per second than many engines serve."""
+
 DRAIN_TIMEOUT = timedelta(minutes=5)
 """Time for an answer of 8,192 tokens at 30 tokens/s, which is 273 s; and, with what comes before and after it, below
 the 600 s that a node autoscaler gives the pods of a node that it removes (kubernetes/autoscaler,
@@ -201,7 +204,14 @@ class ParallelismSpec(SpecModel):
 class RouterSpec(SpecModel):
     """The load balancer in front of the engines."""
 
-    replicas: int = Field(2, ge=1, le=16, description="Number of router pods. Default: 2. Change: in place.")
+    replicas: int = Field(2, ge=1, le=MAX_ROUTERS, description="Number of router pods. Default: 2. Change: in place.")
+    resources: ResourcesSpec = Field(
+        default_factory=ResourcesSpec,
+        description="CPU, memory and ephemeral storage of one router pod. Each of its two HAProxy processes gets half:"
+        " one thread for each CPU (rounded up) and one connection for each 64 KiB of the memory limit. Each key"
+        " overrides one default. Default: requests of 100m CPU and 64Mi, limit of 512Mi. Change: rolling restart of"
+        " the routers.",
+    )
 
 
 class RolloutStrategy(StrEnum):

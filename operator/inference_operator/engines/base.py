@@ -53,7 +53,8 @@ class EngineProcess:
     port: int
     """TCP port of the API and the metrics."""
     max_concurrency: int
-    """Requests that a router pod sends to one engine at a time; more requests wait in the router."""
+    """Sequences that the engine computes at once. Each HAProxy process sends it at most as many requests; more requests
+    wait in the router."""
     command: Sequence[str]
     args: Sequence[str]
     env: Sequence[EnvironmentVariable]
@@ -161,7 +162,10 @@ class Engine(Protocol):
     def process(
         self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
     ) -> EngineProcess:
-        """The process of one engine of this plan, which listens on the address `host`; `::` means IPv6 and IPv4."""
+        """The process of one engine of this plan. The image in `spec` is the one that runs.
+
+        It listens on the address `host`; `::` means IPv6 and IPv4.
+        """
 
     def access(self, spec: EngineSpec, /) -> HubAccess:
         """The engine's access to its model."""

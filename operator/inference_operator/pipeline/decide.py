@@ -39,6 +39,7 @@ from inference_operator.planning.known_model import KnownModel, fallback_model, 
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.router.children import children as router_children
 from inference_operator.router.haproxy import RouterRequest, slots
+from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import Capacity, ModelInspection
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.pod import PodView
@@ -217,6 +218,7 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
         refusal = (
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
             or refusal_of_resources(spec.engine.resources)
+            or refusal_of_router_resources(spec.router.resources)
             or refusal_of_additions(spec.pod_template, mounts)
         )
         if refusal:
@@ -294,7 +296,8 @@ def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState,
     settings = inputs.settings
     served = ServedModel(model_argument(source), spec.model.served_name or inputs.resource.key.name, plan.commit)
     limits = timeouts(spec, plan.plan, settings)
-    return state.engine.process(spec.engine, plan.plan, served, limits, host=settings.listen_address)
+    of_image = spec.engine.model_copy(update={"image": plan.image})
+    return state.engine.process(of_image, plan.plan, served, limits, host=settings.listen_address)
 
 
 def _replicas(inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest) -> int:
@@ -364,7 +367,7 @@ def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Man
         engine_health_path=first.process.health_path,
         engine_max_concurrency=first.process.max_concurrency,
         slots=slots(spec.replicas, inputs.router_slots),
-        replicas=spec.router.replicas,
+        spec=spec.router,
         drain_seconds=int(spec.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec, first.process),
         owner=owner,

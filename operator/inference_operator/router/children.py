@@ -20,7 +20,7 @@ def children(request: RouterRequest) -> dict[Ref, Manifest]:
     ]
     if request.settings.network_policies:
         built.append(_network_policy(request))
-    if request.replicas >= FEWEST_REPLICAS:
+    if request.spec.replicas >= FEWEST_REPLICAS:
         built.append(disruption_budget(router_name(request.name), ROUTER, owner=request.owner))
     return {Ref.of(manifest): manifest for manifest in built}
 

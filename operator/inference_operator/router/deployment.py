@@ -12,8 +12,14 @@ from inference_operator.objects.pod import (
     restricted_pod,
 )
 from inference_operator.router.config_map import CONFIG_FILE
-from inference_operator.router.haproxy import HEALTH_PATH, METRICS_PORT_VARIABLE, METRICS_PORTS, RouterRequest
-from inference_operator.settings import Settings
+from inference_operator.router.haproxy import (
+    HEALTH_PATH,
+    METRICS_PORT_VARIABLE,
+    METRICS_PORTS,
+    POD_IPS_VARIABLE,
+    RouterRequest,
+)
+from inference_operator.router.resources import process_resources
 
 ROUTER_USER = 99
 """The user of HAProxy's official image (docker-library/haproxy)."""
@@ -24,10 +30,6 @@ CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 
 ENDPOINT_REMOVAL_SECONDS = 10
 """How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
-
-REQUESTS = {"cpu": "50m", "memory": "32Mi"}
-LIMITS = {"memory": "256Mi"}
-"""Of each HAProxy process: 3.0 uses about 10 MiB, and two buffers of 16 KiB for each request in flight."""
 
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
@@ -41,7 +43,7 @@ def router_deployment(request: RouterRequest, config: str) -> Manifest:
     """
     content = {
         "spec": {
-            "replicas": request.replicas,
+            "replicas": request.spec.replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": request.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
@@ -71,7 +73,7 @@ def _pod(request: RouterRequest) -> Manifest:
                 "labelSelector": {"matchLabels": selector_labels(request.name, ROUTER)},
             }
         ],
-        "containers": [_container(number, port, request.settings) for number, port in _HAPROXIES],
+        "containers": [_container(number, port, request) for number, port in _HAPROXIES],
         "volumes": [
             {"name": "config", "configMap": {"name": router_name(request.name)}},
             *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
@@ -79,17 +81,23 @@ def _pod(request: RouterRequest) -> Manifest:
     }
 
 
-def _container(number: int, metrics_port: int, settings: Settings) -> Manifest:
+def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
     metrics = f"metrics-{number}"
     return {
         "name": f"haproxy-{number}",
-        "image": settings.router_image,
-        "imagePullPolicy": settings.image_pull_policy,
+        "image": request.settings.router_image,
+        "imagePullPolicy": request.settings.image_pull_policy,
         "command": ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"],
-        "env": [{"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)}],
+        "env": [
+            {"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)},
+            {
+                "name": POD_IPS_VARIABLE,
+                "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIPs"}},
+            },
+        ],
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
-        "resources": {"requests": REQUESTS, "limits": LIMITS},
+        "resources": process_resources(request.spec.resources),
         "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},

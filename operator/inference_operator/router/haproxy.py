@@ -6,16 +6,22 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from inference_operator.api.spec import RouterSpec
 from inference_operator.manifest import Owner
+from inference_operator.router.resources import PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH
 from inference_operator.settings import Settings
 
 PORT = 8080
 """Port on which every HAProxy of a router pod accepts requests."""
 
-METRICS_PORTS = (9100, 9101)
+METRICS_PORTS = tuple(range(9100, 9100 + PROCESSES))
 """One port for each HAProxy process of a router pod, for its metrics and probes. There are two processes: if one dies,
 the other still accepts connections. With one, connections would be refused for the second that kube-proxy needs."""
+
+POD_IPS_VARIABLE = "POD_IPS"
+"""Environment variable with all addresses of the pod. HAProxy listens on IPv6 too if one of them is an IPv6 address.
+Without this condition it could not start on a node whose kernel has no IPv6."""
 
 METRICS_PORT_VARIABLE = "METRICS_PORT"
 """Environment variable with the metrics port of a process; all processes share one configuration."""
@@ -25,19 +31,41 @@ HEALTH_PATH = "/-/healthz"
 MAX_WAIT_SECONDS = 300
 """How long a request waits for an engine before it gets 503: one retry a second, and as long in the queue."""
 
-# Each bound below is that of one HAProxy process: its share of the bound of a router pod.
-
 QUEUE_SIZE = 512 // len(METRICS_PORTS)
-"""Held or queued requests above which new ones get 429: 512 in a router pod."""
+"""Held or queued requests of one HAProxy process above which new ones get 429: 512 in a router pod."""
+
+CONNECT_SECONDS = 4
+"""`timeout connect`. The kernel repeats a lost SYN after one and after three seconds (tcp(7), `tcp_syn_retries`; the
+initial timeout of RFC 6298). So two lost packets are no failed connection. A held request still retries each second:
+HAProxy waits for the smaller one of this time and one second (3.0, src/backend.c, `back_handle_st_cer`)."""
+
+CHECK_SECONDS = 120
+"""`timeout check`: how long `/health` may take. A busy vLLM answers after 20 to 40 s (vllm-project/vllm#38157)."""
+
+CHECK_INTERVAL_SECONDS = 5
+"""Between two checks of an engine that is up. It also limits the connection of a check, so it exceeds
+`CONNECT_SECONDS` (HAProxy 3.0, `timeout check`)."""
+
+CHECK_FAILURES = 3
+"""Failed checks in a row after which an engine is down. Failed connections of requests tell faster."""
+
+KEEP_ALIVE_SECONDS = 620
+"""How long an idle connection of a client is kept. A load balancer in front must be the one that closes an idle
+connection, or it sends a request on a connection that is just closing. Google's keeps them for 600 s, and asks for 620
+here (Google Cloud, "External Application Load Balancer overview", timeouts); the others less."""
+
+CLOSE_SPREAD_SECONDS = 3
+"""A stopping HAProxy closes the connections of clients within this time: as many as possible with `Connection: close`
+in an answer, the rest while they are idle."""
+
+PROBE_CONNECTIONS = 100
+"""Connections beyond those of clients: probes and metrics are answered while clients use all of theirs."""
 
 DNS_OUTAGE_SECONDS = 600
 """How long HAProxy keeps the known engines while no DNS server answers."""
 
 MIN_SLOTS = 32
 """Smallest number of server slots: scaling up to it never changes the configuration."""
-
-MAX_CONNECTIONS = 8000 // len(METRICS_PORTS)
-"""Client connections: two buffers of 16 KiB for each fit into the container's memory limit of 256 MiB."""
 
 RETRY_AFTER_SECONDS = 5
 
@@ -96,10 +124,11 @@ class RouterRequest:
     engine_health_path: str
     """Path that answers 200 while an engine is healthy."""
     engine_max_concurrency: int
-    """Requests that a router pod sends to one engine at a time; more requests wait in the queue."""
+    """Requests that one HAProxy process sends to one engine at a time; more requests wait in its queue."""
     slots: int
     """HAProxy server slots: the largest number of engines that the router can know."""
-    replicas: int
+    spec: RouterSpec
+    """The router in the spec: number of pods and their resources."""
     drain_seconds: int
     """How long a stopping router may finish its requests."""
     progress_deadline_seconds: int
@@ -121,13 +150,22 @@ def haproxy_cfg(request: RouterRequest) -> str:
         slots=request.slots,
         port=PORT,
         metrics_port=f'"${{{METRICS_PORT_VARIABLE}}}"',
+        pod_ips=f"${{{POD_IPS_VARIABLE}}}",
         health_path=HEALTH_PATH,
         stats_path=STATS_PATH,
         max_wait_seconds=MAX_WAIT_SECONDS,
         queue_size=QUEUE_SIZE,
-        server_max_connections=request.engine_max_concurrency // len(METRICS_PORTS),
+        connect_seconds=CONNECT_SECONDS,
+        check_seconds=CHECK_SECONDS,
+        check_interval_seconds=CHECK_INTERVAL_SECONDS,
+        check_failures=CHECK_FAILURES,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        server_max_connections=request.engine_max_concurrency,
         drain_seconds=request.drain_seconds,
-        max_connections=MAX_CONNECTIONS,
+        close_spread_ms=1000 * min(2 * CLOSE_SPREAD_SECONDS, request.drain_seconds) // 2,
+        threads=threads(request.spec.resources),
+        max_connections=connections(request.spec.resources),
+        probe_connections=PROBE_CONNECTIONS,
         dns_outage_seconds=DNS_OUTAGE_SECONDS,
         errors=_ERRORS,
         queue_full=_QUEUE_FULL,

@@ -24,11 +24,14 @@ from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.settings import Settings
 from inference_operator.workload.pinned_plan import PinnedPlan
 
-STARTUP_PERIOD_SECONDS = 2
+STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
+ANSWER_TIMEOUT_SECONDS = 60
+"""A busy vLLM answers `/health` after 20 to 40 s (vllm-project/vllm#38157): it stays ready and alive."""
 READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
-ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 6
-"""Three minutes without an answer: a saturated engine answers late, and a restart costs a whole load."""
-READY_TIMEOUT_SECONDS, ALIVE_TIMEOUT_SECONDS = 5, 10
+"""Not ready after 15 s of refused connections, or three minutes without an answer."""
+ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 5
+"""Restarted after two and a half minutes of refused connections, or five without an answer. A restart costs a whole
+load, and an engine that answers but makes no progress is found by its metrics (`workload/stall.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +103,15 @@ def _container(request: WorkloadRequest) -> Manifest:
             http_probe(
                 path,
                 period=STARTUP_PERIOD_SECONDS,
-                timeout=READY_TIMEOUT_SECONDS,
+                timeout=STARTUP_TIMEOUT_SECONDS,
                 failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
             )
         ),
         "readinessProbe": http_probe(
-            path, period=READY_PERIOD_SECONDS, timeout=READY_TIMEOUT_SECONDS, failures=READY_FAILURES
+            path, period=READY_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=READY_FAILURES
         ),
         "livenessProbe": fatal(
-            http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ALIVE_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
+            http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
         ),
         "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
         "securityContext": RESTRICTED_CONTAINER,

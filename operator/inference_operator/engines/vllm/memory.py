@@ -7,7 +7,9 @@ are from vLLM's source or its pull requests, which are named.
 import re
 from dataclasses import replace
 
+from inference_operator.api.spec import Device
 from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
+from inference_operator.sizing.plan import Plan
 
 LATEST = (0, 32)
 """The version that the operator ships. Unknown versions are assumed to behave like it."""
@@ -42,6 +44,8 @@ CPU_STATE_BYTES = 4
 WIDER_BATCHES = (0, 27)
 """GPUs from 160 GiB get 16,384 batched tokens (vllm-project/vllm#51726)."""
 
+LARGE_SEQUENCES = 1024
+"""The default of `max_num_seqs` on large GPUs since V1 (0.32.0, `engine/arg_utils.py`)."""
 LARGE_GPU_GIB, LARGEST_GPU_GIB = 70, 160
 """GPU memory from which larger default batches apply (v0.9.2, `engine/arg_utils.py`; A100 counts as small)."""
 SAMPLER_BYTES, LEAN_SAMPLER_BYTES = 36.0, 12.4
@@ -160,12 +164,20 @@ def version_of(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
+def default_sequences(plan: Plan) -> int:
+    """VLLM's default of `max_num_seqs` for a plan without one: on CPUs, or on GPUs whose size is unknown.
+
+    For the latter it is the larger default: with the smaller one, routers would keep a large GPU partly idle.
+    """
+    return CPU_SEQUENCES if plan.device is Device.CPU else LARGE_SEQUENCES
+
+
 def _batches(at: tuple[int, int], memory_gib: float, product: str) -> tuple[int, int | None]:
     """Defaults of `vllm serve` for sequences and tokens of a batch; None: the version has no default for tokens."""
     if at < V1_DEFAULT:
         return 256, None
     if memory_gib >= LARGEST_GPU_GIB and at >= WIDER_BATCHES:
-        return 1024, 16384
+        return LARGE_SEQUENCES, 16384
     if memory_gib >= LARGE_GPU_GIB and "a100" not in product.lower():
-        return 1024, 8192
+        return LARGE_SEQUENCES, 8192
     return 256, 2048

@@ -1,6 +1,6 @@
 """vLLM behind the engine protocol: command line, environment, probes and stop of its process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -19,10 +19,11 @@ from inference_operator.engines.base import (
 )
 from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
+from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import commit_arguments, hub_variables, revision_of
-from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
+from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
 from inference_operator.engines.vllm.memory_flags import memory_arguments, refusal_of_cache_bytes, shape_of
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_load, engine_sample
 from inference_operator.engines.vllm.phase import HINTS, phase
@@ -50,8 +51,15 @@ vllm/envs.py)."""
 PORT = 8000
 """Port of vLLM's API."""
 
-MAX_CONCURRENCY = 256
-"""vLLM's smaller default of max_num_seqs (0.32.0, vllm/engine/arg_utils.py)."""
+MAX_NUM_QUEUED_REQS = "--max-num-queued-reqs"
+"""Unfinished requests, running and waiting, above which vLLM answers 503 (0.32.0, vllm/config/scheduler.py)."""
+MAX_NUM_QUEUED_REQS_SINCE = (0, 32)
+"""The first version that is known to have it. An earlier one would not start."""
+
+QUEUED_PER_SEQUENCE = 32
+"""Unfinished requests for each sequence of a batch. Routers send at most one for each sequence and HAProxy process, and
+16 router pods have 32 processes. So only a client that bypasses the routers, or one with many choices (`n`) for each
+request, can reach the limit."""
 
 USER, GROUP = 2000, 0
 """The user that vLLM's images prepare since 0.22 (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
@@ -118,6 +126,7 @@ class Vllm:
         self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
     ) -> EngineProcess:
         """The process of one engine of this plan."""
+        sequences = default_sequences(plan) if plan.max_num_seqs is None else plan.max_num_seqs
         managed = (
             f"--served-model-name={served.name}",
             f"--host={host}",
@@ -125,6 +134,7 @@ class Vllm:
             f"--tensor-parallel-size={plan.parallel.tensor}",
             *memory_arguments(asked, plan),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
+            *_queue_arguments(asked, sequences),
         )
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
@@ -133,7 +143,7 @@ class Vllm:
             user=USER,
             group=GROUP,
             port=self.port,
-            max_concurrency=MAX_CONCURRENCY,
+            max_concurrency=sequences,
             health_path="/health",
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
@@ -178,6 +188,14 @@ class Vllm:
     def probe_request(self, model: str) -> ProbeRequest:
         """A completion of one token: it takes one scheduler iteration."""
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
+
+
+def _queue_arguments(asked: EngineSpec, sequences: int) -> Iterator[str]:
+    """The limit of unfinished requests, unless the arguments of the spec set one or this version has none."""
+    version = version_of(version_of_image(asked.image or ""))
+    knows = version is not None and version >= MAX_NUM_QUEUED_REQS_SINCE
+    if knows and value_of(asked.args, MAX_NUM_QUEUED_REQS) is None:
+        yield f"{MAX_NUM_QUEUED_REQS}={QUEUED_PER_SEQUENCE * sequences}"
 
 
 def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:

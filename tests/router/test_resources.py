@@ -1,0 +1,70 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.container import ResourcesSpec
+from inference_operator.objects.quantity import canonical, value
+from inference_operator.router.resources import (
+    MOST_CONNECTIONS,
+    MOST_THREADS,
+    connections,
+    process_resources,
+    refusal_of_router_resources,
+    threads,
+)
+from tests.testing.builders import CONFIG, ENGINES, ROUTERS, inference_deployment, planned
+
+LIMITED = ResourcesSpec(requests={"cpu": "1"}, limits={"cpu": "3", "memory": "1Gi"})
+AMOUNTS = st.builds("{}{}".format, st.integers(1, 4096), st.sampled_from(["", "m", "k", "Ki", "M", "Mi", "Gi"]))
+
+
+def test_each_haproxy_process_gets_half_of_the_resources_of_its_router_pod() -> None:
+    assert process_resources(LIMITED) == {
+        "requests": {"cpu": "500m", "memory": "32Mi"},
+        "limits": {"cpu": "1500m", "memory": "512Mi"},
+    }
+
+
+def test_threads_cover_the_cpu_limit_of_a_process_and_connections_fit_its_memory() -> None:
+    assert (threads(LIMITED), connections(LIMITED)) == (2, 8192)
+
+
+def test_without_a_cpu_limit_the_request_decides_the_number_of_threads() -> None:
+    assert [threads(ResourcesSpec(requests={"cpu": cpu})) for cpu in ("100m", "2", "4500m")] == [1, 1, 3]
+
+
+def test_threads_and_connections_have_an_upper_limit() -> None:
+    huge = ResourcesSpec(limits={"cpu": "1k", "memory": "1Ti"})
+    assert (threads(huge), connections(huge)) == (MOST_THREADS, MOST_CONNECTIONS)
+
+
+@given(cpu=AMOUNTS, memory=AMOUNTS)
+def test_the_parts_of_two_processes_cover_the_limits_and_no_request_exceeds_them(cpu: str, memory: str) -> None:
+    given_limits = {"cpu": cpu, "memory": memory}
+    part = process_resources(ResourcesSpec(limits=given_limits))
+    for name, amount in given_limits.items():
+        assert 2 * value(part["limits"][name]) >= value(amount)
+        assert value(part["requests"][name]) <= value(part["limits"][name])
+        assert part["limits"][name] == canonical(part["limits"][name])
+
+
+def test_a_resource_that_cannot_be_divided_is_refused_with_its_field() -> None:
+    refusal = refusal_of_router_resources(ResourcesSpec(limits={"example.com/nic": "1"}))
+    assert refusal is not None
+    assert "spec.router.resources.limits[example.com/nic]" in str(refusal)
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory"])
+def test_a_request_above_its_limit_is_refused_with_its_field(name: str) -> None:
+    refusal = refusal_of_router_resources(ResourcesSpec(requests={name: "2"}, limits={name: "1"}))
+    assert refusal is not None
+    assert f"spec.router.resources.requests[{name}]" in str(refusal)
+
+
+def test_resources_of_the_router_change_its_pods_and_configuration_and_no_engine() -> None:
+    before = planned(inference_deployment()).desired
+    after = planned(inference_deployment(router={"resources": {"limits": {"cpu": "4"}}})).desired
+    assert after[ENGINES] == before[ENGINES]
+    assert "nbthread 2\n" in after[CONFIG]["data"]["haproxy.cfg"]
+    containers = after[ROUTERS]["spec"]["template"]["spec"]["containers"]
+    assert [one["resources"]["limits"] for one in containers] == [{"memory": "256Mi", "cpu": "2"}] * 2
