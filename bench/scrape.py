@@ -104,7 +104,7 @@ def _scrape(
 async def _scraping(ports: tuple[int, int], resources: int, seconds: int, routers_every: float | None) -> list[Figure]:
     settings = Settings()
     default = default_intervals(settings)
-    routers = Intervals(routers_every, routers_every) if routers_every else default
+    routers = Intervals(routers_every, routers_every, routers_every) if routers_every else default[ROUTER]
     pods = {Key("default", f"r{number}"): _pods(number, *ports) for number in range(resources)}
     scrapes: Counter[bool] = Counter()
 
@@ -113,16 +113,17 @@ async def _scraping(ports: tuple[int, int], resources: int, seconds: int, router
 
     callbacks = Callbacks(
         on_stalled=lambda _: None,
+        on_no_progress=lambda _: None,
         on_stall=lambda _: None,
         on_scrape=on_scrape,
         on_kv_cache=lambda _: None,
         on_readable=lambda _: None,
     )
     targets = Targets(lambda: pods, lambda key: pods[key], lambda _, component: Vllm() if component == ENGINE else None)
-    scraper = Scraper(targets, SampleStore(), callbacks, settings, intervals={ROUTER: routers, ENGINE: default})
+    scraper = Scraper(targets, SampleStore(), callbacks, settings, intervals={**default, ROUTER: routers})
     memory, files, most_files = _memory(), _open_files(), 0
     task = asyncio.create_task(scraper.run())
-    await asyncio.sleep(default.calm)  # until everything has been scraped once
+    await asyncio.sleep(default[ENGINE].calm)  # until everything has been scraped once
     before, cpu = scrapes.copy(), _cpu()
     for _ in range(seconds):
         await asyncio.sleep(1)

@@ -1,4 +1,6 @@
-"""The operator replaces a real vLLM whose engine core process is stopped. Its health endpoint still answers 200.
+"""A real vLLM whose engine core process is stopped gets no new requests, and is replaced if it does not move again.
+
+Its health endpoint still answers 200.
 
 The operator runs here with its smallest `stallSeconds`, so that a test does not wait for the default of five minutes.
 """
@@ -12,7 +14,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -22,9 +24,15 @@ from e2e.load import Load
 from e2e.served import Served
 from e2e.waiting import eventually
 
-STALL_SECONDS, SCRAPE_SECONDS = 30, 2
+NO_PROGRESS_SECONDS, STALL_SECONDS, SCRAPE_SECONDS = 6, 30, 2
 CALM_ROUNDS = 8
-"""The operator reads the metrics of an engine that makes progress every eighth time: it may see a stall that late."""
+"""The operator reads the metrics of a single engine that makes progress every eighth time: it may see a stall that
+late."""
+OUT_SECONDS = CALM_ROUNDS * SCRAPE_SECONDS + NO_PROGRESS_SECONDS + 3 * SCRAPE_SECONDS + 5
+"""From the stop of an engine core until it is out of traffic, with a margin. An engine that had no request just then is
+seen at the next scrape of the routers, which alone know of its later requests."""
+DNS_SECONDS = 7
+"""TTL of a record in the cluster's DNS (5 s), and until HAProxy asks again."""
 REPLACED_SECONDS = STALL_SECONDS + 2 * CALM_ROUNDS * SCRAPE_SECONDS + 15
 """From the stop of the engine core to the deletion of its pod, with a margin for a busy machine."""
 PHASE_SECONDS = 400
@@ -34,6 +42,9 @@ LIVENESS_SECONDS = 240
 """Six probes, one every 30 s, and 10 s until the last one times out; a grace period of 10 s, which a stopped process
 outlasts, and two seconds that the kubelet adds; then the start of a new container."""
 SATURATED_SECONDS, SATURATING, LONG_WORDS = 1800, 32, 900
+CLIENTS, CLIENT_PAUSE_SECONDS = 8, 0.2
+FEW = 50
+"""Answers that show that clients are served."""
 BEFORE, MEANWHILE, AFTER = 200, 200, 200
 """Requests answered before the engine core is stopped, before the operator notices it, and after the pod's end."""
 
@@ -42,7 +53,12 @@ BEFORE, MEANWHILE, AFTER = 200, 200, 200
 def short_stall(tiny: Served) -> Iterator[Served]:
     """The tiny model, under an operator with a short `stallSeconds`."""
     stack.install_operator(
-        tiny.cluster, numbers={"settings.stallSeconds": STALL_SECONDS, "settings.scrapeSeconds": SCRAPE_SECONDS}
+        tiny.cluster,
+        numbers={
+            "settings.noProgressSeconds": NO_PROGRESS_SECONDS,
+            "settings.stallSeconds": STALL_SECONDS,
+            "settings.scrapeSeconds": SCRAPE_SECONDS,
+        },
     )
     yield tiny
     stack.install_operator(tiny.cluster)
@@ -97,6 +113,27 @@ def test_an_engine_that_hangs_under_load_is_replaced_while_others_answer(one_eng
     assert phase.result.lost, "the requests in progress on the stopped engine are lost"
 
 
+def test_a_stopped_engine_gets_no_new_requests_until_it_moves_again_and_no_request_is_lost(short_stall: Served) -> None:
+    short_stall.scale(2)
+    load = Load(short_stall.address, short_stall.name, workers=CLIENTS)
+    load.learn()
+    pods = short_stall.pods("engine")
+    pod, other = pods
+    with load.phase("looping clients", at_least=FEW, seconds=PHASE_SECONDS, pause=CLIENT_PAUSE_SECONDS) as looping:
+        short_stall.await_all_in_use()
+        with _stopped(engine_core(short_stall.cluster, pod)):
+            eventually(lambda: _traffic(short_stall)[pod] == "false", seconds=OUT_SECONDS, what=f"{pod} is out")
+            time.sleep(DNS_SECONDS)
+            with load.phase("new clients", at_least=FEW, seconds=PHASE_SECONDS, pause=CLIENT_PAUSE_SECONDS) as new:
+                new.await_answers(FEW)
+            assert _traffic(short_stall) == {pod: "false", other: "true"}
+        eventually(lambda: _traffic(short_stall)[pod] == "true", seconds=OUT_SECONDS, what=f"{pod} is back")
+    print(f"\n  {looping.result}\n  {new.result}")
+    assert new.result.lost == (), "each new request went to the other engine"
+    assert looping.result.lost == ()
+    assert set(short_stall.pods("engine")) == set(pods)
+
+
 @pytest.mark.full
 def test_an_engine_whose_api_process_hangs_is_restarted_by_the_kubelet(one_engine: Served) -> None:
     (pod,) = one_engine.pods("engine")
@@ -133,6 +170,23 @@ def _saturate(served: Served, number: int, deadline: float) -> int:
         assert status == 200, text
         answered += 1
     return answered
+
+
+@contextmanager
+def _stopped(process: int) -> Iterator[None]:
+    """Stop a process during the block."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def _traffic(served: Served) -> dict[str, str]:
+    """Values of the engines' traffic labels, by pod."""
+    selector = f"--selector=inference-operator.dev/name={served.name},app.kubernetes.io/component=engine"
+    listed = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
+    return {pod["metadata"]["name"]: pod["metadata"]["labels"]["inference-operator.dev/traffic"] for pod in listed}
 
 
 def _stalls(served: Served) -> float:

@@ -40,6 +40,7 @@ from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import (
     API_REQUESTS,
     CACHE_AGE,
+    ENGINE_NO_PROGRESS,
     ENGINE_STALLS,
     EVENT_TO_APPLY,
     LEADER,
@@ -97,6 +98,7 @@ class Operator:
             self._cache.samples,
             Callbacks(
                 on_stalled=self._queue.add,
+                on_no_progress=_count_no_progress,
                 on_stall=_count_stall,
                 on_scrape=_count_scrape,
                 on_kv_cache=self._queue.add,
@@ -188,6 +190,10 @@ def _count_scrape(component: str, *, answered: bool) -> None:
 
 def _count_stall(key: Key) -> None:
     ENGINE_STALLS.labels(key.namespace, key.name).inc()
+
+
+def _count_no_progress(key: Key) -> None:
+    ENGINE_NO_PROGRESS.labels(key.namespace, key.name).inc()
 
 
 def _count_watch(resource: str) -> None:

@@ -95,12 +95,16 @@ class Settings(BaseSettings):
     """Seconds between two complete lists of all objects (resync), which correct events that a watch missed."""
 
     scrape_seconds: float = Field(15.0, ge=1.0, le=60.0)
-    """Seconds between two scrapes of an engine that may have stalled; other engines are scraped at every eighth
-    interval. `bench/scrape.py` measures the cost."""
+    """Seconds between two scrapes of an engine that may have stalled, or that has requests which another engine could
+    serve. Other engines, and routers, are scraped at every eighth interval. `bench/scrape.py` measures the cost."""
 
     stall_seconds: float = Field(300.0, ge=10.0)
     """Delete an engine pod that has requests but made no progress for this many seconds. vLLM gives one
     scheduler iteration of several processes as long (0.32.0, vllm/envs.py, VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS)."""
+
+    no_progress_seconds: float = Field(30.0, ge=2.0, validate_default=True)
+    """Send no new requests to an engine that has requests but made no progress for this many seconds, while another
+    engine makes progress. Must be less than `stall_seconds`. Twice `scrape_seconds`: three samples show it."""
 
     lease_namespace: str = Field("inference-operator-system", pattern=_LABEL)
     """Namespace of the operator: it has the Lease for leader election, and NetworkPolicies allow it to read metrics."""
@@ -165,6 +169,15 @@ class Settings(BaseSettings):
     def surge_wait(self) -> timedelta | None:
         """How long a rollout waits for a node; None where no node can be added."""
         return timedelta(seconds=self.surge_wait_seconds) if self.capacity is Capacity.ELASTIC else None
+
+    @field_validator("no_progress_seconds")
+    @classmethod
+    def _before_deletion(cls, value: float, info: ValidationInfo) -> float:
+        """An engine gets no new requests before it is deleted."""
+        stall = info.data.get("stall_seconds", inf)
+        if value >= stall:
+            raise ValueError(f"must be less than the seconds after which a stalled engine is deleted, {stall:g}")
+        return value
 
     @field_validator("lease_renew_seconds")
     @classmethod

@@ -37,11 +37,12 @@ QUICK_LEASE = {
     "WRITE_TIMEOUT_SECONDS": "3",
 }
 """Shorter than shipped, for tests that wait for a takeover."""
-SCRAPE_SECONDS, STALL_SECONDS = 1, 10
+SCRAPE_SECONDS, NO_PROGRESS_SECONDS, STALL_SECONDS = 1, 4, 10
 """The shortest there are; the pods here have addresses that nobody has, so that nothing stands still by chance."""
 SETTINGS = {
     "RESYNC_SECONDS": str(RESYNC_SECONDS),
     "SCRAPE_SECONDS": str(SCRAPE_SECONDS),
+    "NO_PROGRESS_SECONDS": str(NO_PROGRESS_SECONDS),
     "STALL_SECONDS": str(STALL_SECONDS),
     "SURGE_WAIT_SECONDS": "30",
     "LOG_FORMAT": "text",

@@ -6,7 +6,7 @@ from typing import Any
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
-from tests.apiserver.hung_engine import let_an_engine_stand_still
+from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.testing.workspace import QWEN, Workspace
 
@@ -18,6 +18,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})
     workspace.settled("qwen")
+    let_an_engine_stand_still_for_a_while(workspace, "qwen")
     workspace.patch("qwen", {"engine": {"args": ["--seed=8"]}})
     workspace.settled("qwen", "Reconciling", "False")
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")

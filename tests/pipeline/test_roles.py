@@ -127,11 +127,12 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
         view = replace(view, ready=True, address="127.0.0.1", ports={"http": server.port})
         store = SampleStore()
         nothing = Callbacks(
-            lambda _: None,
-            lambda _: None,
-            lambda _component, *, answered: None,  # noqa: ARG005
-            lambda _: None,
-            lambda _: None,
+            on_stalled=lambda _: None,
+            on_no_progress=lambda _: None,
+            on_stall=lambda _: None,
+            on_scrape=lambda _component, *, answered: None,  # noqa: ARG005
+            on_kv_cache=lambda _: None,
+            on_readable=lambda _: None,
         )
         scraper = Scraper(Targets(lambda: [KEY], lambda _: [view], cache.engine), store, nothing, SETTINGS)
         await scraper.scrape(KEY)

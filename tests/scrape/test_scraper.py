@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -12,17 +12,18 @@ from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.scrape.pod_client import MAX_BODY_BYTES
-from inference_operator.scrape.schedule import Intervals
+from inference_operator.scrape.schedule import Intervals, Pace
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import ProbeState, RouterSample, Samples
 from inference_operator.workload.stall import has_stalled
+from inference_operator.workload.traffic import has_responded
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, router
 
 KEY = Key("default", "qwen")
 SETTINGS = Settings()
-STALL = SETTINGS.stall_seconds
+STALL, NO_PROGRESS = SETTINGS.stall_seconds, SETTINGS.no_progress_seconds
 
 
 VLLM = Vllm()
@@ -40,6 +41,7 @@ class Hands:
     now: float = 0.0
     store: SampleStore = field(default_factory=SampleStore)
     stalled: list[Key] = field(default_factory=list)
+    without_progress: list[Key] = field(default_factory=list)
     stalls: list[Key] = field(default_factory=list)
     scrapes: list[tuple[str, bool]] = field(default_factory=list)
     caches: list[Key] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Hands:
     def callbacks(self) -> Callbacks:
         return Callbacks(
             on_stalled=self.stalled.append,
+            on_no_progress=self.without_progress.append,
             on_stall=self.stalls.append,
             on_scrape=self.on_scrape,
             on_kv_cache=self.caches.append,
@@ -142,15 +145,16 @@ async def test_an_engine_without_progress_that_does_not_answer_a_probe_request_i
     async with answering(hangs=True) as served:
         hands.pods = [engine(served)]
         await hands.scrape()
-        await hands.scrape_until(STALL / 2 - 1)
+        await hands.scrape_until(NO_PROGRESS / 2 - 1)
         assert served.probe_requests == []
-        await hands.scrape_until(STALL - 1)
+        await hands.scrape_until(NO_PROGRESS - 1)
         assert served.probe_requests == [{"model": "tiny", "prompt": "1", "max_tokens": 1}]
         assert hands.stalled == []
+        await hands.scrape_until(STALL - 1)
+        assert (hands.without_progress, set(hands.stalled), hands.stalls) == ([KEY], {KEY}, [])
         await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
     assert len(served.probe_requests) == 1
-    assert hands.stalls == [KEY]
-    assert set(hands.stalled) == {KEY}
+    assert (hands.without_progress, hands.stalls) == ([KEY], [KEY])
 
 
 async def test_a_session_whose_client_sends_no_request_does_not_make_an_engine_stalled(hands: Hands) -> None:
@@ -159,7 +163,7 @@ async def test_a_session_whose_client_sends_no_request_does_not_make_an_engine_s
         await hands.scrape()
         await hands.scrape_until(3 * STALL)
     assert len(served.probe_requests) >= 1, "it has answered a probe request"
-    assert hands.stalled == []
+    assert (hands.without_progress, hands.stalls) == ([], [])
 
 
 async def test_an_engine_that_hung_while_idle_is_stalled_once_a_router_uses_it(hands: Hands) -> None:
@@ -187,7 +191,7 @@ async def test_an_engine_counts_the_sessions_of_routers_only_while_their_sample_
 
 
 async def test_routers_and_engines_are_scraped_at_their_own_intervals(hands: Hands) -> None:
-    intervals = {ROUTER: Intervals(0.05, 0.05), ENGINE: Intervals(0.4, 0.4)}
+    intervals = {ROUTER: Intervals(0.05, 0.05, 0.05), ENGINE: Intervals(0.4, 0.4, 0.4)}
     async with answering(IDLE) as served, answering(STATISTICS.format(sessions=0)) as routed:
         hands.pods = [engine(served), router(routed)]
         fast = SETTINGS.model_copy(update={"scrape_seconds": 0.05})
@@ -219,11 +223,12 @@ async def test_an_engine_is_not_stalled_while_its_metrics_are_missing(hands: Han
         await hands.scrape()
         await hands.scrape_until(STALL - 1)
         served.text = ""
+        hands.stalled.clear()
         seen = await hands.scrape(at=STALL + 1)
         assert (seen.engines, hands.stalled) == ({}, [])
         served.text = LOADED
         seen = await hands.scrape(at=STALL + 16)
-        assert has_stalled(seen.engines["uid-engine"], stall_seconds=STALL), "one failed scrape forgets nothing"
+        assert has_stalled(seen.engines["uid-engine"], seconds=STALL), "one failed scrape forgets nothing"
 
 
 async def test_a_pod_without_a_listener_on_its_port_is_missing(hands: Hands) -> None:
@@ -286,5 +291,56 @@ async def test_unresponsive_routers_are_scraped_without_backoff_while_an_engine_
         calm = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))
         hands.now += SETTINGS.scrape_seconds
         stalling = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))
-    assert (calm.urgent, list(calm.failed)) == (False, [ROUTER])
-    assert (stalling.urgent, list(stalling.failed)) == (True, [])
+    assert (calm.pace, list(calm.failed)) == (Pace.CALM, [ROUTER])
+    assert (stalling.pace, list(stalling.failed)) == (Pace.URGENT, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "sessions", "engines", "pace"),
+    [
+        (LOADED, 0, 2, Pace.BUSY),
+        (LOADED, 0, 1, Pace.CALM),
+        (IDLE, 0, 2, Pace.CALM),
+        (IDLE, 1, 1, Pace.URGENT),
+    ],
+    ids=["two busy engines", "a single busy engine", "idle engines", "requests that only a router counts"],
+)
+async def test_the_pace_of_scrapes_follows_from_the_requests_of_engines(
+    hands: Hands, text: str, sessions: int, engines: int, pace: Pace
+) -> None:
+    async with answering(text) as served, answering(STATISTICS.format(sessions=sessions)) as routed:
+        hands.pods = [router(routed), *(engine(served, str(number)) for number in range(engines))]
+        assert (await hands.scraper.scrape(KEY)).pace is pace
+
+
+async def test_an_engine_out_of_traffic_is_asked_at_once_and_its_response_is_reported(hands: Hands) -> None:
+    """As after a change of the leader: nothing is known of it, and it has no requests."""
+    async with answering(IDLE, hangs=True) as served:
+        hands.pods = [replace(engine(served), traffic=False)]
+        assert (await hands.scraper.scrape(KEY)).pace is Pace.URGENT
+        seen = await hands.scrape_until(NO_PROGRESS)
+        assert has_stalled(seen.engines["uid-engine"], seconds=NO_PROGRESS)
+        assert not has_responded(seen.engines["uid-engine"], seconds=NO_PROGRESS)
+        hands.stalled.clear()
+        served.released.set()
+        while not hands.stalled:  # noqa: ASYNC110 - the callback sets no event
+            await asyncio.sleep(0.01)
+        seen = hands.store.of(hands.pods)
+        assert has_responded(seen.engines["uid-engine"], seconds=NO_PROGRESS)
+    assert len(served.probe_requests) == 1
+
+
+async def test_an_engine_out_of_traffic_is_asked_again_after_a_timeout(hands: Hands) -> None:
+    brief = SETTINGS.model_copy(update={"stall_seconds": 0.05})
+    async with answering(IDLE, hangs=True) as served:
+        hands.pods = [replace(engine(served), traffic=False)]
+        scraper = Scraper(hands.targets, hands.store, hands.callbacks, brief, now=lambda: hands.now)
+        await scraper.scrape(KEY)
+        while len(served.probe_requests) < 3:  # noqa: ASYNC110 - the server sets no event
+            await asyncio.sleep(0.01)
+        hands.store.forget_all_but([])
+        await asyncio.sleep(0.1)
+        asked = len(served.probe_requests)
+        await asyncio.sleep(0.1)
+        assert len(served.probe_requests) == asked, "a pod that is gone is not asked"
+        await scraper.close()

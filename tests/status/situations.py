@@ -169,4 +169,8 @@ WAITING_FOR_NODE = replace(
 )
 """The same a minute after the edit, on a cluster to which nodes can be added and that has no free GPU."""
 _ENGINE = view(ready_pod())
+OUT_OF_TRAFFIC = observed(
+    engines=deployment_status(1), routers=deployment_status(2), pods=[replace(_ENGINE, traffic=False)]
+)
+"""Its only engine: what the Deployment's status says and which pods exist may differ for a moment."""
 HUNG = replace(SERVING, pods=[_ENGINE], samples=Samples({_ENGINE.uid: STALLED_ENGINE}))

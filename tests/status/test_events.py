@@ -8,7 +8,18 @@ from inference_operator.api.status import Status
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.events import MAX_NOTE_BYTES, events
 from tests.status.rolling_states import UNDECIDED
-from tests.status.situations import CRASHING, HUNG, MINUTES, NO_IMAGE, SERVING, loading, observed, reported, view
+from tests.status.situations import (
+    CRASHING,
+    HUNG,
+    MINUTES,
+    NO_IMAGE,
+    OUT_OF_TRAFFIC,
+    SERVING,
+    loading,
+    observed,
+    reported,
+    view,
+)
 from tests.testing.builders import deployment_status
 
 STARTING, SERVES = loading(), SERVING
@@ -54,6 +65,10 @@ LONG = loading(
         (DOWN, SERVES, ["Normal Serving"]),
         (SERVES, HUNG, ["Warning EngineStalled"]),
         (HUNG, HUNG, []),
+        (SERVES, OUT_OF_TRAFFIC, ["Warning EngineNotProgressing"]),
+        (OUT_OF_TRAFFIC, OUT_OF_TRAFFIC, []),
+        (OUT_OF_TRAFFIC, SERVES, ["Normal Serving"]),
+        (OUT_OF_TRAFFIC, HUNG, ["Warning EngineStalled"]),
         (HUNG, SERVES, []),
     ],
 )

@@ -21,6 +21,7 @@ from tests.status.situations import (
     NO_IMAGE,
     NO_SECRET,
     OUT_OF_MEMORY,
+    OUT_OF_TRAFFIC,
     OVERDUE,
     REFUSED_POD,
     SERVING,
@@ -221,6 +222,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         [Waiting(ENGINES)],
         ("False WaitingForDeletion", "True WaitingForDeletion", "False NotStalled"),
     ),
+    "an engine gets no new requests": (OUT_OF_TRAFFIC, [], ("True Serving", "False Settled", "False NotStalled")),
     "an engine has stalled": (HUNG, [], ("True Serving", "False Settled", "False NotStalled")),
 }
 

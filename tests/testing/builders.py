@@ -1,6 +1,6 @@
 """Builders of objects as users, controllers and kubelets write them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from inference_operator.api.resource import resource
@@ -28,7 +28,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned
 from inference_operator.settings import Settings
 from inference_operator.views.node import NodeView, node_view
-from inference_operator.views.pod import PodView
+from inference_operator.views.pod import TRAFFIC_LABEL, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState
 from tests.testing.collected import entry
 from tests.testing.nodes import node
@@ -123,8 +123,10 @@ def pod(
     status: object = None,
     version: int = 1,
     age: timedelta = timedelta(0),
+    added_labels: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """A pod as its ReplicaSet makes it."""
+    """A pod as its ReplicaSet makes it; an engine has the traffic label from its template."""
+    added = {TRAFFIC_LABEL: "true"} if added_labels is None and component == ENGINE else added_labels or {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -133,7 +135,7 @@ def pod(
             "namespace": "default",
             "uid": f"pod-{name}",
             "resourceVersion": str(version),
-            "labels": labels("qwen", component),
+            "labels": {**added, **labels("qwen", component)},
             "creationTimestamp": (NOW - age).strftime("%Y-%m-%dT%H:%M:%SZ"),
         },
         "status": status if status is not None else {},

@@ -38,6 +38,7 @@ SERVES = PodView(
     failed=False,
     problem=None,
     template=MADE[ENGINES]["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION],
+    traffic=True,
 )
 BUSY = replace(SERVES, ready=False, start=PodStartup(StartupStage.PROCESS, NOW, None, answered=True))
 

@@ -8,7 +8,7 @@ from inference_operator.manifest import POD, Ref
 from inference_operator.objects.names import ENGINE
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples
-from inference_operator.workload.stall import Removal, has_stalled, is_suspect, stalled_engines
+from inference_operator.workload.stall import Removal, has_stalled, needs_probe, stalled_engines
 
 STALL = 300.0
 SAMPLE = EngineSample("m", running=2, waiting=1, progress=(7.0,))
@@ -101,11 +101,11 @@ def test_the_activity_of_an_engine_decides_whether_the_engine_has_stalled(
     activity: EngineActivity,
     stalled: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    assert has_stalled(activity, stall_seconds=STALL) is stalled
+    assert has_stalled(activity, seconds=STALL) is stalled
 
 
 def test_a_probe_request_is_sent_once_after_half_of_stall_seconds() -> None:
     half = replace(STALLED, probe=ProbeState.NOT_SENT, at=250.0)
-    assert is_suspect(half, stall_seconds=STALL)
-    assert not is_suspect(replace(half, at=249.0), stall_seconds=STALL)
-    assert not is_suspect(half.with_probe_sent(), stall_seconds=STALL)
+    assert needs_probe(half, seconds=STALL, in_traffic=True)
+    assert not needs_probe(replace(half, at=249.0), seconds=STALL, in_traffic=True)
+    assert not needs_probe(half.with_probe_sent(), seconds=STALL, in_traffic=True)

@@ -31,8 +31,8 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
   verbs: [get, list, watch, create, patch]
 {{- end }}
 - apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch, delete]
+  resources: [pods] # patch: one label, by which an engine without progress gets no new requests
+  verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [events] # of a pod or Job that cannot start; only this older API selects by what an Event is about
   verbs: [list]

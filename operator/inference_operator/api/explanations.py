@@ -340,6 +340,12 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "The API server rejects a pod, or a node rejected or evicted it.",
         "Change what the message names.",
     ),
+    Reason.ENGINE_NOT_PROGRESSING: Explanation(
+        ConditionType.ENGINES_AVAILABLE,
+        "An engine had requests, made no progress and did not answer a probe request for the operator's"
+        " `noProgressSeconds`. It gets no new requests until it answers; other engines get them.",
+        "No action needed. If the engine does not answer, the operator replaces it after `stallSeconds`.",
+    ),
     Reason.ENGINE_STALLED: Explanation(
         ConditionType.ENGINES_AVAILABLE,
         "An engine had requests, made no progress and did not answer a probe request. The operator deleted its pod; a"

@@ -84,5 +84,6 @@ class Reason(StrEnum):
     INVALID_ARGUMENT = "InvalidArgument"
     QUOTA_EXCEEDED = "QuotaExceeded"
     POD_REJECTED = "PodRejected"
+    ENGINE_NOT_PROGRESSING = "EngineNotProgressing"
     ENGINE_STALLED = "EngineStalled"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"

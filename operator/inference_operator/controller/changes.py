@@ -7,8 +7,10 @@ from typing import TypeAlias
 from inference_operator.controller.drift import first_drift
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
+from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.views.pod_request import PodRequestSpec
 from inference_operator.workload.stall import Removal
+from inference_operator.workload.traffic import TrafficChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,16 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """Set labels of a pod that exists, and leave all others as they are."""
+
+    ref: Ref
+    uid: str
+    labels: Mapping[str, str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodRequest:
     """Send an HTTP request to a pod; the API server is not involved."""
 
@@ -53,7 +65,7 @@ class PodRequest:
         return self.spec.why
 
 
-Change: TypeAlias = Apply | Delete | PodRequest
+Change: TypeAlias = Apply | Delete | Label | PodRequest
 
 
 def changes(
@@ -62,6 +74,7 @@ def changes(
     removals: Sequence[Removal],
     owner: Owner,
     *,
+    traffic: Iterable[TrafficChange] = (),
     requests: Iterable[PodRequestSpec] = (),
 ) -> list[Change]:
     """The changes from the live to the desired state, in order; empty if there is no drift.
@@ -75,6 +88,7 @@ def changes(
         desired: the children that should exist.
         removals: pods to replace; their Deployment creates new ones.
         owner: the owner of all of them.
+        traffic: engines to take out of traffic, or back in; not those that are replaced.
         requests: HTTP requests to pods. They come last, and a pod that is replaced gets none.
     """
     result: list[Change] = []
@@ -89,8 +103,14 @@ def changes(
             result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))
     result.extend(Delete(pod.ref, pod.uid, grace_seconds=pod.grace_seconds, why=pod.why) for pod in removals)
     removed = {pod.uid for pod in removals}
+    result.extend(_label(change) for change in traffic if change.uid not in removed)
     result.extend(PodRequest(spec) for spec in requests if spec.uid not in removed)
     return result
+
+
+def _label(change: TrafficChange) -> Label:
+    labels = {TRAFFIC_LABEL: "true" if change.in_traffic else "false"}
+    return Label(change.ref, change.uid, labels, change.why)
 
 
 def _is_deleting(manifest: Manifest) -> bool:

@@ -4,7 +4,7 @@ import logging
 from contextlib import suppress
 from http import HTTPStatus
 
-from inference_operator.controller.changes import Apply, Change, Delete, PodRequest
+from inference_operator.controller.changes import Apply, Change, Delete, Label, PodRequest
 from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
@@ -42,6 +42,8 @@ async def _answer(cluster: Cluster, change: Change) -> WriteResult:
             return await _apply(cluster, change)
         case Delete():
             return await _delete(cluster, change)
+        case Label():
+            return await _set_labels(cluster, change)
         case PodRequest():
             return await _request_pod(cluster, change)
 
@@ -66,6 +68,17 @@ async def _delete(cluster: Cluster, change: Delete) -> WriteResult:
         if live is not None and live["metadata"]["uid"] == change.uid:
             return Failed(change.ref, "it has changed meanwhile")
     return Deleted(change.ref)
+
+
+async def _set_labels(cluster: Cluster, change: Label) -> WriteResult:
+    """Apply the labels to the pod of that uid; a pod that is gone is never created."""
+    ref = change.ref
+    meta = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid, "labels": dict(change.labels)}
+    body = {"apiVersion": ref.kind.api_version, "kind": ref.kind.name, "metadata": meta}
+    try:
+        return Applied(await cluster.apply(ref, body, force=True))
+    except (ConflictError, NotFoundError):
+        return Deleted(ref)
 
 
 async def _apply(cluster: Cluster, change: Apply) -> WriteResult:

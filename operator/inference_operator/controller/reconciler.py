@@ -46,7 +46,12 @@ class Reconciler:
         decided = outcome(inputs)
         results: list[WriteResult] = []
         for change in changes(
-            inputs.children, decided.desired, decided.removals, inputs.resource.owner, requests=decided.requests
+            inputs.children,
+            decided.desired,
+            decided.removals,
+            inputs.resource.owner,
+            traffic=decided.traffic,
+            requests=decided.requests,
         ):
             results.append(await execute(self._cluster, change))
             self._cache.record(results[-1])

@@ -46,7 +46,7 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.children import children as workload_children
-from inference_operator.workload.children import service_host
+from inference_operator.workload.children import selects_traffic, service_host
 from inference_operator.workload.deployment import engine_deployment, progress_deadline_seconds
 from inference_operator.workload.hardware_errors import move_due, moved_pods, pods_to_move
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
@@ -59,6 +59,7 @@ from inference_operator.workload.pinned_template import (
 from inference_operator.workload.pod_spec import WorkloadRequest, engine_template
 from inference_operator.workload.rollout import RolloutRequest, Undecided, rollout, switch_due
 from inference_operator.workload.stall import Removal, stalled_engines
+from inference_operator.workload.traffic import TrafficChange, traffic_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,11 @@ _APPLIED_LATE: Mapping[Kind, int] = {SERVICE: 1, DEPLOYMENT: 2, NETWORK_POLICY: 
 
 
 def outcome(inputs: Inputs) -> Outcome:
-    """Decide which objects an InferenceDeployment should have, and which stalled pods to delete."""
+    """Decide which objects an InferenceDeployment should have, and what to do about stalled pods."""
     decided = _decided(inputs)
-    return decided if isinstance(decided, Paused) else replace(decided, removals=_removals(inputs))
+    if isinstance(decided, Paused):
+        return decided
+    return replace(decided, removals=_removals(inputs), traffic=_traffic(inputs))
 
 
 def _decided(inputs: Inputs) -> Outcome:
@@ -342,7 +345,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         workload=workload,
         pods=pods,
         rollout=None if isinstance(decided, Undecided) else decided,
-        objects=workload_children(request, workload),
+        objects=workload_children(request, workload, pods),
         notice=_sentences(
             older_image(plan.image, spec, settings),
             older_template(template.template, built),
@@ -393,3 +396,17 @@ def _removals(inputs: Inputs) -> tuple[Removal, ...]:
         )
         removals += pods_to_move(live, pods, namespace=namespace)
     return tuple(removals)
+
+
+def _traffic(inputs: Inputs) -> tuple[TrafficChange, ...]:
+    return tuple(
+        change
+        for role in inputs.role_requests
+        for change in traffic_changes(
+            inputs.pods_of(role.name),
+            inputs.samples,
+            selected=selects_traffic(inputs.engines_service(role.name)),
+            namespace=inputs.resource.key.namespace,
+            seconds=inputs.settings.no_progress_seconds,
+        )
+    )

@@ -9,8 +9,15 @@ from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
-from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER, router_name, workload_name
+from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest, Ref
+from inference_operator.objects.names import (
+    COMPONENT_LABEL,
+    ENGINE,
+    ROUTER,
+    headless_service_name,
+    router_name,
+    workload_name,
+)
 from inference_operator.pipeline.roles import RoleRequest, requested_roles
 from inference_operator.router.config_map import live_slots
 from inference_operator.settings import Settings
@@ -78,6 +85,11 @@ class Inputs:
         key = self.resource.key
         refs = (Ref(kind, key.namespace, workload_name(key.name, role)) for kind in WORKLOAD_KINDS)
         return next((live for ref in refs if (live := self.child(ref)) is not None), None)
+
+    def engines_service(self, role: str = ENGINE) -> Manifest | None:
+        """The live headless Service of a role, or None."""
+        key = self.resource.key
+        return self.child(Ref(SERVICE, key.namespace, headless_service_name(key.name, role)))
 
     def pods_of(self, role: str) -> Sequence[PodView]:
         """The pods of a role."""

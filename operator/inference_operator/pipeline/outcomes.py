@@ -12,6 +12,7 @@ from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod_request import PodRequestSpec
 from inference_operator.workload.pinned_plan import PinnedPlan
 from inference_operator.workload.stall import Removal
+from inference_operator.workload.traffic import TrafficChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Outcome:
     """When to decide again if no event comes before."""
     removals: tuple[Removal, ...] = ()
     """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
+    traffic: tuple[TrafficChange, ...] = ()
+    """Engines to take out of traffic, or back in."""
     requests: tuple[PodRequestSpec, ...] = ()
     """HTTP requests to pods."""
 
@@ -72,4 +75,4 @@ class NeedsInspection(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(Outcome):
-    """The user paused the resource. Nothing is changed, and no stalled pod is deleted."""
+    """The user paused the resource. Nothing is changed: no stalled pod is deleted, taken out of traffic or back in."""

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from inference_operator.backoff import exponential_backoff
 from inference_operator.manifest import Key
@@ -11,15 +12,26 @@ from inference_operator.manifest import Key
 MAX_DOUBLINGS = 4
 """Of the urgent interval, where no pod answers. Each attempt costs a worker its timeouts."""
 
+MAX_BUSY_PER_SECOND = 25
+"""Scrapes of busy engines per second, over all keys. More busy engines are scraped less often than `Intervals.busy`, so
+that the cost has a bound (`bench/scrape.py`)."""
+
+
+class Pace(Enum):
+    """What the last scrape of an InferenceDeployment calls for."""
+
+    URGENT = "an engine seems to stall, or is out of traffic"
+    BUSY = "engines have requests, and another engine could take them over"
+    CALM = "everything else"
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Seconds between two scrapes of one component."""
+    """Seconds between two scrapes of one component, at each pace."""
 
     urgent: float
-    """While an engine seems to stall."""
+    busy: float
     calm: float
-    """Otherwise, which is nearly always."""
 
 
 @dataclass(slots=True)
@@ -29,6 +41,8 @@ class _Entry:
     phase: float
     due: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
+    busy: int = 0
+    """Its engines, while its pace is busy."""
 
 
 class Schedule:
@@ -41,7 +55,7 @@ class Schedule:
         intervals: by component, in the order in which the components of a key are scraped.
 
     Examples:
-        >>> schedule = Schedule({"router": Intervals(5.0, 5.0), "engine": Intervals(15.0, 120.0)})
+        >>> schedule = Schedule({"router": Intervals(5.0, 5.0, 5.0), "engine": Intervals(15.0, 15.0, 120.0)})
         >>> key = Key("default", "qwen")
         >>> schedule.due([key], now=0.0)
         {}
@@ -54,6 +68,7 @@ class Schedule:
     def __init__(self, intervals: Mapping[str, Intervals]) -> None:
         self._intervals = intervals
         self._entries: dict[Key, _Entry] = {}
+        self._busy = 0
 
     def due(self, keys: Iterable[Key], *, now: float) -> dict[Key, tuple[str, ...]]:
         """The components to scrape now, by key. Each is returned once, until `done` plans it again.
@@ -61,6 +76,7 @@ class Schedule:
         The first scrape of a component comes within its calm interval. Keys that are missing here are forgotten.
         """
         self._entries = {key: self._entries.get(key) or self._new(now) for key in keys}
+        self._busy = sum(entry.busy for entry in self._entries.values())
         ready: dict[Key, tuple[str, ...]] = {}
         for key, entry in self._entries.items():
             if components := tuple(component for component, at in entry.due.items() if at <= now):
@@ -68,25 +84,33 @@ class Schedule:
                 entry.due.update((component, math.inf) for component in components)
         return ready
 
-    def done(self, key: Key, component: str, *, now: float, urgent: bool, failed: bool) -> None:
+    def done(self, key: Key, component: str, *, now: float, pace: Pace, failed: bool, engines: int = 0) -> None:
         """Plan the next scrape.
 
         Args:
             key: the InferenceDeployment.
             component: whose pods were scraped.
             now: when the scrape ended.
-            urgent: whether an engine seems to stall.
+            pace: what the scrape calls for.
             failed: whether no pod answered; the urgent interval then doubles with each failure.
+            engines: number of its engines.
         """
         if (entry := self._entries.get(key)) is None:
             return
         failures = entry.failures[component] = entry.failures.get(component, 0) + 1 if failed else 0
-        intervals = self._intervals[component]
-        interval = intervals.urgent if urgent else intervals.calm
+        entry.busy = engines if pace is Pace.BUSY else 0
+        interval = self.interval(component, pace)
         if failures:
-            longest = 2**MAX_DOUBLINGS * intervals.urgent
-            interval = exponential_backoff(failures, first=2 * intervals.urgent, longest=longest)
+            urgent = self._intervals[component].urgent
+            interval = exponential_backoff(failures, first=2 * urgent, longest=2**MAX_DOUBLINGS * urgent)
         entry.due[component] = _next(entry.phase, interval, now)
+
+    def interval(self, component: str, pace: Pace) -> float:
+        """Seconds from one scrape of a component to the next at this pace."""
+        intervals = self._intervals[component]
+        if pace is Pace.BUSY:
+            return min(max(intervals.busy, self._busy / MAX_BUSY_PER_SECOND), intervals.calm)
+        return intervals.urgent if pace is Pace.URGENT else intervals.calm
 
     def _new(self, now: float) -> _Entry:
         longest = max(interval.calm for interval in self._intervals.values())

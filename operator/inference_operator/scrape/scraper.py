@@ -15,11 +15,11 @@ from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, PodClient
-from inference_operator.scrape.schedule import Intervals, Schedule
+from inference_operator.scrape.schedule import Intervals, Pace, Schedule
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, ProbeState, RouterSample, combined_samples, next_activity
-from inference_operator.workload.stall import has_stalled, is_suspect
+from inference_operator.workload.stall import has_stalled, needs_probe
 
 WORKERS = 32
 """InferenceDeployments scraped at a time. A pod that does not answer occupies its worker until the timeout."""
@@ -28,7 +28,7 @@ TICKS = 5
 """Checks of the schedule in each `scrapeSeconds`."""
 
 CALM_ROUNDS = 8
-"""Interval, in `scrapeSeconds`, while no engine of the key seems to stall. It delays the detection of a stall."""
+"""Interval, in `scrapeSeconds`, of routers and of idle or single engines, while none seems to stall."""
 
 GAP_ROUNDS = CALM_ROUNDS + 2
 """Longest gap between two samples of an engine, in `scrapeSeconds`, over which a lack of progress continues."""
@@ -63,9 +63,12 @@ class Callbacks:
     """Called by the scraper, in its event loop."""
 
     on_stalled: Callable[[Key], None]
-    """An engine is stalled: called at each scrape for as long as it is."""
+    """An engine has stalled for `noProgressSeconds`, or is out of traffic: called at each scrape for as long as it is,
+    and when an engine responds to a probe request."""
+    on_no_progress: Callable[[Key], None]
+    """An engine has stalled for `noProgressSeconds`: called once for each stall."""
     on_stall: Callable[[Key], None]
-    """An engine has begun to be stalled: called once for each stall."""
+    """An engine has stalled for `stallSeconds`: called once for each stall."""
     on_scrape: OnScrape
     """A pod was scraped."""
     on_kv_cache: Callable[[Key], None]
@@ -78,10 +81,11 @@ class Callbacks:
 class Scraped:
     """The result of a scrape, for the schedule."""
 
-    urgent: bool
-    """Whether an engine seems to stall."""
+    pace: Pace
     failed: Sequence[str]
     """Components of which no pod answered."""
+    engines: int = 0
+    """Number of the key's engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Scraper:
         callbacks: what to call.
         settings: interval, and how long an engine may make no progress.
         now: a monotonic clock, in seconds.
-        intervals: of routers and of engines, in this order; None: `default_intervals` for both.
+        intervals: of routers and of engines, in this order; None: `default_intervals`.
     """
 
     def __init__(
@@ -123,8 +127,8 @@ class Scraper:
         self._callbacks = callbacks
         self._settings = settings
         self._now = now
-        self._intervals = intervals or dict.fromkeys((ROUTER, ENGINE), default_intervals(settings))
-        self._schedule = Schedule(self._intervals)
+        self._schedule = Schedule(intervals or default_intervals(settings))
+        self._paces: dict[Key, Pace] = {}
         self._client = PodClient()
         self._queue: asyncio.Queue[tuple[Key, Sequence[str]]] = asyncio.Queue()
         self._routers: dict[Key, _Routers] = {}
@@ -153,19 +157,22 @@ class Scraper:
     def _forget(self) -> None:
         keys = set(self._targets.keys())
         self._routers = {key: routers for key, routers in self._routers.items() if key in keys}
+        self._paces = {key: pace for key, pace in self._paces.items() if key in keys}
         self._store.forget_all_but(pod.uid for key in keys for pod in self._targets.pods(key))
 
     async def _work(self) -> None:
         while True:
             key, components = await self._queue.get()
-            scraped = Scraped(urgent=False, failed=components)
+            scraped = Scraped(Pace.CALM, failed=components)
             try:
                 scraped = await self.scrape(key, components)
             except Exception:
                 log.exception("Cannot scrape the metrics of %s", key)
             now = self._now()
+            pace, engines = scraped.pace, scraped.engines
             for component in components:
-                self._schedule.done(key, component, now=now, urgent=scraped.urgent, failed=component in scraped.failed)
+                failed = component in scraped.failed
+                self._schedule.done(key, component, now=now, pace=pace, failed=failed, engines=engines)
 
     async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
         """Scrape all pods of a key that belong to these components; routers first."""
@@ -176,22 +183,38 @@ class Scraper:
             failed.append(ROUTER)
         if ENGINE in components and not await self._scrape_engines(key, engines):
             failed.append(ENGINE)
-        answering = self._store.of(pod for pod, _ in engines).engines.values()
-        urgent = any(one.seconds_without_progress > 0 for one in answering)
+        pace = self._paces[key] = self._pace([pod for pod, _ in engines])
         # The stall watchdog needs the routers' sessions too, so no interval grows while an engine seems to stall.
-        return Scraped(urgent, () if urgent else failed)
+        return Scraped(pace, () if pace is Pace.URGENT else failed, len(engines))
+
+    def _pace(self, engines: Sequence[PodView]) -> Pace:
+        """The pace for these engines.
+
+        An engine whose requests only routers count may hang since it was idle. Only their next samples show it.
+        """
+        answering = self._store.of(engines).engines.values()
+        if any(pod.traffic is False for pod in engines) or any(
+            one.seconds_without_progress > 0 or (one.sessions and not one.sample.unfinished) for one in answering
+        ):
+            return Pace.URGENT
+        busy = len(engines) > 1 and any(one.sample.unfinished for one in answering)
+        return Pace.BUSY if busy else Pace.CALM
+
+    def _keeps(self, key: Key, component: str) -> bool:
+        """Whether the next scrape of a component follows so soon that connections are kept."""
+        return self._schedule.interval(component, self._paces.get(key, Pace.CALM)) <= KEEP_ALIVE_SECONDS
 
     async def _scrape_routers(self, key: Key, pods: Sequence[PodView]) -> bool:
         """Scrape all routers of a key; whether one answered or there is none."""
         routers = [pod for pod in pods if pod.component == ROUTER]
-        samples = [sample for pod in routers if (sample := await self._scrape_router(pod)) is not None]
+        samples = [sample for pod in routers if (sample := await self._scrape_router(key, pod)) is not None]
         self._routers[key] = _Routers(combined_samples(samples), self._now())
         return bool(samples) or not routers
 
-    async def _scrape_router(self, pod: PodView) -> RouterSample | None:
+    async def _scrape_router(self, key: Key, pod: PodView) -> RouterSample | None:
         """Scrape every process of a router; None if one does not answer."""
         ports = [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
-        keep = self._intervals[ROUTER].calm <= KEEP_ALIVE_SECONDS
+        keep = self._keeps(key, ROUTER)
         samples: list[RouterSample] = []
         for port in ports:
             text = await self._client.get(Address(pod.address, port), SAMPLE_PATH, keep=keep)
@@ -219,22 +242,20 @@ class Scraper:
         return any(answered) or not engines
 
     async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, sessions: int) -> bool:
-        settings, intervals, known = self._settings, self._intervals[ENGINE], self._store.engine(pod.uid)
-        urgent = known is not None and known.seconds_without_progress > 0
-        keep = (intervals.urgent if urgent else intervals.calm) <= KEEP_ALIVE_SECONDS
-        text = await self._client.get(_api(pod), METRICS_PATH, keep=keep)
+        text = await self._client.get(_api(pod), METRICS_PATH, keep=self._keeps(key, ENGINE))
         sample = engine.sample(text) if text is not None else None
         self._callbacks.on_scrape(ENGINE, answered=sample is not None)
         if sample is None:
             if self._store.miss(pod.uid):
                 self._callbacks.on_readable(key)
             return False
-        gap = GAP_ROUNDS * settings.scrape_seconds
+        gap = GAP_ROUNDS * self._settings.scrape_seconds
+        in_traffic = pod.traffic is not False
         before = self._store.engine(pod.uid)
-        after = next_activity(before, sample, sessions=sessions, at=self._now(), longest_gap=gap)
-        if is_suspect(after, stall_seconds=settings.stall_seconds):
+        after = next_activity(before, sample, sessions=sessions, at=self._now(), longest_gap=gap, in_traffic=in_traffic)
+        if needs_probe(after, seconds=self._settings.no_progress_seconds, in_traffic=in_traffic):
             after = after.with_probe_sent()
-            task = asyncio.create_task(self._send_probe_request(pod, engine, after))
+            task = asyncio.create_task(self._send_probe_request(key, pod, engine, after))
             self._probe_requests.add(task)
             task.add_done_callback(self._probe_requests.discard)
         if self._store.see_engine(pod.uid, after):
@@ -242,38 +263,59 @@ class Scraper:
         known_tokens = before.sample.kv_cache_tokens if before else None
         if sample.kv_cache_tokens not in (None, known_tokens):
             self._callbacks.on_kv_cache(key)
-        if has_stalled(after, stall_seconds=settings.stall_seconds):
-            if before is None or not has_stalled(before, stall_seconds=settings.stall_seconds):
-                self._callbacks.on_stall(key)
-            self._callbacks.on_stalled(key)
+        self._report_stall(key, before, after, in_traffic=in_traffic)
         return True
 
-    async def _send_probe_request(self, pod: PodView, engine: Engine, sent: EngineActivity) -> None:
-        """Send an engine its smallest request, and store the result."""
+    def _report_stall(
+        self, key: Key, before: EngineActivity | None, after: EngineActivity, *, in_traffic: bool
+    ) -> None:
+        """Call what an engine's new sample calls for."""
+        settings, callbacks = self._settings, self._callbacks
+        for seconds, begins in (
+            (settings.no_progress_seconds, callbacks.on_no_progress),
+            (settings.stall_seconds, callbacks.on_stall),
+        ):
+            if has_stalled(after, seconds=seconds) and not (before and has_stalled(before, seconds=seconds)):
+                begins(key)
+        if has_stalled(after, seconds=settings.no_progress_seconds) or not in_traffic:
+            callbacks.on_stalled(key)
+
+    async def _send_probe_request(self, key: Key, pod: PodView, engine: Engine, sent: EngineActivity) -> None:
+        """Send an engine its smallest request, again after a timeout, and store the result."""
         request = engine.probe_request(sent.sample.model)
-        try:
-            status = await self._client.post(
-                _api(pod), request.path, request.body, seconds=self._settings.stall_seconds
-            )
-        except TimeoutError:
-            return  # the store already has NO_RESPONSE
+        while now := self._waiting(pod, sent):
+            try:
+                status = await self._client.post(
+                    _api(pod), request.path, request.body, seconds=self._settings.stall_seconds
+                )
+            except TimeoutError:
+                continue  # the store already has NO_RESPONSE
+            if now := self._waiting(pod, sent):
+                self._store.correct(pod.uid, _after_probe(now, status, self._now()))
+                self._callbacks.on_stalled(key)
+
+    def _waiting(self, pod: PodView, sent: EngineActivity) -> EngineActivity | None:
+        """The engine's activity, while it has not responded to this probe request; None afterwards."""
         now = self._store.engine(pod.uid)
-        if now is None or now.probe_sent_at != sent.probe_sent_at or now.probe is not ProbeState.NO_RESPONSE:
-            return
-        if status == HTTPStatus.OK:
-            now = now.with_probe_answered(self._now())
-        else:
-            now = replace(now, probe=ProbeState.NOT_SENT if status is None else ProbeState.UNSUPPORTED)
-        self._store.correct(pod.uid, now)
+        waits = now and now.probe is ProbeState.NO_RESPONSE and now.probe_sent_at == sent.probe_sent_at
+        return now if waits else None
 
 
-def default_intervals(settings: Settings) -> Intervals:
-    """Scrape intervals of a component.
+def _after_probe(engine: EngineActivity, status: int | None, at: float) -> EngineActivity:
+    """The activity after the end of a probe request: with a response of this status, or (None) without one."""
+    if status == HTTPStatus.OK:
+        return engine.with_probe_answered(at)
+    return replace(engine, probe=ProbeState.NOT_SENT if status is None else ProbeState.UNSUPPORTED)
 
-    They are the same for both components: with 1,000 resources, routers read every 15 s make the scraper take four
-    times as much CPU (docs/explanation/costs.md).
+
+def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
+    """Scrape intervals of routers and of engines.
+
+    Those of routers stay long while engines are busy: with 1,000 resources, routers read every 15 s make the scraper
+    take four times as much CPU (docs/explanation/costs.md).
     """
-    return Intervals(settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds)
+    urgent, calm = settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds
+    return {ROUTER: Intervals(urgent, calm, calm), ENGINE: Intervals(urgent, urgent, calm)}
 
 
 def _api(pod: PodView) -> Address:

@@ -1,5 +1,7 @@
 """Condition EnginesAvailable: whether as many engines as desired are ready."""
 
+from collections.abc import Sequence
+
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.objects.names import ROUTER
 from inference_operator.status.facts import Facts, rejection_reason
@@ -15,10 +17,10 @@ def engines_available(facts: Facts) -> Verdict:
         return Verdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero.")
     if facts.stall:
         return Verdict("False", Reason.ENGINE_STALLED, f"{facts.stall}; it is being replaced.")
-    counted = f"{ready} of {desired} engines are ready."
+    counted = " ".join([f"{ready} of {desired} engines are ready.", *_out_of_traffic(facts)])
     replaced = _stall_before(facts)
     if ready >= desired and not replaced:
-        return Verdict("True", Reason.SERVING, f"{counted}{_unread(facts)}")
+        return _enough_ready(facts, counted)
     if facts.engines.rejection:
         return Verdict("False", rejection_reason(facts.engines), f"{counted} {facts.rejection}")
     if facts.diagnosis and facts.diagnosis.pod.component != ROUTER:
@@ -36,6 +38,16 @@ def _unread(facts: Facts) -> str:
         f" The metrics of {facts.unread} of them cannot be read, so an engine that hangs is not found: "
         "let the operator's pods reach the port `http` of engines (NetworkPolicies, service mesh)."
     )
+
+
+def _enough_ready(facts: Facts, counted: str) -> Verdict:
+    if facts.out_of_traffic:
+        return Verdict("False", Reason.ENGINE_NOT_PROGRESSING, counted)
+    return Verdict("True", Reason.SERVING, f"{counted}{_unread(facts)}")
+
+
+def _out_of_traffic(facts: Facts) -> Sequence[str]:
+    return [f"Pod `{name}` makes no progress and gets no new requests." for name in facts.out_of_traffic]
 
 
 def _stall_before(facts: Facts) -> str:

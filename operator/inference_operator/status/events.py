@@ -44,7 +44,7 @@ def events(before: Status, after: Status) -> Sequence[Event]:
     A first status causes Events about problems only, since a new service is never ready at once. An unchanged status
     causes none, so neither a restart of the operator nor a relist does.
     """
-    changes = (_ready, _reconciling, _stalled, _engine_stalled)
+    changes = (_ready, _reconciling, _stalled, _engine_stalled, _traffic)
     return [event for change in changes for event in change(before, after)]
 
 
@@ -76,6 +76,18 @@ def _engine_stalled(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.ENGINES_AVAILABLE), after.condition(ConditionType.ENGINES_AVAILABLE)
     if now is not None and now.reason == Reason.ENGINE_STALLED and (was is None or was.message != now.message):
         yield _event("Warning", now)
+
+
+def _traffic(before: Status, after: Status) -> Iterator[Event]:
+    """A Warning when engines are taken out of traffic, and a Normal Event when all are back."""
+    was, now = before.condition(ConditionType.ENGINES_AVAILABLE), after.condition(ConditionType.ENGINES_AVAILABLE)
+    if now is None or (was is not None and (was.reason, was.message) == (now.reason, now.message)):
+        return
+    if now.reason == Reason.ENGINE_NOT_PROGRESSING:
+        yield _event("Warning", now)
+    elif was is not None and was.reason == Reason.ENGINE_NOT_PROGRESSING and now.status == "True":
+        message = f"Every engine gets new requests again. {now.message}"
+        yield _event("Normal", now.model_copy(update={"message": message}))
 
 
 def _event(kind: Literal["Normal", "Warning"], condition: Condition) -> Event:

@@ -25,6 +25,7 @@ from inference_operator.status.write_results import Conflict, Failed, Rejected, 
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView, combined, workload_view
+from inference_operator.workload.children import selects_traffic
 from inference_operator.workload.pinned_plan import PinnedPlan
 from inference_operator.workload.rollout import Rollout
 
@@ -50,6 +51,8 @@ class Facts:
     failures: Sequence[Failed]
     diagnosis: PodDiagnosis | None
     """The pod whose problem matters most, and why it does not run."""
+    out_of_traffic: Sequence[str]
+    """Names of the engine pods that get no new requests, because they made no progress; sorted."""
     stall: str
     """The engine that this round found stalled; empty if none."""
     unread: int
@@ -131,13 +134,7 @@ def rejection_reason(workload: WorkloadView) -> Reason:
 
 
 def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Facts:
-    """Gather the facts.
-
-    Args:
-        inputs: what was observed, after this round's writes.
-        outcome: what was decided in this round.
-        results: the results of this round's writes.
-    """
+    """Gather the facts: of what was observed after this round's writes, of its decision, and of the writes' results."""
     key = inputs.resource.key
     workloads = {role.name: workload_view(inputs.workload(role.name)) for role in inputs.role_requests}
     engines = combined(list(workloads.values()))
@@ -161,6 +158,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         diagnosis=diagnoses.pod,
         stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
         unread=sum(pod.ready and pod.uid in inputs.samples.unread for pod in staying),
+        out_of_traffic=_out_of_traffic(inputs),
         replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
@@ -184,6 +182,13 @@ def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView) -> int:
     if unchanged or not isinstance(spec, Spec):
         return engines.desired
     return spec.replicas * len(inputs.role_requests)
+
+
+def _out_of_traffic(inputs: Inputs) -> Sequence[str]:
+    roles = (role.name for role in inputs.role_requests)
+    selecting = [role for role in roles if selects_traffic(inputs.engines_service(role))]
+    engines = [pod for pod in inputs.engine_pods if pod.component in selecting and not pod.terminating]
+    return sorted(pod.name for pod in engines if pod.traffic is False)
 
 
 def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | None:

@@ -88,6 +88,12 @@ CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listi
 UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
 
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
+ENGINE_NO_PROGRESS = _counter(
+    "infd_engine_no_progress",
+    "Engines that had requests, made no progress and did not respond for the operator's `noProgressSeconds`",
+    "namespace",
+    "name",
+)
 ENGINE_STALLS = _counter(
     "infd_engine_stalls",
     "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",

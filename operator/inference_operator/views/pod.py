@@ -17,6 +17,10 @@ from inference_operator.views.redact import redacted
 TEMPLATE_HASH_ANNOTATION = "inference-operator.dev/template"
 """Annotation with the hash of the pod template; it separates current pods from those of an earlier template."""
 
+TRAFFIC_LABEL = "inference-operator.dev/traffic"
+"""Label that the engines' Service selects, beside those that never change: `true` on an engine that gets new requests.
+Engines have it from their pod template. It is no part of the Deployment's selector, so its value can change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
@@ -70,6 +74,8 @@ class PodView:
     """The node that it was scheduled to; empty before that."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """Container ports by name; of two with the same name the first."""
+    traffic: bool | None = None
+    """Whether its traffic label is `true`; None without the label, as on pods of an earlier release's template."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -125,7 +131,13 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         termination_message=_termination_message(status, component),
         node=str(mapping(pod, "spec").get("nodeName", "")),
         ports=_ports(mapping(pod, "spec")),
+        traffic=_traffic(meta),
     )
+
+
+def _traffic(metadata: Manifest) -> bool | None:
+    value = mapping(metadata, "labels").get(TRAFFIC_LABEL)
+    return None if value is None else value == "true"
 
 
 def _termination_message(status: Manifest, component: str) -> str:

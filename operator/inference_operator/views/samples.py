@@ -21,6 +21,11 @@ class EngineSample:
     kv_cache_tokens: int | None = None
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
 
+    @property
+    def unfinished(self) -> int:
+        """Requests that the engine has not finished."""
+        return self.running + self.waiting
+
 
 @dataclass(frozen=True, slots=True)
 class RouterSample:
@@ -55,6 +60,7 @@ class ProbeState(Enum):
 
     NOT_SENT = "not sent"
     NO_RESPONSE = "no response"
+    RESPONDED = "responded"
     UNSUPPORTED = "the engine does not support the request"
 
 
@@ -79,7 +85,7 @@ class EngineActivity:
     @property
     def outstanding(self) -> int:
         """Unfinished requests of the engine, by its own metrics or the routers', whichever is larger."""
-        return max(self.sample.running + self.sample.waiting, self.sessions)
+        return max(self.sample.unfinished, self.sessions)
 
     @property
     def seconds_without_progress(self) -> float:
@@ -97,13 +103,22 @@ class EngineActivity:
 
     def with_probe_answered(self, at: float) -> "EngineActivity":
         """The same engine after a response. It computes, so the time without progress restarts."""
-        return replace(self, no_progress_since=at, probe=ProbeState.NOT_SENT)
+        return replace(self, no_progress_since=at, probe=ProbeState.RESPONDED)
 
 
 def next_activity(
-    before: EngineActivity | None, sample: EngineSample, *, sessions: int, at: float, longest_gap: float
+    before: EngineActivity | None,
+    sample: EngineSample,
+    *,
+    sessions: int,
+    at: float,
+    longest_gap: float,
+    in_traffic: bool = True,
 ) -> EngineActivity:
     """The activity of an engine after its next sample.
+
+    The time without progress of an engine that gets no new requests runs on without requests too, and progress does
+    not end its probe request: only a response shows that it serves again.
 
     Args:
         before: its activity at the previous sample; None if there is none.
@@ -111,6 +126,7 @@ def next_activity(
         sessions: unfinished requests that routers have sent to it.
         at: when the sample was taken, in seconds.
         longest_gap: with more seconds than this between two samples, the time without progress restarts.
+        in_traffic: whether it gets new requests.
 
     Examples:
         >>> busy = EngineSample("m", running=1, waiting=0, progress=(7,))
@@ -122,15 +138,15 @@ def next_activity(
         0
     """
     now = EngineActivity(sample, sessions, at)
-    if not now.outstanding:
+    if not now.outstanding and in_traffic:
         return now
-    if before is None or before.no_progress_since is None or at - before.at > longest_gap:
+    if before is None or at - before.at > longest_gap:
         return replace(now, no_progress_since=at)
-    if sample.progress != before.sample.progress:
+    moved = before.no_progress_since is None or sample.progress != before.sample.progress
+    if moved and in_traffic:
         return replace(now, no_progress_since=at)
-    return replace(
-        now, no_progress_since=before.no_progress_since, probe=before.probe, probe_sent_at=before.probe_sent_at
-    )
+    since = at if moved else before.no_progress_since
+    return replace(now, no_progress_since=since, probe=before.probe, probe_sent_at=before.probe_sent_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,26 @@
 """The objects of one role: headless Service, Deployment, NetworkPolicy and PodDisruptionBudget."""
 
+from collections.abc import Sequence
+
 from inference_operator.manifest import SERVICE, Manifest, Owner, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, workload_name
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
+from inference_operator.views.pod import TRAFFIC_LABEL, PodView
+from inference_operator.views.raw import mapping
 from inference_operator.workload.pod_spec import WorkloadRequest
 
 
-def children(request: WorkloadRequest, deployment: Manifest) -> dict[Ref, Manifest]:
+def children(request: WorkloadRequest, deployment: Manifest, pods: Sequence[PodView]) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
         request: what they are built from.
         deployment: the Deployment of the role.
+        pods: its pods.
     """
-    built = [_service(request), deployment]
+    built = [_service(request, by_traffic=_all_labelled(deployment, pods)), deployment]
     if request.settings.network_policies:
         built.append(_network_policy(request))
     if request.spec.replicas >= FEWEST_REPLICAS:
@@ -29,12 +34,28 @@ def service_host(owner: Owner, role: str, *, cluster_domain: str) -> str:
     return f"{headless_service_name(owner.key.name, role)}.{owner.key.namespace}.svc.{cluster_domain}"
 
 
-def _service(request: WorkloadRequest) -> Manifest:
-    """The headless Service: one DNS record for each engine that is ready, and none for the others."""
+def selects_traffic(service: Manifest | None) -> bool:
+    """Whether a Service selects pods by the traffic label too."""
+    return TRAFFIC_LABEL in mapping(mapping(service or {}, "spec"), "selector")
+
+
+def _all_labelled(deployment: Manifest, pods: Sequence[PodView]) -> bool:
+    """Whether every engine has the traffic label, and every new one will have it from its template.
+
+    Engines of an earlier release's template lack it. A Service that selected it would send them no requests.
+    """
+    template = mapping(mapping(deployment, "spec"), "template")
+    in_template = TRAFFIC_LABEL in mapping(mapping(template, "metadata"), "labels")
+    return in_template and all(pod.traffic is not None for pod in pods if not (pod.terminating or pod.failed))
+
+
+def _service(request: WorkloadRequest, *, by_traffic: bool) -> Manifest:
+    """The headless Service: one DNS record for each engine that is ready and in traffic, and none for the others."""
+    traffic = {TRAFFIC_LABEL: "true"} if by_traffic else {}
     content = {
         "spec": {
             "clusterIP": "None",
-            "selector": selector_labels(request.name, request.role),
+            "selector": {**selector_labels(request.name, request.role), **traffic},
             "ports": [{"name": "http", "port": request.process.port, "protocol": "TCP", "targetPort": "http"}],
         }
     }

@@ -22,6 +22,7 @@ from inference_operator.objects.pod_additions import mounts, sidecars, volumes
 from inference_operator.objects.scheduling import bound_to_gpus, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.settings import Settings
+from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.workload.pinned_plan import PinnedPlan
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
@@ -59,7 +60,7 @@ def engine_template(request: WorkloadRequest) -> Manifest:
         _pod(request),
         labels=labels(request.name, request.role),
         annotations=request.spec.pod_template.annotations,
-        added_labels=request.spec.pod_template.labels,
+        added_labels={**request.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
     )
 
 

@@ -13,7 +13,7 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 
 PROBE_SHARE = 0.5
-"""Part of `stall_seconds` after which the operator sends a probe request. The rest is the time to respond."""
+"""Part of a time without progress after which the operator sends a probe request. The rest is the time to respond."""
 
 STALLED_GRACE_SECONDS = 1
 """Grace period of a stalled pod. It finishes no request, and clients can retry sooner. One second is the least with
@@ -31,23 +31,30 @@ class Removal:
     reason: Reason = Reason.ENGINE_STALLED
 
 
-def is_suspect(engine: EngineActivity, *, stall_seconds: float) -> bool:
-    """Whether an engine has made no progress for so long that the operator sends it a probe request."""
-    return engine.probe is ProbeState.NOT_SENT and engine.seconds_without_progress >= PROBE_SHARE * stall_seconds
+def is_suspect(engine: EngineActivity, *, seconds: float) -> bool:
+    """Whether an engine has made no progress for long enough to ask it with a probe request."""
+    return engine.seconds_without_progress >= PROBE_SHARE * seconds
 
 
-def has_stalled(engine: EngineActivity, *, stall_seconds: float) -> bool:
-    """Whether an engine has stalled.
+def needs_probe(engine: EngineActivity, *, seconds: float, in_traffic: bool) -> bool:
+    """Whether to send an engine a probe request: it is suspect, or its response would bring it back into traffic."""
+    if engine.probe is ProbeState.NOT_SENT and not in_traffic:
+        return True
+    return engine.probe in {ProbeState.NOT_SENT, ProbeState.RESPONDED} and is_suspect(engine, seconds=seconds)
+
+
+def has_stalled(engine: EngineActivity, *, seconds: float) -> bool:
+    """Whether an engine has stalled for so many seconds.
 
     A router session is no proof of work, since its client may not have sent the request yet. So an engine has stalled
     only if the probe request has no response either. An engine that does not support the probe request, such as one
     for embeddings, has stalled if its own metrics count requests.
     """
-    if engine.seconds_without_progress < stall_seconds:
+    if engine.seconds_without_progress < seconds:
         return False
     if engine.probe is ProbeState.UNSUPPORTED:
-        return engine.sample.running + engine.sample.waiting > 0
-    return engine.unanswered_seconds >= (1 - PROBE_SHARE) * stall_seconds
+        return engine.sample.unfinished > 0
+    return engine.unanswered_seconds >= (1 - PROBE_SHARE) * seconds
 
 
 def stalled_engines(
@@ -69,9 +76,10 @@ def stalled_engines(
     if len(staying) < desired or any(not pod.ready and pod.problem is None for pod in staying):
         return ()
     sampled = [(pod, samples.engines[pod.uid]) for pod in staying if pod.ready and pod.uid in samples.engines]
-    stalled = [(pod, engine) for pod, engine in sampled if has_stalled(engine, stall_seconds=stall_seconds)]
+    stalled = [(pod, engine) for pod, engine in sampled if has_stalled(engine, seconds=stall_seconds)]
     if not stalled:
         return ()
     pod, engine = max(stalled, key=lambda pair: (pair[1].seconds_without_progress, pair[0].name))
-    why = f"Pod `{pod.name}` had {engine.outstanding} requests and made no progress for {stall_seconds:.0f} s"
+    what = f"had {engine.outstanding} requests and made no progress" if engine.outstanding else "answered no request"
+    why = f"Pod `{pod.name}` {what} for {stall_seconds:.0f} s"
     return (Removal(Ref(POD, namespace, pod.name), pod.uid, why),)

@@ -1,0 +1,81 @@
+"""Which engines get new requests: a stalled one is taken out of the engines' Service until it responds again.
+
+Without this, a stalled engine collects all clients: each request that another engine finishes frees its client for
+the stalled one. Deletion by the stall watchdog comes later, since a new engine has to load the model.
+
+1. An engine has stalled if it has had requests, made no progress for `seconds`, and not answered a probe request for
+   half of them.
+2. A stalled engine is taken out only while another one stays in that is ready, has a sample and makes progress or is
+   idle. So where all stall, for example because their storage is slow, all stay.
+3. An engine that is out comes back with its response to the probe request. One that does not support this request
+   comes back with its progress, or when its own metrics count no request.
+4. If no ready engine is left in traffic, all that are out come back.
+5. If the Service does not select the traffic label yet, none is taken out, and all come back.
+
+The decision reads labels and samples and nothing else, so a new leader decides the same once it has samples. Until
+then an engine that is out stays out; one that does not support the probe request comes back with its first sample.
+An engine comes back at most once for each stall, and each stall takes `seconds`. So it changes at most twice in that
+time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.manifest import POD, Ref
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import EngineActivity, ProbeState, Samples
+from inference_operator.workload.stall import has_stalled, is_suspect
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficChange:
+    """A new value of a pod's traffic label, and why."""
+
+    ref: Ref
+    uid: str
+    in_traffic: bool
+    why: str
+
+
+def traffic_changes(
+    engines: Sequence[PodView], samples: Samples, *, selected: bool, namespace: str, seconds: float
+) -> tuple[TrafficChange, ...]:
+    """The engines to take out of traffic, and those to take back in.
+
+    Args:
+        engines: the pods of one role.
+        samples: their latest samples.
+        selected: whether the engines' Service selects the traffic label.
+        namespace: namespace of the pods.
+        seconds: how long an engine may make no progress.
+    """
+    ready = [pod for pod in engines if pod.ready and not pod.terminating]
+    inside = [pod for pod in ready if pod.traffic]
+    outside = [pod for pod in ready if pod.traffic is False]
+    sampled = [(pod, samples.engines[pod.uid]) for pod in inside if pod.uid in samples.engines]
+    stalled: list[PodView] = []
+    if not selected:
+        returning, why = outside, "the Service does not select the label"
+    elif not inside:
+        returning, why = outside, "no other engine is ready"
+    else:
+        returning, why = [pod for pod in outside if _serves_again(samples, pod, seconds)], "it responds again"
+        if any(not is_suspect(engine, seconds=seconds) for _, engine in sampled):
+            stalled = [pod for pod, engine in sampled if has_stalled(engine, seconds=seconds)]
+    out = f"it made no progress for {seconds:.0f} s"
+    return (
+        *(TrafficChange(Ref(POD, namespace, pod.name), pod.uid, in_traffic=False, why=out) for pod in stalled),
+        *(TrafficChange(Ref(POD, namespace, pod.name), pod.uid, in_traffic=True, why=why) for pod in returning),
+    )
+
+
+def _serves_again(samples: Samples, pod: PodView, seconds: float) -> bool:
+    engine = samples.engines.get(pod.uid)
+    return engine is not None and has_responded(engine, seconds=seconds)
+
+
+def has_responded(engine: EngineActivity, *, seconds: float) -> bool:
+    """Whether an engine that is out of traffic serves again."""
+    if engine.probe is ProbeState.UNSUPPORTED:
+        return not has_stalled(engine, seconds=seconds)
+    return engine.probe is ProbeState.RESPONDED
