@@ -1,4 +1,8 @@
-"""A model in a volume that is in no catalogue: an inspection Job with the operator's image reads its files."""
+"""A model in a volume that is in no catalogue: an inspection Job with the operator's image reads its files.
+
+The first test runs every pod as a user that the platform chooses, so that inspection, engine, routers and operator are
+proved to run so.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +11,7 @@ import pytest
 import yaml
 
 from e2e import images, stack
+from e2e.arbitrary_user import USER, identities, users_from_platform
 from e2e.claim import claim_of_model
 from e2e.cluster.handle import LocalCluster
 from e2e.model.tiny_llama import model_folder
@@ -14,7 +19,7 @@ from e2e.offered_gpus import gpus_of_kind
 from e2e.served import Served
 from e2e.waiting import eventually
 
-NAME, FOLDER = "unknown", "llamas/tiny"
+NAME, FOLDER = "arbitrary", "llamas/tiny"
 INSPECTED = "--selector=app.kubernetes.io/component=inspection"
 INSPECTED_SECONDS = 180
 """Limit for a Job's first result on two busy cores."""
@@ -36,7 +41,7 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
     served.await_gone()
 
 
-def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served(
+def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served_by_pods_of_an_arbitrary_user(
     cluster: LocalCluster, claim: str, served: Served
 ) -> None:
     resource = yaml.safe_load(stack.SAMPLE.read_text())
@@ -45,7 +50,7 @@ def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served(
     resource["spec"]["hardware"] = {"device": "GPU"}
     resource["spec"]["engine"]["image"] = images.reference("engine-cpu")
     resource["spec"]["router"] = {"replicas": 1}
-    with gpus_of_kind(cluster, 1, "NVIDIA-L4"):
+    with users_from_platform(cluster), gpus_of_kind(cluster, 1, "NVIDIA-L4"):
         served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
         stack.wait_ready(cluster, NAME)
         conditions = stack.conditions(cluster, NAME)
@@ -57,6 +62,10 @@ def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served(
         assert result["source"] == f"pvc://{claim}/{FOLDER}:config.json"
         assert not served.kubectl("get", "jobs,pods", INSPECTED, "--output=name")
         assert len(served.complete(max_tokens=8).split()) == 8
+        for component in ("engine", "router"):
+            (pod,) = served.pods(component)
+            assert identities(cluster, pod) == {(USER, 0)}
+        assert identities(cluster, stack.leader(cluster), stack.SYSTEM) == {(USER, 0)}
 
 
 def test_a_missing_model_folder_in_a_volume_is_reported(cluster: LocalCluster, claim: str, served: Served) -> None:

@@ -29,6 +29,7 @@ from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.lookup_poller import LookupPoller
 from inference_operator.kube.watch import log_loop_error, watch
 from inference_operator.manifest import Key
+from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.pipeline.inputs import RolePolicy
 from inference_operator.pipeline.roles import requested_roles
 from inference_operator.planning.gpu_offers import unknown_kinds
@@ -266,7 +267,7 @@ def main(engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles)
     """Entry point of the container."""
     try:
         settings = Settings()
-        errors = unknown_kinds(settings)
+        errors = [*unknown_kinds(settings), *default_errors(settings, engines)]
     except ValidationError as error:
         errors = setting_errors(error)
     if errors:

@@ -1,6 +1,7 @@
 """Shared types: a Kubernetes object as JSON, its kind, its address and its owner."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -118,6 +119,8 @@ class Owner:
 
     key: Key
     uid: str
+    child_labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Labels that all its child objects and their pods carry, by the operator's setting `commonLabels`."""
 
     @property
     def reference(self) -> Manifest:

@@ -1,5 +1,6 @@
 """The operator's settings, read at its start from `INFERENCE_OPERATOR_*` environment variables."""
 
+import json
 import re
 from datetime import timedelta
 from enum import StrEnum
@@ -9,6 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
+from inference_operator.api.validation import Labels
 
 PREFIX = "INFERENCE_OPERATOR_"
 _LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -22,6 +26,35 @@ def _separated(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
+
+
+def _json(value: object) -> object:
+    """Parse JSON text, the format of objects in environment variables; empty text is an empty object."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value or "{}")
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
+def in_registry(image: str, registry: str) -> str:
+    """An image reference with another registry; tag and digest stay. Without a registry nothing changes.
+
+    The first part of a reference is a registry if it has a dot or a colon, or is `localhost`; a reference without one
+    is of Docker Hub (distribution/reference v0.6.0, normalize.go, splitDockerDomain).
+
+    Examples:
+        >>> in_registry("docker.io/vllm/vllm-openai:v0.32.0", "registry.example/hub")
+        'registry.example/hub/vllm/vllm-openai:v0.32.0'
+        >>> in_registry("vllm/vllm-openai@sha256:0123", "registry.example"), in_registry("busybox:1", "")
+        ('registry.example/vllm/vllm-openai@sha256:0123', 'busybox:1')
+    """
+    if not registry:
+        return image
+    first, _, rest = image.partition("/")
+    named = rest and ("." in first or ":" in first or first == "localhost")
+    return f"{registry}/{rest if named else image}"
 
 
 LongOption = Annotated[str, StringConstraints(pattern=r"^--[a-z0-9][a-z0-9-]*$")]
@@ -55,6 +88,13 @@ class ModelInspection(StrEnum):
     WHEN_UNKNOWN = "WhenUnknown"
 
 
+class PodUsers(StrEnum):
+    """Who chooses the user and the groups of the pods that the operator makes."""
+
+    FIXED = "Fixed"
+    FROM_PLATFORM = "FromPlatform"
+
+
 class Settings(BaseSettings):
     """Settings that apply to all InferenceDeployments.
 
@@ -65,20 +105,38 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
-    gpu_engine_image: str = "docker.io/vllm/vllm-openai:v0.32.0"
+    image_registry: str = Field(
+        "", pattern=r"^([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._/]*[a-z0-9])?)?$"
+    )
+    """Registry, with an optional path, that replaces the registry of the four images below. Tags and digests stay."""
+
+    gpu_engine_image: str = Field("docker.io/vllm/vllm-openai:v0.32.0", validate_default=True)
     """Image of engines on GPUs; `spec.engine.image` overrides it."""
 
-    cpu_engine_image: str = "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64"
+    cpu_engine_image: str = Field("docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64", validate_default=True)
     """Image of engines on CPUs; `spec.engine.image` overrides it."""
 
-    operator_image: str = "ghcr.io/inference-operator/operator:0.1.0"
+    operator_image: str = Field("ghcr.io/inference-operator/operator:0.1.0", validate_default=True)
     """Image of the operator; inspection Jobs run it too."""
 
-    router_image: str = "ghcr.io/inference-operator/router:0.1.0"
+    router_image: str = Field("ghcr.io/inference-operator/router:0.1.0", validate_default=True)
     """Image of the routers; the tests use the HAProxy binary from it."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """Pull policy of the engine and router containers."""
+
+    pod_users: PodUsers = PodUsers.FIXED
+    """Fixed: engines run as user 2000 and group 0, routers as 99. FromPlatform: pods name no user and no group; the
+    platform must set them, as OpenShift's SCC restricted-v2 does."""
+
+    common_labels: Annotated[Labels, NoDecode, BeforeValidator(_json)] = {}
+    """Labels of every object and pod that the operator makes."""
+
+    engine_defaults: Annotated[EngineDefaults, NoDecode, BeforeValidator(_json)] = EngineDefaults()
+    """Defaults of engine pods and inspection Jobs, as JSON; a resource's own values of the same keys replace them."""
+
+    router_defaults: Annotated[RouterDefaults, NoDecode, BeforeValidator(_json)] = RouterDefaults()
+    """Defaults of router pods, as JSON; a resource's own values of the same keys replace them."""
 
     cluster_domain: str = Field("cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """DNS domain of the cluster; routers resolve engines in it."""
@@ -179,6 +237,12 @@ class Settings(BaseSettings):
             raise ValueError(f"must be less than the seconds after which a stalled engine is deleted, {stall:g}")
         return value
 
+    @field_validator("gpu_engine_image", "cpu_engine_image", "operator_image", "router_image")
+    @classmethod
+    def _in_registry(cls, value: str, info: ValidationInfo) -> str:
+        """The image in the owner's registry."""
+        return in_registry(value, info.data.get("image_registry", ""))
+
     @field_validator("lease_renew_seconds")
     @classmethod
     def _renew_in_time(cls, value: float, info: ValidationInfo) -> float:
@@ -202,6 +266,17 @@ class Settings(BaseSettings):
 
 
 def setting_errors(error: ValidationError) -> list[str]:
-    """The errors in the environment variables, one line per variable."""
-    names = ("_".join(str(part) for part in problem["loc"]).upper() for problem in error.errors())
-    return [f"{PREFIX}{name}: {problem['msg']}" for name, problem in zip(names, error.errors(), strict=True)]
+    """The errors in the environment variables, one line per variable or key of its JSON."""
+    return [_line(problem["loc"], problem["msg"]) for problem in error.errors()]
+
+
+def _line(location: tuple[int | str, ...], message: str) -> str:
+    """One error: the variable, the path of the key in its JSON, and what is wrong.
+
+    Examples:
+        >>> _line(("engine_defaults", "scheduling", "tolerations", 0, "effect"), "Input should be 'NoExecute'")
+        "INFERENCE_OPERATOR_ENGINE_DEFAULTS: scheduling.tolerations[0].effect: Input should be 'NoExecute'"
+    """
+    name, *inside = (str(part) if isinstance(part, str) else f"[{part}]" for part in location)
+    path = ".".join(inside).replace(".[", "[")
+    return f"{PREFIX}{name.upper()}: {f'{path}: ' if path else ''}{message}"

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.api.admission_policy import ENVIRONMENTS, MAX_SECRETS, NEEDS_PODS, policy
+from inference_operator.api.admission_policy import (
+    AMOUNTS,
+    ENVIRONMENTS,
+    GPU_RESOURCE_NAME,
+    MAX_SECRETS,
+    NEEDS_PODS,
+    policy,
+)
 from inference_operator.api.crd import crd
 from inference_operator.cli.main import dump
 from inference_operator.manifest import Manifest
@@ -41,7 +48,7 @@ def test_the_admission_policy_is_valid(manifest: Manifest) -> None:
     validate(manifest)
 
 
-@pytest.mark.parametrize("path", [*NEEDS_PODS, *ENVIRONMENTS])
+@pytest.mark.parametrize("path", [*NEEDS_PODS, *ENVIRONMENTS, *AMOUNTS, GPU_RESOURCE_NAME])
 def test_every_field_that_the_admission_policy_guards_exists_in_the_spec(path: str) -> None:
     assert node_of(path)
 
@@ -64,6 +71,7 @@ def test_the_admission_policy_matches_the_resource_without_its_status_and_scale(
 
 def test_every_check_of_the_admission_policy_has_a_message_and_all_fit_the_cost_budget() -> None:
     checks = POLICY["validations"]
-    assert len(checks) == len(NEEDS_PODS) + MAX_SECRETS + 1
+    others = 3  # the GPU resource, the claim of the model, and many Secrets
+    assert len(checks) == len(NEEDS_PODS) + len(AMOUNTS) + MAX_SECRETS + others
     assert all(check["messageExpression"] and check["reason"] == "Forbidden" for check in checks)
     assert sum("authorizer" in check["expression"] for check in checks) + 1 <= 28

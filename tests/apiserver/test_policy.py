@@ -83,6 +83,11 @@ GUARDED: dict[str, dict[str, Any]] = {
     "scheduling.priorityClassName": {"scheduling": {"priorityClassName": "system-node-critical"}},
     "scheduling.runtimeClassName": {"scheduling": {"runtimeClassName": "privileged"}},
     "scheduling.schedulerName": {"scheduling": {"schedulerName": "own"}},
+    "router.podTemplate": {"router": {"podTemplate": {"labels": {"a": "b"}}}},
+    "router.scheduling.tolerations": {"router": {"scheduling": {"tolerations": [{"operator": "Exists"}]}}},
+    "router.scheduling.priorityClassName": {"router": {"scheduling": {"priorityClassName": "system-node-critical"}}},
+    "router.scheduling.runtimeClassName": {"router": {"scheduling": {"runtimeClassName": "privileged"}}},
+    "router.scheduling.schedulerName": {"router": {"scheduling": {"schedulerName": "own"}}},
 }
 
 
@@ -104,6 +109,50 @@ def test_fields_that_shape_the_pod_need_the_right_to_create_pods(users: dict[str
     assert users[POD_MAKER].refusal(name, GUARDED[field]) == ""
 
 
+def amounts(part: str, **named: str) -> dict[str, Any]:
+    return {"engine": {"resources": {part: {name.replace("_", "/"): amount for name, amount in named.items()}}}}
+
+
+@pytest.mark.parametrize("part", ["requests", "limits"])
+def test_an_extended_resource_needs_the_right_to_create_pods(users: dict[str, User], part: str) -> None:
+    name = f"devices-{part}"
+    assert users[PLAIN].refusal(name, amounts(part, cpu="4", memory="8Gi")) == ""
+    said = users[PLAIN].refusal(name, amounts(part, cpu="4", devices_kvm="1"))
+    assert f"spec.engine.resources.{part}: extended resources require the right to create pods" in said
+    assert users[POD_MAKER].refusal(name, amounts(part, cpu="4", devices_kvm="1")) == ""
+    assert users[PLAIN].refusal(name, amounts(part, cpu="5", devices_kvm="1")) == "", "not the one that is there"
+    assert "extended resources" in users[PLAIN].refusal(name, amounts(part, cpu="5", devices_kvm="2"))
+
+
+def test_a_gpu_resource_of_another_vendor_needs_the_right_to_create_pods(users: dict[str, User]) -> None:
+    def gpus(name: str) -> dict[str, Any]:
+        return {"hardware": {"gpu": {"resourceName": name}}}
+
+    assert users[PLAIN].refusal("slices", gpus("nvidia.com/mig-1g.10gb")) == ""
+    said = users[PLAIN].refusal("slices", gpus("devices/kvm"))
+    assert "spec.hardware.gpu.resourceName: a resource outside nvidia.com/ requires the right to create pods" in said
+    assert users[POD_MAKER].refusal("slices", gpus("devices/kvm")) == ""
+    assert users[PLAIN].patch("slices", {"replicas": 2}) == ""
+
+
+def test_a_model_in_a_claim_needs_the_right_to_create_pods_or_the_verb_use_on_the_claim(users: dict[str, User]) -> None:
+    def claim(path: str) -> dict[str, Any]:
+        return {"model": {"source": f"pvc://{path}"}}
+
+    plain = users[PLAIN]
+    said = plain.refusal("claimed", claim("models/qwen"))
+    assert "spec.model.source: the claim models requires the right to create pods, or the verb use" in said
+    assert users[POD_MAKER].refusal("claimed", claim("models/qwen")) == ""
+    assert plain.patch("claimed", claim("models/other")) == "", "the same claim"
+    assert "the claim secrets requires" in plain.patch("claimed", claim("secrets"))
+    rule = {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "resourceNames": ["lent"], "verbs": ["use"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "lent"}, "rules": [rule]}
+    plain.workspace.kubectl("apply", "--filename=-", input=json.dumps(role))
+    plain.workspace.kubectl("create", "rolebinding", "lent", "--role=lent", f"--user={PLAIN}")
+    eventually(lambda: plain.refusal("lent", claim("lent/qwen")) == "", seconds=20, what="the verb suffices")
+    assert "the claim models requires" in plain.refusal("not-lent", claim("models"))
+
+
 def test_a_secret_reference_needs_the_right_to_get_that_secret(users: dict[str, User]) -> None:
     said = users[POD_MAKER].refusal("secret", secret("known"))
     assert "secretKeyRef known: requires the right to get this Secret" in said
@@ -111,7 +160,8 @@ def test_a_secret_reference_needs_the_right_to_get_that_secret(users: dict[str, 
     assert "secretKeyRef other: requires the right" in users[READER].refusal("secret", secret("known", "other"))
     sidecar = {"name": "a", "image": "b", **secret("other")["engine"]}
     beside = {"podTemplate": {"sidecars": [{"name": "c", "image": "b"}, sidecar]}}
-    assert "secretKeyRef other: requires the right" in users[READER].refusal("beside", beside)
+    for where in (beside, {"router": beside}):
+        assert "secretKeyRef other: requires the right" in users[READER].refusal("beside", where)
 
 
 def test_more_than_16_secret_references_need_the_right_to_get_every_secret(users: dict[str, User]) -> None:

@@ -6,15 +6,19 @@ import yaml
 
 from docs import chart_values
 from inference_operator.api.admission_policy import policy
+from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
-from inference_operator.settings import Settings
+from inference_operator.settings import PodUsers, Settings
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
 from tests.testing.schemas import validate
 
 PREFIX = "INFERENCE_OPERATOR_"
 UNSTEADY = re.compile(r"\b(lookup|rand\w+|gen\w+Cert|genCA|now|uuidv4)\b")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+UNLABELLED = {"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+"""Generated files, which the chart contains unchanged."""
 
 AFFINITY = (
     "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
@@ -176,6 +180,34 @@ def test_the_operator_pod_meets_the_restricted_pod_security_profile(helm: Helm) 
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
 
 
+def test_the_platform_may_choose_the_user_of_the_operator_pod(helm: Helm) -> None:
+    pod = helm.one("Deployment", "settings.podUsers=FromPlatform")["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_security_contexts_of_the_operator_pod_are_values(helm: Helm) -> None:
+    deployment = helm.one(
+        "Deployment",
+        "podSecurityContext.runAsUser=1234",
+        "podSecurityContext.fsGroup=7",
+        "securityContext.capabilities.drop={NET_RAW}",
+    )
+    pod = deployment["spec"]["template"]["spec"]
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (1234, 7)
+    assert operator_container(deployment)["securityContext"]["capabilities"] == {"drop": ["NET_RAW"]}
+
+
+def test_common_labels_are_on_every_object_and_pod_of_the_chart(helm: Helm) -> None:
+    for found in helm.objects("commonLabels.team=inference"):
+        if found["kind"] in UNLABELLED:
+            continue
+        assert found["metadata"]["labels"]["team"] == "inference", found["kind"]
+    assert (
+        helm.one("Deployment", "commonLabels.team=inference")["spec"]["template"]["metadata"]["labels"]["team"]
+        == "inference"
+    )
+
+
 def test_every_setting_of_the_operator_is_set_by_the_chart(helm: Helm) -> None:
     names = {name.removeprefix(PREFIX).lower() for name in environment(helm.one("Deployment"))}
     assert names == set(Settings.model_fields)
@@ -209,10 +241,18 @@ def test_chart_values_become_settings_of_the_operator(helm: Helm, monkeypatch: p
         "settings.imagePullPolicy=Never",
         "settings.allowedArguments={--trust-remote-code,--hf-overrides}",
         "settings.allowedEnvironment={VLLM_PLUGINS}",
+        "settings.podUsers=FromPlatform",
+        "commonLabels.team=inference",
+        "imageRegistry=mirror.example:5000/hub",
+        "settings.engineDefaults.scheduling.tolerations[0].operator=Exists",
+        "settings.engineDefaults.limitRequestRatio.memory=2",
+        "settings.routerDefaults.resources.limits.cpu=1",
+        "settings.routerDefaults.imagePullSecrets[0].name=registry",
         "settings.readLogs=false",
         "settings.logFormat=text",
         "scope.namespaces={team-a,team-b}",
     )
+    assert operator_container(deployment)["image"] == "mirror.example:5000/hub/operator:v3"
     for name, value in environment(deployment).items():
         monkeypatch.setenv(name, value)
     assert Settings() == Settings(
@@ -220,6 +260,15 @@ def test_chart_values_become_settings_of_the_operator(helm: Helm, monkeypatch: p
         cpu_engine_image="registry.example/cpu:1",
         operator_image="registry.example/operator:v3",
         router_image="registry.example/router:v2",
+        image_registry="mirror.example:5000/hub",
+        pod_users=PodUsers.FROM_PLATFORM,
+        common_labels={"team": "inference"},
+        engine_defaults=EngineDefaults.model_validate(
+            {"scheduling": {"tolerations": [{"operator": "Exists"}]}, "limitRequestRatio": {"memory": 2}}
+        ),
+        router_defaults=RouterDefaults.model_validate(
+            {"resources": {"limits": {"cpu": 1}}, "imagePullSecrets": [{"name": "registry"}]}
+        ),
         cluster_domain="k8s.example",
         listen_address="0.0.0.0",  # noqa: S104 - in pods
         dns_staleness_seconds=40,

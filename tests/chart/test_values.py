@@ -17,6 +17,7 @@ FREE = {
     "serviceAccount.annotations",
     "resources.requests",
     "networkPolicies.metricsFrom",
+    "commonLabels",
 }
 """Maps whose keys are the user's; a misspelling there cannot be told from a word."""
 KUBERNETES_CHECKS = {
@@ -28,8 +29,13 @@ KUBERNETES_CHECKS = {
     "extraVolumes[]",
     "extraVolumeMounts[]",
     "topologySpreadConstraints[]",
+    *(
+        f"settings.{pods}.{part}"
+        for pods in ("engineDefaults", "routerDefaults")
+        for part in ("scheduling", "podTemplate", "env[]")
+    ),
 }
-"""Objects whose inside is Kubernetes' (or Helm's) to check."""
+"""Objects whose inside is Kubernetes', Helm's or the operator's to check."""
 
 
 def sections(values: Manifest, path: str = "") -> Iterator[str]:
@@ -77,6 +83,11 @@ def test_values_schema_and_values_file_have_the_same_keys() -> None:
         ("settings.lease.renewSeconds=0", "/settings/lease/renewSeconds"),
         ("settings.writeTimeoutSeconds=0", "/settings/writeTimeoutSeconds"),
         ("replicas=0", "/replicas"),
+        ("settings.podUsers=Random", "/settings/podUsers"),
+        ("settings.engineDefaults.limitRequestRatio.cpu=0.5", "/settings/engineDefaults/limitRequestRatio/cpu"),
+        ("settings.routerDefaults.serviceAccountName=A", "/settings/routerDefaults/serviceAccountName"),
+        ("podSecurityContext.runAsUser=0", "/podSecurityContext/runAsUser"),
+        ("imageRegistry=https://registry.example", "/imageRegistry"),
         ("image.tag=a b", "/image/tag"),
         ("image.repository=", "/image/repository"),
         ("engine.images.gpu=", "/engine/images/gpu"),

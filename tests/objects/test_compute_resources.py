@@ -12,29 +12,37 @@ ON_CPU = cpu_plan(SizingRequest(), CpuNeeds(None, 2**32, memory_gib=4), None, do
 
 
 def test_a_gpu_engine_has_the_planned_resources_by_default() -> None:
-    assert requirements(ResourcesSpec(), ON_GPU) == {
+    assert requirements(ResourcesSpec(), ON_GPU, {}) == {
         "requests": {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "2Gi", "nvidia.com/gpu": "2"},
         "limits": {"nvidia.com/gpu": "2"},
     }
 
 
 def test_a_cpu_engine_has_no_resource_limits_by_default() -> None:
-    assert requirements(ResourcesSpec(), ON_CPU) == {
+    assert requirements(ResourcesSpec(), ON_CPU, {}) == {
         "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi"}
     }
 
 
 def test_resources_of_the_spec_replace_defaults_of_the_same_resource_name() -> None:
     asked = ResourcesSpec(requests={"memory": "4096Mi", "example.com/nic": "1"}, limits={"example.com/nic": "1"})
-    assert requirements(asked, ON_CPU) == {
+    assert requirements(asked, ON_CPU, {}) == {
         "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "2Gi", "example.com/nic": "1"},
         "limits": {"example.com/nic": "1"},
     }
 
 
 def test_a_resource_limit_without_a_request_is_also_the_request() -> None:
-    result = requirements(ResourcesSpec(limits={"memory": "2Gi"}), ON_CPU)
+    result = requirements(ResourcesSpec(limits={"memory": "2Gi"}), ON_CPU, {})
     assert result["requests"]["memory"] == result["limits"]["memory"] == "2Gi"
+
+
+def test_a_limit_ratio_gives_sized_requests_their_limits_and_spares_those_of_the_resource() -> None:
+    limited = requirements(ResourcesSpec(requests={"cpu": "3"}), ON_GPU, {"cpu": 2.0, "memory": 1.5})
+    assert limited["requests"] == {"cpu": "3", "memory": "16Gi", "ephemeral-storage": "2Gi", "nvidia.com/gpu": "2"}
+    assert limited["limits"] == {"cpu": "6", "memory": "24Gi", "nvidia.com/gpu": "2"}
+    own = requirements(ResourcesSpec(limits={"memory": "20Gi"}), ON_GPU, {"cpu": 2.0, "memory": 1.5})
+    assert own["limits"]["memory"] == own["requests"]["memory"] == "20Gi"
 
 
 @pytest.mark.parametrize("part", ["requests", "limits"])

@@ -39,8 +39,9 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.rollout.progressDeadline": _DURATIONS,
     **dict.fromkeys(
         (
-            *("spec.podTemplate.volumes[].name", "spec.podTemplate.volumeMounts[].name"),
-            "spec.podTemplate.sidecars[].volumeMounts[].name",
+            f"{part}.{name}"
+            for part in ("spec.podTemplate", "spec.router.podTemplate")
+            for name in ("volumes[].name", "volumeMounts[].name", "sidecars[].volumeMounts[].name")
         ),
         ("a", "b"),
     ),

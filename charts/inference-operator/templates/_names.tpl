@@ -23,6 +23,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* The labels of every object of the chart. */}}
 {{- define "inference-operator.labels" -}}
+{{- with .Values.commonLabels }}
+{{- toYaml . }}
+{{ end -}}
 {{ include "inference-operator.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -43,4 +46,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $root := index . 1 -}}
 {{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- with $image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{/*
+The operator's own image in the registry of imageRegistry. A first part with a dot or a colon, or `localhost`, is a
+registry, and is replaced.
+*/}}
+{{- define "inference-operator.ownImage" -}}
+{{- $image := include "inference-operator.image" (list .Values.image .) -}}
+{{- if .Values.imageRegistry -}}
+{{- printf "%s/%s" .Values.imageRegistry (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $image "") -}}
+{{- else -}}
+{{- $image -}}
+{{- end -}}
 {{- end -}}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inference_operator.api.pod_template import MAX_SIDECARS
-from inference_operator.manifest import GROUP, PLURAL, Manifest
+from inference_operator.manifest import GPU_RESOURCE, GROUP, PLURAL, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"
 
@@ -24,11 +24,30 @@ NEEDS_PODS: tuple[str, ...] = (
     "scheduling.priorityClassName",
     "scheduling.runtimeClassName",
     "scheduling.schedulerName",
+    "router.podTemplate",
+    "router.scheduling.tolerations",
+    "router.scheduling.priorityClassName",
+    "router.scheduling.runtimeClassName",
+    "router.scheduling.schedulerName",
 )
 """Fields below `spec` that decide what runs in a pod, or on which reserved nodes and with which priority. Setting them
 requires the right to create pods."""
 
-ENVIRONMENTS: tuple[str, ...] = ("engine.env", *(f"podTemplate.sidecars[{n}].env" for n in range(MAX_SIDECARS)))
+AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limits")
+"""Maps of resource amounts below `spec`. An extended resource in them, such as a device of the node, requires the right
+to create pods; sizing computes the GPUs."""
+
+GPU_RESOURCE_NAME = "hardware.gpu.resourceName"
+"""The extended resource of the GPUs. One outside the domain of `GPU_RESOURCE` requires the right to create pods."""
+
+CLAIM_VERB = "use"
+"""The verb on a PersistentVolumeClaim that allows to serve a model from it without the right to create pods. Kubernetes
+has no such verb of its own: `get` shows only the object, and is in the role `view`."""
+
+ENVIRONMENTS: tuple[str, ...] = (
+    "engine.env",
+    *(f"{part}.sidecars[{n}].env" for part in ("podTemplate", "router.podTemplate") for n in range(MAX_SIDECARS)),
+)
 """Lists of environment variables below `spec`. Referring to a Secret in them requires the right to get it."""
 
 MAX_SECRETS = 16
@@ -75,6 +94,8 @@ def _variables() -> Iterator[Manifest]:
         "name": _PODS,
         "expression": "authorizer.group('').resource('pods').namespace(request.namespace).check('create').allowed()",
     }
+    yield {"name": "claim", "expression": _claim("object")}
+    yield {"name": "knownClaim", "expression": f"oldObject == null ? '' : ({_claim('oldObject')})"}
     yield {"name": "known", "expression": f"oldObject == null ? [] : {_secrets('oldObject')}"}
     yield {"name": "secrets", "expression": f"{_secrets('object')}.filter(name, !(name in variables.known))"}
 
@@ -85,6 +106,44 @@ def _field_check(path: str) -> _Check:
         f"!{new}.hasValue() || (oldObject != null && {new} == {old}) || variables.{_PODS}",
         f"'spec.{path}: requires the right to create pods in namespace ' + request.namespace + '. Remove the field, or"
         " request this right.'",
+    )
+
+
+def _amount_check(path: str) -> _Check:
+    new, old = (f"{value_of(root, path)}.orValue({{}})" for root in ("object", "oldObject"))
+    changed = f"(oldObject == null || !(name in {old}) || {old}[name] != {new}[name])"
+    return _Check(
+        f"!{new}.exists(name, name.contains('/') && {changed}) || variables.{_PODS}",
+        f"'spec.{path}: extended resources require the right to create pods in namespace ' + request.namespace"
+        " + '. Remove them, or request this right.'",
+    )
+
+
+def _gpu_resource_check() -> _Check:
+    new, old = value_of("object", GPU_RESOURCE_NAME), value_of("oldObject", GPU_RESOURCE_NAME)
+    domain = GPU_RESOURCE.partition("/")[0]
+    return _Check(
+        f"{new}.orValue('{GPU_RESOURCE}').startsWith('{domain}/') || (oldObject != null && {new} == {old})"
+        f" || variables.{_PODS}",
+        f"'spec.{GPU_RESOURCE_NAME}: a resource outside {domain}/ requires the right to create pods in namespace '"
+        " + request.namespace + '. Use another resource, or request this right.'",
+    )
+
+
+def _claim(root: str) -> str:
+    """The CEL expression for the claim that the model is read from; empty without one."""
+    source = f"{value_of(root, 'model.source')}.orValue('')"
+    return f"{source}.startsWith('pvc://') ? {source}.substring(6).split('/')[0] : ''"
+
+
+def _claim_check() -> _Check:
+    claims = "authorizer.group('').resource('persistentvolumeclaims').namespace(request.namespace)"
+    return _Check(
+        f"variables.claim == '' || variables.claim == variables.knownClaim || variables.{_PODS}"
+        f" || {claims}.name(variables.claim).check('{CLAIM_VERB}').allowed()",
+        "'spec.model.source: the claim ' + variables.claim + ' requires the right to create pods, or the verb"
+        f" {CLAIM_VERB} on this PersistentVolumeClaim, in namespace ' + request.namespace + '. Use another model,"
+        " or request one of these rights.'",
     )
 
 
@@ -115,6 +174,9 @@ def policy() -> list[Manifest]:
     """
     checks = [
         *map(_field_check, NEEDS_PODS),
+        *map(_amount_check, AMOUNTS),
+        _gpu_resource_check(),
+        _claim_check(),
         *map(_secret_check, range(MAX_SECRETS)),
         _many_secrets(),
     ]

@@ -77,10 +77,10 @@ class PreferredNodes(SpecModel):
 
 
 class NodeAffinity(SpecModel):
-    """Node affinity of the engine pods."""
+    """Node affinity of the pods."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
-        None, description="Engine pods run only on nodes that match."
+        None, description="Pods run only on nodes that match."
     )
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] = Field(
         (), max_length=8, description="Nodes that the scheduler prefers."
@@ -108,7 +108,7 @@ class PreferredPods(SpecModel):
 
 
 class PodAffinity(SpecModel):
-    """Pod affinity or anti-affinity of the engine pods."""
+    """Pod affinity or anti-affinity of the pods."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = Field(
         (), max_length=8, description="Terms that must be met."
@@ -119,8 +119,8 @@ class PodAffinity(SpecModel):
 
 
 class Affinity(SpecModel):
-    """Affinity of the engine pods."""
+    """Affinity of the pods."""
 
-    node_affinity: NodeAffinity = Field(NodeAffinity(), description="Nodes that engine pods run on or prefer.")
-    pod_affinity: PodAffinity = Field(PodAffinity(), description="Pods that engine pods are placed near.")
-    pod_anti_affinity: PodAffinity = Field(PodAffinity(), description="Pods that engine pods are kept away from.")
+    node_affinity: NodeAffinity = Field(NodeAffinity(), description="Nodes that pods run on or prefer.")
+    pod_affinity: PodAffinity = Field(PodAffinity(), description="Pods that they are placed near.")
+    pod_anti_affinity: PodAffinity = Field(PodAffinity(), description="Pods that they are kept away from.")

@@ -1,4 +1,4 @@
-"""`spec.podTemplate`: an allow-list of what users can add to the engine pods.
+"""`spec.podTemplate` and `spec.router.podTemplate`: an allow-list of what can be added to engine and router pods.
 
 No volume gives access to a Secret or to the node. No container gets privileges.
 """
@@ -77,7 +77,7 @@ def _one_source(volume: "Volume") -> bool:
 
 
 class Volume(SpecModel):
-    """A volume of the engine pods."""
+    """A volume of the pods."""
 
     name: Name = Field(description="Name of the volume.")
     persistent_volume_claim: ClaimVolume | None = Field(None, description="A PersistentVolumeClaim.")
@@ -112,7 +112,7 @@ Mounts = Annotated[tuple[Mount, ...], AfterValidator(_unique("mount_path"))]
 
 
 class Sidecar(SpecModel):
-    """An unprivileged sidecar container: it starts before the engine and stops after it."""
+    """An unprivileged sidecar container: it starts before the main containers and stops after them."""
 
     name: Name = Field(description="Name of the container.")
     image: Image = Field(description="Container image. It must be able to run as any user without privileges.")
@@ -128,7 +128,7 @@ class Sidecar(SpecModel):
 
 
 class PodTemplateSpec(SpecModel):
-    """Additions to the engine pods."""
+    """Additions to the pods of one component: of engines, or of routers."""
 
     labels: Labels = Field(
         default_factory=dict, description="Additional labels. Default: none. Change: rolling restart."
@@ -147,7 +147,8 @@ class PodTemplateSpec(SpecModel):
     volume_mounts: Mounts = Field(
         (),
         max_length=16,
-        description="Volume mounts of the engine container. Default: none. Change: rolling restart.",
+        description="Volume mounts of the engine container, or of the HAProxy containers. Default: none."
+        " Change: rolling restart.",
         json_schema_extra=BY_PATH,
     )
     sidecars: Annotated[tuple[Sidecar, ...], AfterValidator(_unique("name"))] = Field(

@@ -1,4 +1,4 @@
-"""`spec.scheduling`: scheduling of the engine pods, with Kubernetes' own names and meaning.
+"""`spec.scheduling` and `spec.router.scheduling`: scheduling of pods, with Kubernetes' own names and meaning.
 
 All lists and strings are bounded; the rules are those of Kubernetes 1.36, pkg/apis/core/validation.
 """
@@ -35,7 +35,7 @@ class Unsatisfiable(StrEnum):
 
 
 class Toleration(SpecModel):
-    """A toleration of the engine pods."""
+    """A toleration of the pods."""
 
     key: LabelKey | None = Field(None, description="Key of the taint. Default: all keys.")
     operator: TolerationOperator | None = Field(None, description="`Equal` or `Exists`. Default: `Equal`.")
@@ -65,12 +65,10 @@ class Toleration(SpecModel):
 
 
 class TopologySpread(SpecModel):
-    """A topology spread constraint of the engine pods; the operator sets its label selector."""
+    """A topology spread constraint of the pods; the operator sets its label selector."""
 
     topology_key: LabelKey = Field(description="Node label whose values are the topology domains.")
-    max_skew: int = Field(
-        1, ge=1, le=256, description="Maximum difference in engine pods between two domains. Default: 1."
-    )
+    max_skew: int = Field(1, ge=1, le=256, description="Maximum difference in pods between two domains. Default: 1.")
     when_unsatisfiable: Unsatisfiable = Field(
         Unsatisfiable.SCHEDULE_ANYWAY,
         description="What to do with a pod that would exceed `maxSkew`. Default: `ScheduleAnyway`.",
@@ -94,44 +92,49 @@ def _unique_keys(constraints: tuple[TopologySpread, ...]) -> tuple[TopologySprea
     return constraints
 
 
-class SchedulingSpec(SpecModel):
-    """Scheduling of the engine pods. It does not apply to router pods, which need no GPU."""
+class PodScheduling(SpecModel):
+    """Scheduling of the pods of one component: of engines, or of routers."""
 
     node_selector: Labels = Field(
         default_factory=dict,
-        description="Labels that a node must have to run an engine. Default: none. Change: rolling restart.",
+        description="Labels that a node must have to run the pods. Default: none. Change: rolling restart.",
     )
     tolerations: tuple[Toleration, ...] = Field(
         (),
         max_length=16,
-        description="Tolerations of the engine pods. Engines on GPUs always tolerate the taint of the GPU resource."
+        description="Tolerations of the pods. Engines on GPUs always tolerate the taint of the GPU resource."
         " Default: none. Change: rolling restart.",
     )
     affinity: Affinity = Field(
-        Affinity(), description="Affinity of the engine pods to nodes and pods. Default: none. Change: rolling restart."
+        Affinity(), description="Affinity of the pods to nodes and pods. Default: none. Change: rolling restart."
     )
     priority_class_name: ObjectName | None = Field(
-        None, description="PriorityClass of the engine pods. Default: the cluster's default. Change: rolling restart."
+        None, description="PriorityClass of the pods. Default: the cluster's default. Change: rolling restart."
     )
     runtime_class_name: ObjectName | None = Field(
         None,
-        description="RuntimeClass of the engine pods, for example `nvidia`. Default: the container runtime's default."
-        " Change: rolling restart.",
+        description="RuntimeClass of the pods, for example `nvidia` for engines. Default: the container runtime's"
+        " default. Change: rolling restart.",
     )
     scheduler_name: ObjectName | None = Field(
         None,
-        description="Name of the scheduler of the engine pods. Default: `default-scheduler`. Change: rolling restart.",
+        description="Name of the scheduler of the pods. Default: `default-scheduler`. Change: rolling restart.",
     )
+    topology_spread: Annotated[tuple[TopologySpread, ...], AfterValidator(_unique_keys)] = Field(
+        (),
+        max_length=8,
+        description="Topology spread constraints of the pods. Default: those of the scheduler; routers prefer"
+        " different nodes. Change: rolling restart.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["topologyKey"]},
+    )
+
+
+class SchedulingSpec(PodScheduling):
+    """Scheduling of the engine pods. Routers have their own, `router.scheduling`."""
+
     queue_name: ObjectName | None = Field(
         None,
         max_length=63,
         description="Kueue LocalQueue of the engine pods, set as the label `kueue.x-k8s.io/queue-name` of their"
         " Deployment. Default: none. Change: in place; Kueue rejects it while an engine is ready.",
-    )
-    topology_spread: Annotated[tuple[TopologySpread, ...], AfterValidator(_unique_keys)] = Field(
-        (),
-        max_length=8,
-        description="Topology spread constraints of the engine pods. Default: those of the scheduler."
-        " Change: rolling restart.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["topologyKey"]},
     )

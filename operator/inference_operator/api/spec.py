@@ -13,7 +13,7 @@ from inference_operator.api.container import BY_NAME, Argument, Environment, Ima
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
-from inference_operator.api.scheduling import SchedulingSpec
+from inference_operator.api.scheduling import PodScheduling, SchedulingSpec
 from inference_operator.api.validation import CelRules, SpecModel, cel, matches
 
 MAX_NAME_LENGTH = 55
@@ -212,6 +212,14 @@ class RouterSpec(SpecModel):
         " overrides one default. Default: requests of 100m CPU and 64Mi, limit of 512Mi. Change: rolling restart of"
         " the routers.",
     )
+    scheduling: PodScheduling = Field(
+        default_factory=PodScheduling,
+        description="Scheduling of the router pods. Its changes replace routers one by one, and no engines.",
+    )
+    pod_template: PodTemplateSpec = Field(
+        default_factory=PodTemplateSpec,
+        description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
+    )
 
 
 class RolloutStrategy(StrEnum):
@@ -284,6 +292,6 @@ class Spec(SpecModel):
     )
     scheduling: SchedulingSpec = Field(
         default_factory=SchedulingSpec,
-        description="Scheduling of the engine pods. It does not apply to router pods.",
+        description="Scheduling of the engine pods. Routers have their own, `router.scheduling`.",
     )
     pod_template: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Additions to the engine pods.")

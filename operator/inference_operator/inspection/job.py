@@ -8,7 +8,7 @@ from inference_operator.models.source import HubModel, ModelSource
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, model_volumes
 from inference_operator.objects.names import INSPECTION, inspection_job_name, labels, selector_labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, environment, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
@@ -37,14 +37,14 @@ def inspection_job(
     """The Job of one attempt. A Job cannot be edited, so every change of its content gives it another name.
 
     Args:
-        spec: the specification.
+        spec: the specification over the operator's defaults of engine pods.
         source: the model.
         access: the engine's access to the model.
         attempt: number of the attempt, counted from 1.
         owner: the InferenceDeployment.
         settings: the operator's settings.
     """
-    content = _content(spec, source, access, name=owner.key.name, settings=settings)
+    content = _content(spec, source, access, owner=owner, settings=settings)
     job_hash = content_hash(content)
     return child(
         JOB,
@@ -56,26 +56,31 @@ def inspection_job(
     )
 
 
-def _content(spec: Spec, source: ModelSource, access: HubAccess, *, name: str, settings: Settings) -> Manifest:
+def _content(spec: Spec, source: ModelSource, access: HubAccess, *, owner: Owner, settings: Settings) -> Manifest:
+    name, added = owner.key.name, spec.pod_template
     pull_policy = settings.image_pull_policy
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
-        "securityContext": restricted_pod(user=access.user, group=access.group),
+        "securityContext": restricted_pod(settings.pod_users, user=access.user, group=access.group),
         "containers": [_container(spec, source, access, settings)],
         "volumes": [
             *model_volumes(source, pull_policy=pull_policy),
             *writable_volumes(access.writable),
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
-        **_scheduling(spec, source, name),
+        **account(settings.engine_defaults),
+        **_scheduling(spec, source, name, settings),
     }
+    metadata: Manifest = {"labels": {**owner.child_labels, **added.labels, **labels(name, INSPECTION)}}
+    if added.annotations:
+        metadata["annotations"] = dict(added.annotations)
     return {
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": DEADLINE_SECONDS,
-            "template": {"metadata": {"labels": labels(name, INSPECTION)}, "spec": pod},
+            "template": {"metadata": metadata, "spec": pod},
         }
     }
 
@@ -101,8 +106,16 @@ def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Set
     }
 
 
-def _scheduling(spec: Spec, source: ModelSource, resource: str) -> Manifest:
-    """The scheduling fields. A volume may be reachable only from the engine's nodes; a hub is read from any node."""
+def _scheduling(spec: Spec, source: ModelSource, resource: str, settings: Settings) -> Manifest:
+    """The scheduling fields. A volume may be reachable only from the engine's nodes; a hub is read from any node.
+
+    The engine's RuntimeClass may need a GPU, which the Job does not have. So the Job gets that of the operator's
+    defaults for routers.
+    """
     fields = scheduling(spec.scheduling, gpus=1, selector=selector_labels(resource, INSPECTION))
     names = _ANYWHERE if isinstance(source, HubModel) else _WHERE_VOLUMES_ARE
-    return {name: fields[name] for name in names if name in fields}
+    runtime = settings.router_defaults.scheduling.runtime_class_name
+    return {
+        **{name: fields[name] for name in names if name in fields},
+        **({"runtimeClassName": runtime} if runtime else {}),
+    }

@@ -52,14 +52,15 @@ def child(
         retain: keep the child when it is no longer desired, for example a volume with a downloaded model.
     """
     own = {**(annotations or {}), **({RETAIN_ANNOTATION: "true"} if retain else {})}
-    desired_hash = content_hash([content, {**own, **(added_labels or {})}])
+    added = {**owner.child_labels, **(added_labels or {})}
+    desired_hash = content_hash([content, {**own, **added}])
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": {
             "name": name,
             "namespace": owner.key.namespace,
-            "labels": {**(added_labels or {}), **labels(owner.key.name, component)},
+            "labels": {**added, **labels(owner.key.name, component)},
             "annotations": {**own, DESIRED_HASH_ANNOTATION: desired_hash},
             "ownerReferences": [owner.reference],
         },

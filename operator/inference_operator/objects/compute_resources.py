@@ -1,11 +1,13 @@
 """Resource requests and limits of an engine: the sized amounts, the user's replacements, and the GPUs."""
 
+from collections.abc import Mapping
+
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.hardware.offers import VENDOR
 from inference_operator.manifest import Manifest
-from inference_operator.objects.quantity import canonical, value
+from inference_operator.objects.quantity import canonical, multiplied, value
 from inference_operator.sizing.plan import Plan
 
 
@@ -31,16 +33,24 @@ def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.res
     return None
 
 
-def requirements(requested: ResourcesSpec, plan: Plan) -> Manifest:
+def requirements(requested: ResourcesSpec, plan: Plan, limit_ratio: Mapping[str, float]) -> Manifest:
     """Requests and limits of the engine's container.
 
     A limit without a request also becomes the request, as in Kubernetes. The API server omits empty limits.
+
+    Args:
+        requested: the user's amounts.
+        plan: the plan, with the sized amounts and the GPUs.
+        limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
     gpus = {plan.resource: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
     replaced = stated(requested)
-    limits = replaced.get("limits", {})
     requests = {**sized, **replaced.get("requests", {}), **gpus}
+    limits = {
+        **{name: multiplied(requests[name], ratio) for name, ratio in limit_ratio.items()},
+        **replaced.get("limits", {}),
+    }
     return {"requests": requests, **({"limits": {**limits, **gpus}} if limits or gpus else {})}
 
 

@@ -6,8 +6,10 @@ The security context follows Kubernetes' Pod Security Standards, level restricte
 from collections.abc import Mapping, Sequence
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
+from inference_operator.settings import PodUsers
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
 
 RESTRICTED_CONTAINER: Manifest = {
@@ -15,6 +17,8 @@ RESTRICTED_CONTAINER: Manifest = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+
+EVICTABLE_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 STOP_MARGIN_SECONDS = 10
 """Seconds of a pod's grace period between the planned stop and SIGKILL."""
@@ -25,16 +29,37 @@ finishes no request: it has not answered for a minute or more, or never started.
 kubelet then gives SIGTERM two seconds more (Kubernetes 1.36, kuberuntime_container.go)."""
 
 
-def restricted_pod(*, user: int, group: int) -> Manifest:
-    """Security context of a pod that runs as one user without any privilege."""
+def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
+    """Security context of a pod that runs as one user without any privilege.
+
+    Args:
+        users: who chooses user and groups.
+        user: user ID, unless the platform chooses it.
+        group: ID of the primary group and of the group of the pod's volumes, unless the platform chooses them.
+    """
+    chosen = {"runAsUser": user, "runAsGroup": group, "fsGroup": group} if users is PodUsers.FIXED else {}
     return {
         "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": group,
-        "fsGroup": group,
+        **chosen,
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+
+
+def account(defaults: PodDefaults) -> Manifest:
+    """The ServiceAccount and the pull Secrets of a pod; without them, Kubernetes uses the ServiceAccount `default`."""
+    named = {"serviceAccountName": defaults.service_account_name} if defaults.service_account_name else {}
+    secrets = [{"name": secret.name} for secret in defaults.image_pull_secrets]
+    return {**named, **({"imagePullSecrets": secrets} if secrets else {})}
+
+
+def evictable(volumes: Sequence[Manifest]) -> dict[str, str]:
+    """The annotation by which cluster-autoscaler may remove the node of a pod although it has these local volumes.
+
+    They hold caches, sockets and temporary files. Without it, an emptyDir volume keeps the node (kubernetes/autoscaler,
+    cluster-autoscaler/utils/drain/drain.go; older versions count volumes in memory too).
+    """
+    return {EVICTABLE_ANNOTATION: ",".join(volume["name"] for volume in volumes if "emptyDir" in volume)}
 
 
 def http_probe(path: str, *, period: int, timeout: int, failures: int, port: str = "http") -> Manifest:

@@ -1,10 +1,11 @@
-"""Users' additions to the engine pods: labels, annotations, volumes, mounts and sidecars.
+"""Additions to engine and router pods: labels, annotations, volumes, mounts and sidecars.
 
 An addition that would replace something of the operator's is refused. Others are appended to the lists of the pod
 template; no item of the operator's is changed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from posixpath import normpath
 
 from inference_operator.api.pod_template import EmptyDirVolume, Mount, PodTemplateSpec, Sidecar, Volume
@@ -13,12 +14,10 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import GROUP, Manifest
 from inference_operator.objects.api_form import api_form
 from inference_operator.objects.compute_resources import refusal_of_resources, stated
-from inference_operator.objects.names import ENGINE, labels
+from inference_operator.objects.names import labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, environment
 from inference_operator.objects.quantity import canonical
 from inference_operator.objects.scheduling import QUEUE_LABEL
-
-_PATH = "spec.podTemplate"
 
 _OWN_DOMAINS = (GROUP, "container.apparmor.security.beta.kubernetes.io", "seccomp.security.alpha.kubernetes.io")
 """Domains of keys that users cannot set: the operator's own, and those of former annotations that weaken a container's
@@ -32,35 +31,55 @@ _OWN_KEYS: Mapping[str, str] = {
 """Labels and annotations that users cannot set, and what to do instead."""
 
 
-def refusal_of_additions(requested: PodTemplateSpec, own_mounts: Sequence[Manifest]) -> Refusal | None:
-    """Why the additions cannot be merged, or None.
+@dataclass(frozen=True, slots=True)
+class PodParts:
+    """The operator's own parts of a pod, which no addition may replace."""
+
+    path: str
+    """Path of the additions in the resource or in the settings, for messages."""
+    containers: Collection[str]
+    """Names of the main containers."""
+    mounts: Sequence[Manifest]
+    """Their volume mounts."""
+
+
+def refusal_of_additions(requested: PodTemplateSpec, own: PodParts) -> Refusal | None:
+    """Why the additions cannot be merged, or None."""
+    return next(_refusals(requested, own), None)
+
+
+def refusal_of_keys(keys: Iterable[str], path: str) -> Refusal | None:
+    """Why these labels or annotations cannot be added, or None.
 
     Args:
-        requested: the additions.
-        own_mounts: the engine's volume mounts without the additions.
+        keys: their keys.
+        path: path of the map.
     """
-    return next(_refusals(requested, own_mounts), None)
+    cures = ((key, _cure_of_key(key)) for key in keys)
+    return next((_reserved(f"{path}[{key}]", f"`{key}`", cure) for key, cure in cures if cure), None)
 
 
-def _refusals(requested: PodTemplateSpec, own_mounts: Sequence[Manifest]) -> Iterator[Refusal]:
+def _refusals(requested: PodTemplateSpec, own: PodParts) -> Iterator[Refusal]:
+    path, own_mounts = own.path, own.mounts
     for part, keys in (("labels", requested.labels), ("annotations", requested.annotations)):
-        yield from (_reserved(f"{part}[{key}]", f"`{key}`", cure) for key in keys if (cure := _cure_of_key(key)))
+        if refusal := refusal_of_keys(keys, f"{path}.{part}"):
+            yield refusal
     own_volumes = {mount["name"] for mount in own_mounts}
     for volume in requested.volumes:
         if volume.name in own_volumes:
-            yield _reserved(f"volumes[{volume.name}]", f"the volume `{volume.name}`", "Give it another name.")
-    yield from _wrong_mounts("volumeMounts", requested, requested.volume_mounts)
+            yield _reserved(f"{path}.volumes[{volume.name}]", f"the volume `{volume.name}`", "Give it another name.")
+    yield from _wrong_mounts(path, "volumeMounts", requested, requested.volume_mounts)
     for mount in requested.volume_mounts:
         if hidden := _hidden_path(mount, own_mounts):
             problem = f"it would hide `{hidden}`, which is reserved for the operator."
             cure = "Mount it elsewhere, or below that path."
-            yield Refusal(Reason.INVALID_SPEC, f"{_PATH}.volumeMounts[{mount.mount_path}]", problem, cure)
+            yield Refusal(Reason.INVALID_SPEC, f"{path}.volumeMounts[{mount.mount_path}]", problem, cure)
     for sidecar in requested.sidecars:
-        path = f"sidecars[{sidecar.name}]"
-        if sidecar.name == ENGINE:
-            yield _reserved(path, f"the container `{ENGINE}`", "Give it another name.")
-        yield from _wrong_mounts(f"{path}.volumeMounts", requested, sidecar.volume_mounts)
-        if refusal := refusal_of_resources(sidecar.resources, f"{_PATH}.{path}.resources"):
+        name = f"sidecars[{sidecar.name}]"
+        if sidecar.name in own.containers:
+            yield _reserved(f"{path}.{name}", f"the container `{sidecar.name}`", "Give it another name.")
+        yield from _wrong_mounts(path, f"{name}.volumeMounts", requested, sidecar.volume_mounts)
+        if refusal := refusal_of_resources(sidecar.resources, f"{path}.{name}.resources"):
             yield refusal
 
 
@@ -72,15 +91,15 @@ def _cure_of_key(key: str) -> str | None:
 
 
 def _reserved(field: str, what: str, cure: str) -> Refusal:
-    return Refusal(Reason.INVALID_SPEC, f"{_PATH}.{field}", f"{what} is reserved for the operator.", cure)
+    return Refusal(Reason.INVALID_SPEC, field, f"{what} is reserved for the operator.", cure)
 
 
-def _wrong_mounts(field: str, requested: PodTemplateSpec, mounts: Sequence[Mount]) -> Iterator[Refusal]:
+def _wrong_mounts(path: str, field: str, requested: PodTemplateSpec, mounts: Sequence[Mount]) -> Iterator[Refusal]:
     names = {volume.name for volume in requested.volumes}
     for mount in mounts:
         if mount.name not in names:
-            where = f"{_PATH}.{field}[{mount.mount_path}]"
-            cure = f"Add it to `{_PATH}.volumes`."
+            where = f"{path}.{field}[{mount.mount_path}]"
+            cure = f"Add it to `{path}.volumes`."
             yield Refusal(Reason.INVALID_SPEC, where, f"there is no volume `{mount.name}`.", cure)
 
 

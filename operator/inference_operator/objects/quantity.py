@@ -26,6 +26,19 @@ def value(quantity: str) -> Decimal:
     return Decimal(number) * Decimal(1).scaleb(_DECIMAL[suffix])
 
 
+def multiplied(quantity: str, factor: float) -> str:
+    """The quantity times a factor in canonical form. The suffix family stays, so memory stays a binary amount.
+
+    Examples:
+        >>> multiplied("16Gi", 1.5), multiplied("3", 1.1), multiplied("250m", 2.0)
+        ('24Gi', '3300m', '500m')
+    """
+    product = value(quantity) * Decimal(str(factor))
+    if quantity.endswith("i"):
+        return canonical(f"{(product / _SMALLEST_BINARY).to_integral_value(ROUND_CEILING)}Ki")
+    return canonical(f"{(product * 1000).to_integral_value(ROUND_CEILING)}m")
+
+
 def canonical(quantity: str) -> str:
     """The quantity as the API server stores it, rounded up to thousandths.
 

@@ -1,8 +1,8 @@
-"""Scheduling fields of an engine pod: the user's, the node constraints of a plan, and the toleration of GPU nodes."""
+"""Scheduling fields of a pod: the requested ones, the constraints of a plan and an image, and the GPU toleration."""
 
 from collections.abc import Mapping, Sequence
 
-from inference_operator.api.scheduling import SchedulingSpec, TopologySpread
+from inference_operator.api.scheduling import PodScheduling, SchedulingSpec, TopologySpread
 from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
 from inference_operator.manifest import GPU_RESOURCE, Manifest
@@ -19,12 +19,12 @@ GPU_TOLERATION: Manifest = {"key": GPU_RESOURCE, "operator": "Exists", "effect":
 _UNCHANGED = ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName", "schedulerName")
 
 
-def scheduling(requested: SchedulingSpec, *, gpus: int, selector: Mapping[str, str]) -> Manifest:
-    """The scheduling fields of an engine pod.
+def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, str]) -> Manifest:
+    """The scheduling fields of a pod.
 
     Args:
-        requested: the user's scheduling section.
-        gpus: GPUs of one engine.
+        requested: the scheduling section.
+        gpus: GPUs of one pod.
         selector: the labels that select the pods, for topology spread constraints.
     """
     fields = api_form(requested)
@@ -36,6 +36,26 @@ def scheduling(requested: SchedulingSpec, *, gpus: int, selector: Mapping[str, s
             _spread(constraint, selector) for constraint in requested.topology_spread
         ]
     return result
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+"""Ends of image tags, and the value of the node label for each."""
+_ARCHITECTURE_LABEL = "kubernetes.io/arch"
+
+
+def on_architecture(fields: Manifest, image: str) -> Manifest:
+    """The fields with a selector for the image's architecture, if its tag ends with one; requested selectors stay.
+
+    Examples:
+        >>> on_architecture({}, "docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64")
+        {'nodeSelector': {'kubernetes.io/arch': 'amd64'}}
+        >>> on_architecture({}, "docker.io/vllm/vllm-openai:v0.32.0@sha256:0123")
+        {}
+    """
+    architecture = _ARCHITECTURES.get(image.partition("@")[0].rpartition("-")[2])
+    if architecture is None:
+        return fields
+    return {**fields, "nodeSelector": {_ARCHITECTURE_LABEL: architecture, **fields.get("nodeSelector", {})}}
 
 
 def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] = ()) -> Manifest:

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from inference_operator.api.affinity import Affinity
+from inference_operator.api.pod_defaults import over, with_engine_defaults, with_router_defaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Device, Spec
 from inference_operator.engines.base import Engine, EngineProcess, ServedModel
 from inference_operator.inspection.inspection import (
@@ -25,7 +28,7 @@ from inference_operator.models.source import HubModel, ModelSource, model_source
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.model_volume import model_argument
-from inference_operator.objects.pod_additions import refusal_of_additions
+from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.pipeline.inputs import Inputs
@@ -38,6 +41,7 @@ from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.router.children import children as router_children
+from inference_operator.router.deployment import own_parts as router_parts
 from inference_operator.router.haproxy import RouterRequest, slots
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import Capacity, ModelInspection
@@ -170,7 +174,9 @@ def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_R
     if spec.hardware.device is Device.CPU or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return InspectionState()
     wanted, decided = any(_needs_facts(state, source) for state in states), all(state.kept for state in states)
-    request = InspectionRequest(spec, source, access, inputs.resource.owner, inputs.settings)
+    effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
+    reading = states[0].engine.access(effective.engine)
+    request = InspectionRequest(effective, source, reading, inputs.owner, inputs.settings)
     live, now, results = inputs.children, inputs.now, inputs.lookups
     return inspection_state(request, live, inputs.pods, now, results, wanted=wanted, decided=decided)
 
@@ -222,7 +228,8 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
             or refusal_of_resources(spec.engine.resources)
             or refusal_of_router_resources(spec.router.resources)
-            or refusal_of_additions(spec.pod_template, mounts)
+            or refusal_of_additions(spec.pod_template, PodParts("spec.podTemplate", {state.request.name}, mounts))
+            or refusal_of_additions(spec.router.pod_template, router_parts("spec.router.podTemplate"))
         )
         if refusal:
             return refusal
@@ -238,14 +245,15 @@ def _role(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState) -> Role 
     request = PlanRequest(spec, model.source, model.known, model.unavailable, offers, state.image)
     plan = _sized(inputs, request, state)
     if isinstance(plan, Refusal):
-        return plan
+        return _said_of_owner(plan, inputs.settings.engine_defaults.scheduling)
     role = _planned_role(inputs, spec, model.source, state, plan)
     return replace(role, missing_gpu_kind=offers.missing_gpu_kind(plan.plan.gpu))
 
 
 def _offers(inputs: Inputs, spec: Spec, state: _RoleState) -> GpuOffers:
-    pod = scheduling(spec.scheduling, gpus=1, selector={})
-    needs = state.engine.gpu_needs(spec.engine, state.image)
+    defaults = inputs.settings.engine_defaults
+    pod = scheduling(over(spec.scheduling, defaults.scheduling), gpus=1, selector={})
+    needs = state.engine.gpu_needs(with_engine_defaults(spec, defaults).engine, state.image)
     return usable_offers(inputs.nodes, pod, spec.hardware.gpu, inputs.settings, needs)
 
 
@@ -273,6 +281,13 @@ def _healed(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState, kept: 
     if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
         return kept
     return replace(kept, plan=replace(sizes, decision=kept.plan.decision + 1), rules=SIZING_RULES)
+
+
+def _said_of_owner(refusal: Refusal, default: PodScheduling) -> Refusal:
+    """The refusal, which also names the operator's defaults if these keep engines away from nodes."""
+    if refusal.reason is not Reason.NO_SUITABLE_GPU or not (default.node_selector or default.affinity != Affinity()):
+        return refusal
+    return replace(refusal, cure=f"{refusal.cure} The operator's setting `engineDefaults` limits the nodes as well.")
 
 
 def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPlan | Refusal:
@@ -313,14 +328,15 @@ def _replicas(inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodVi
 def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> Role:
     """The role's desired objects.
 
-    1. The process, and the pod template built from it.
+    1. The process, and the pod template built from it, both over the operator's defaults of engine pods.
     2. The template in use: the pinned one while it serves.
     3. The rollout strategy. While that is undecided, the live Deployment is desired.
     4. The Deployment with its replicas, and the objects around it.
     """
-    owner, settings, name = inputs.resource.owner, inputs.settings, state.request.name
-    process = _process(inputs, spec, source, state, plan)
-    request = WorkloadRequest(name, spec, source, plan, process, owner, settings)
+    owner, settings, name = inputs.owner, inputs.settings, state.request.name
+    effective = with_engine_defaults(spec, settings.engine_defaults)
+    process = _process(inputs, effective, source, state, plan)
+    request = WorkloadRequest(name, effective, source, plan, process, owner, settings)
     built = engine_template(request)
     pods, live = inputs.pods_of(name), inputs.workload(name)
     template = template_in_use(PinnedTemplate(template_inputs_hash(spec, plan), built), live, pods)
@@ -363,14 +379,14 @@ def _sentences(*sentences: str) -> str:
 
 def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Manifest]:
     """The objects of all roles and of the router, which sends requests to the first role, in the order of applying."""
-    owner, settings, first = inputs.resource.owner, inputs.settings, roles[0]
+    owner, settings, first = inputs.owner, inputs.settings, roles[0]
     request = RouterRequest(
         engines_host=service_host(owner, first.name, cluster_domain=settings.cluster_domain),
         engine_port=first.process.port,
         engine_health_path=first.process.health_path,
         engine_max_concurrency=first.process.max_concurrency,
         slots=slots(spec.replicas, inputs.router_slots),
-        spec=spec.router,
+        spec=with_router_defaults(spec.router, settings.router_defaults),
         drain_seconds=int(spec.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec, first.process),
         owner=owner,

@@ -1,7 +1,7 @@
 """Inputs of a decision: the resource, its live children and pods, lookups, samples, nodes and settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -9,7 +9,7 @@ from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
-from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest, Ref
+from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest, Owner, Ref
 from inference_operator.objects.names import (
     COMPONENT_LABEL,
     ENGINE,
@@ -51,6 +51,11 @@ class Inputs:
     """Nodes with GPUs; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles
+
+    @property
+    def owner(self) -> Owner:
+        """The resource as the owner of its children, with the labels that all of them carry."""
+        return replace(self.resource.owner, child_labels=self.settings.common_labels)
 
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource, or None."""

@@ -6,11 +6,16 @@ from inference_operator.objects.names import ROUTER, labels, router_name, select
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
+    account,
+    environment,
+    evictable,
     fatal,
     http_probe,
     pod_template,
     restricted_pod,
 )
+from inference_operator.objects.pod_additions import PodParts, mounts, sidecars, volumes
+from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.config_map import CONFIG_FILE
 from inference_operator.router.haproxy import (
     HEALTH_PATH,
@@ -31,6 +36,7 @@ CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 ENDPOINT_REMOVAL_SECONDS = 10
 """How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
 
+_HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
@@ -51,43 +57,80 @@ def router_deployment(request: RouterRequest, config: str) -> Manifest:
             "template": pod_template(
                 _pod(request),
                 labels=labels(request.name, ROUTER),
-                annotations={CHECKSUM_ANNOTATION: content_hash(config)},
+                annotations={
+                    **evictable(_own_volumes(request)),
+                    **request.spec.pod_template.annotations,
+                    CHECKSUM_ANNOTATION: content_hash(config),
+                },
+                added_labels={**request.owner.child_labels, **request.spec.pod_template.labels},
             ),
         }
     }
     return child(DEPLOYMENT, router_name(request.name), owner=request.owner, component=ROUTER, content=content)
 
 
+def own_parts(path: str) -> PodParts:
+    """The operator's own parts of a router pod; `path` is that of the additions."""
+    return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)])
+
+
+def _own_volumes(request: RouterRequest) -> list[Manifest]:
+    return [
+        {"name": "config", "configMap": {"name": router_name(request.name)}},
+        *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
+    ]
+
+
+def _own_mounts(number: int) -> list[Manifest]:
+    return [
+        {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+        {"name": f"run-{number}", "mountPath": "/run/haproxy"},
+    ]
+
+
+def _name(number: int) -> str:
+    return f"haproxy-{number}"
+
+
+def _scheduling(request: RouterRequest) -> Manifest:
+    """The requested fields. Routers prefer different nodes, unless a requested constraint has the same topology key."""
+    selector = selector_labels(request.name, ROUTER)
+    fields = scheduling(request.spec.scheduling, gpus=0, selector=selector)
+    spread = fields.get("topologySpreadConstraints", [])
+    own = {
+        "maxSkew": 1,
+        "topologyKey": _HOST,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector},
+    }
+    missing = [own] if all(constraint["topologyKey"] != _HOST for constraint in spread) else []
+    return {**fields, "topologySpreadConstraints": [*missing, *spread]}
+
+
 def _pod(request: RouterRequest) -> Manifest:
     stop_seconds = ENDPOINT_REMOVAL_SECONDS + request.drain_seconds + STOP_MARGIN_SECONDS
+    settings, added = request.settings, request.spec.pod_template
+    added_sidecars = sidecars(added.sidecars, pull_policy=settings.image_pull_policy)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": stop_seconds,
-        "securityContext": restricted_pod(user=ROUTER_USER, group=ROUTER_USER),
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector_labels(request.name, ROUTER)},
-            }
-        ],
+        "securityContext": restricted_pod(settings.pod_users, user=ROUTER_USER, group=ROUTER_USER),
+        **account(settings.router_defaults),
+        **_scheduling(request),
         "containers": [_container(number, port, request) for number, port in _HAPROXIES],
-        "volumes": [
-            {"name": "config", "configMap": {"name": router_name(request.name)}},
-            *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
-        ],
+        "volumes": [*_own_volumes(request), *volumes(added.volumes, pull_policy=settings.image_pull_policy)],
+        **({"initContainers": added_sidecars} if added_sidecars else {}),
     }
 
 
 def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
-    metrics = f"metrics-{number}"
+    settings, metrics = request.settings, f"metrics-{number}"
     return {
-        "name": f"haproxy-{number}",
-        "image": request.settings.router_image,
-        "imagePullPolicy": request.settings.image_pull_policy,
+        "name": _name(number),
+        "image": settings.router_image,
+        "imagePullPolicy": settings.image_pull_policy,
         "command": ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"],
         "env": [
             {"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)},
@@ -95,6 +138,7 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
                 "name": POD_IPS_VARIABLE,
                 "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIPs"}},
             },
+            *environment(settings.router_defaults.env),
         ],
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
         "resources": process_resources(request.spec.resources),
@@ -102,8 +146,5 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
         "securityContext": RESTRICTED_CONTAINER,
-        "volumeMounts": [
-            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
-            {"name": f"run-{number}", "mountPath": "/run/haproxy"},
-        ],
+        "volumeMounts": [*_own_mounts(number), *mounts(request.spec.pod_template.volume_mounts)],
     }

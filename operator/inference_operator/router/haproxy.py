@@ -128,7 +128,7 @@ class RouterRequest:
     slots: int
     """HAProxy server slots: the largest number of engines that the router can know."""
     spec: RouterSpec
-    """The router in the spec: number of pods and their resources."""
+    """The router section over the operator's defaults of router pods."""
     drain_seconds: int
     """How long a stopping router may finish its requests."""
     progress_deadline_seconds: int

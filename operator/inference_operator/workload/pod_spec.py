@@ -12,14 +12,16 @@ from inference_operator.objects.names import labels, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
+    account,
     environment,
+    evictable,
     fatal,
     http_probe,
     pod_template,
     restricted_pod,
 )
 from inference_operator.objects.pod_additions import mounts, sidecars, volumes
-from inference_operator.objects.scheduling import bound_to_gpus, scheduling
+from inference_operator.objects.scheduling import bound_to_gpus, on_architecture, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.settings import Settings
 from inference_operator.views.pod import TRAFFIC_LABEL
@@ -42,6 +44,7 @@ class WorkloadRequest:
     role: str
     """The component label of its objects, and the name of its container."""
     spec: Spec
+    """The specification over the operator's defaults of engine pods."""
     source: ModelSource
     plan: PinnedPlan
     process: EngineProcess
@@ -59,32 +62,37 @@ def engine_template(request: WorkloadRequest) -> Manifest:
     return pod_template(
         _pod(request),
         labels=labels(request.name, request.role),
-        annotations=request.spec.pod_template.annotations,
-        added_labels={**request.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
+        annotations={**evictable(_own_volumes(request)), **request.spec.pod_template.annotations},
+        added_labels={**request.owner.child_labels, **request.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
     )
+
+
+def _own_volumes(request: WorkloadRequest) -> list[Manifest]:
+    pull_policy = request.settings.image_pull_policy
+    return engine_volumes(request.source, request.process, request.plan.plan, pull_policy=pull_policy)
 
 
 def _pod(request: WorkloadRequest) -> Manifest:
     spec, process, plan = request.spec, request.process, request.plan.plan
-    pull_policy = request.settings.image_pull_policy
+    settings, pull_policy = request.settings, request.settings.image_pull_policy
     added_sidecars = sidecars(spec.pod_template.sidecars, pull_policy=pull_policy)
     selector = selector_labels(request.name, request.role)
+    constraints = on_architecture(
+        scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), request.plan.image
+    )
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
-        "securityContext": restricted_pod(user=process.user, group=process.group),
+        "securityContext": restricted_pod(settings.pod_users, user=process.user, group=process.group),
         "containers": [_container(request)],
         "volumes": [
-            *engine_volumes(request.source, process, plan, pull_policy=pull_policy),
+            *_own_volumes(request),
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
         **({"initContainers": added_sidecars} if added_sidecars else {}),
-        **bound_to_gpus(
-            scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector),
-            plan,
-            added_labels=request.settings.gpu_node_labels,
-        ),
+        **account(settings.engine_defaults),
+        **bound_to_gpus(constraints, plan, added_labels=settings.gpu_node_labels),
     }
 
 
@@ -99,7 +107,9 @@ def _container(request: WorkloadRequest) -> Manifest:
         "args": list(process.args),
         "env": environment(process.env),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
-        "resources": requirements(spec.engine.resources, request.plan.plan),
+        "resources": requirements(
+            spec.engine.resources, request.plan.plan, request.settings.engine_defaults.limit_request_ratio
+        ),
         "startupProbe": fatal(
             http_probe(
                 path,

@@ -1,0 +1,48 @@
+"""Errors in the owner's defaults that only the pods show: names and keys that are reserved for the operator.
+
+The operator checks them at its start, since no user can correct a setting.
+"""
+
+from collections.abc import Iterator
+
+from inference_operator.api.pod_defaults import PodDefaults
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.models.source import ClaimModel
+from inference_operator.objects.compute_resources import refusal_of_resources
+from inference_operator.objects.names import ENGINE
+from inference_operator.objects.pod_additions import PodParts, refusal_of_additions, refusal_of_keys
+from inference_operator.objects.volumes import engine_mounts
+from inference_operator.router.deployment import own_parts
+from inference_operator.router.haproxy import METRICS_PORT_VARIABLE
+from inference_operator.settings import PREFIX, Settings
+
+_TEMPLATE = "podTemplate"
+
+
+def default_errors(settings: Settings, engines: EngineRegistry) -> list[str]:
+    """The errors, one line per variable."""
+    return list(_errors(settings, engines))
+
+
+def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
+    access = engines[engines.default].access(EngineSpec())
+    engine = PodParts(_TEMPLATE, {ENGINE}, engine_mounts(ClaimModel("any", ""), access.writable))
+    yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
+    yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
+    yield from _line(
+        "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, own_parts(_TEMPLATE))
+    )
+    yield from _line("ROUTER_DEFAULTS", refusal_of_resources(settings.router_defaults.resources, "resources"))
+    if METRICS_PORT_VARIABLE in _names(settings.router_defaults):
+        yield f"{PREFIX}ROUTER_DEFAULTS: env[{METRICS_PORT_VARIABLE}]: it is reserved for the operator. Remove it."
+
+
+def _line(name: str, refusal: Refusal | None) -> Iterator[str]:
+    if refusal:
+        yield f"{PREFIX}{name}: {refusal.field}: {refusal.problem} {refusal.cure}"
+
+
+def _names(defaults: PodDefaults) -> set[str]:
+    return {variable.name for variable in defaults.env}
