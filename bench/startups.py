@@ -169,6 +169,7 @@ def case(row: Startup) -> Case:
         element_bytes=4 if row.fields["dtype"] == "float32" else None,
         quantization=named_quantization(quantised) if quantised else None,
         eager=row.fields["enforce_eager"] == "True",
+        video=True,
         speculation=Speculation(tokens) if (tokens := row.whole("speculative_tokens")) else None,
     )
     gpu = Gpu(row.fields["gpu"], memory, kind.linked if kind else True)

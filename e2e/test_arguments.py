@@ -66,7 +66,8 @@ def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: 
     scheme, _, location = requested["model"]["source"].partition("://")
     folder = {"hf": location, "oci": "/models", "pvc": f"/models/{location.partition('/')[2]}"}
     assert parsed["model_tag"] == folder[scheme]
-    assert parsed["served_model_name"] == [requested["model"].get("servedName", spec["metadata"]["name"])]
+    names = [requested["model"].get("servedName", spec["metadata"]["name"]), *([location] if scheme == "hf" else [])]
+    assert parsed["served_model_name"] == names
     assert (parsed["host"], parsed["port"]) == ("::", 8000)
     assert parsed["tensor_parallel_size"] == requested.get("parallelism", {}).get("tensor", 1)
     assert parsed["shutdown_timeout"] > 0

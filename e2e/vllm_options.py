@@ -1,4 +1,4 @@
-"""Argument lists parsed by vLLM's own parser. `python -m e2e.vllm_options` rewrites the table of its options."""
+"""Argument lists parsed by vLLM's own parser. `python -m e2e.vllm_options` rewrites the tables of its names."""
 
 import json
 import tempfile
@@ -12,6 +12,7 @@ from inference_operator.engines.vllm import options
 
 SCRIPT = Path(__file__).parent / "vllm_parser"
 TABLE = Path(options.__file__).with_name(f"options-{options.VERSION}.txt")
+PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
@@ -25,11 +26,24 @@ def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
     return result
 
 
+def derived(cases: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """What vLLM's configuration classes derive from each case (`vllm_parser/derive.py`), and its parsers' names."""
+    (folder / "cases.json").write_text(json.dumps(cases))
+    images.build(["engine-cpu"])
+    command = ("/opt/vllm/bin/python", "/script/derive.py", "/data/cases.json", "/data/results.json")
+    volumes = {SCRIPT: "/script:ro", folder: "/data"}
+    found_builder().run("vllm-derive", images.reference("engine-cpu"), command, volumes)
+    result: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return result
+
+
 def main() -> None:
-    """Write the table."""
+    """Write the tables."""
     with tempfile.TemporaryDirectory() as folder:
         TABLE.write_text("".join(f"{line}\n" for line in parsed([], Path(folder))["options"]))
-    print(TABLE)
+        found = derived([], Path(folder))["parsers"]
+        PARSERS.write_text("".join(f"{kind} {name}\n" for kind, names in found.items() for name in names))
+    print(TABLE, PARSERS)
 
 
 if __name__ == "__main__":

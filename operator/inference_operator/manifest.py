@@ -14,6 +14,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "InferenceDeployment"
 PLURAL = "inferencedeployments"
 
+ARCHITECTURE_LABEL = "kubernetes.io/arch"
+"""Node label of the processor architecture."""
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource of whole NVIDIA GPUs, and the default of `spec.hardware.gpu.resourceName`."""
 

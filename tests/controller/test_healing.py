@@ -11,6 +11,7 @@ from tests.planning.test_healing import crashed, too_small
 from tests.testing.builders import ENGINES, pod, ready_pod
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
 
+LEFT_TO_THE_ENGINE = ""
 SHORT = crashed(too_small(40960, 5.6, 1.5, 10_500))
 STATUS = Request("status", RESOURCE)
 APPLY = Request("apply", ENGINES)
@@ -29,7 +30,7 @@ def add_pod(world: World, name: str, status: Manifest) -> None:
 def context(world: World) -> str:
     (container,) = world.live(ENGINES)["spec"]["template"]["spec"]["containers"]
     arguments: list[str] = container["args"]
-    return next(argument for argument in arguments if argument.startswith("--max-model-len"))
+    return next((argument for argument in arguments if argument.startswith("--max-model-len")), LEFT_TO_THE_ENGINE)
 
 
 def know_gpus(world: World) -> None:
@@ -47,7 +48,7 @@ async def failing(world: World) -> World:
 
 
 async def test_the_deployment_gets_the_corrected_sizes_and_the_status_says_why(failing: World) -> None:
-    assert context(failing) == "--max-model-len=40960"
+    assert context(failing) == LEFT_TO_THE_ENGINE
     writes = await failing.settle()
     assert (writes.count(APPLY), writes.count(Request("delete", Ref(POD, "default", "first")))) == (1, 0)
     assert context(failing) == "--max-model-len=9968"
@@ -72,7 +73,7 @@ async def test_an_edit_of_the_sizes_drops_what_was_learned(failing: World) -> No
     await failing.settle()
     failing.ask(engine={"kvCacheDtype": "fp8"})
     await failing.settle()
-    assert context(failing) == "--max-model-len=40960"
+    assert context(failing) == LEFT_TO_THE_ENGINE
     assert failing.status().plan is not None
     assert failing.status().plan.learned is None  # type: ignore[union-attr] # checked above
 
@@ -80,4 +81,4 @@ async def test_an_edit_of_the_sizes_drops_what_was_learned(failing: World) -> No
 async def test_an_engine_that_serves_is_not_corrected(failing: World) -> None:
     add_pod(failing, "second", ready_pod())
     assert APPLY not in await failing.settle()
-    assert context(failing) == "--max-model-len=40960"
+    assert context(failing) == LEFT_TO_THE_ENGINE

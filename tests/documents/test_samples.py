@@ -25,14 +25,11 @@ SIZES = {
     "quickstart": [
         "--tensor-parallel-size=1",
         "--max-model-len=28672",
-        "--max-num-seqs=256",
-        "--max-num-batched-tokens=2048",
         "--gpu-memory-utilization=0.92",
     ],
-    "llama-70b-throughput": ["--tensor-parallel-size=8", "--max-model-len=8192", *HIGH_THROUGHPUT],
+    "llama-70b-throughput": ["--tensor-parallel-size=8", *HIGH_THROUGHPUT],
     "llama-70b-gptq-int8": [
         "--tensor-parallel-size=8",
-        "--max-model-len=8192",
         *HIGH_THROUGHPUT,
         "--quantization=gptq",
     ],
@@ -40,7 +37,6 @@ SIZES = {
         "--tensor-parallel-size=1",
         "--max-model-len=4096",
         "--max-num-seqs=4",
-        "--max-num-batched-tokens=2048",
         "--gpu-memory-utilization=0.92",
         "--cpu-offload-gb=20",
     ],
@@ -70,4 +66,4 @@ def test_the_sizes_of_a_sample_are_rendered_exactly(name: str) -> None:
     args = engines["spec"]["template"]["spec"]["containers"][0]["args"]
     start = args.index(SIZES[name][0])
     assert args[start : start + len(SIZES[name])] == SIZES[name]
-    assert args[start + len(SIZES[name])].startswith("--shutdown-timeout")
+    assert args[start + len(SIZES[name])].startswith(("--enable-auto-tool-choice", "--shutdown-timeout"))

@@ -32,7 +32,9 @@ def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_th
     args = process(EngineSpec(args=("--max-model-len=4096",)), tensor=8).args
     assert list(args) == [
         "Qwen/Qwen3-8B",
-        "--served-model-name=qwen",
+        "--served-model-name",
+        "qwen",
+        "Qwen/Qwen3-8B",
         "--host=::",
         "--port=8000",
         "--tensor-parallel-size=8",
@@ -42,7 +44,7 @@ def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_th
 
 
 def test_every_argument_that_the_operator_sets_is_a_managed_flag_and_a_vllm_option() -> None:
-    for argument in process().args[1:]:
+    for argument in (one for one in process().args[1:] if one.startswith("-")):
         assert managed_flag(argument) in MANAGED_FLAGS
         assert argument.partition("=")[0] in OPTIONS
 

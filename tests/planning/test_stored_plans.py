@@ -33,10 +33,14 @@ GPU_ANNOTATION_HASH = "aa54ebba8242ffba"
 
 
 def decision(raw: Manifest) -> tuple[Spec, PinnedPlan]:
+    """The decision as that release made it: it set all sizes by arguments."""
     spec = resource(raw).spec
     assert isinstance(spec, Spec)
-    made = planned(raw).plan
-    return spec, replace(made, plan=replace(made.plan, labels_of_kind=False))  # which no earlier release knows
+    decided = planned(raw).plan
+    return spec, replace(
+        decided,
+        plan=replace(decided.plan, labels_of_kind=False, left_to_engine=(), tool_call_parser="", reasoning_parser=""),
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
+from inference_operator.models.side_files import SideFiles
 from inference_operator.pipeline.decide import outcome
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.status.facts import facts
@@ -96,3 +97,14 @@ def test_model_resolved_describes_a_model_without_an_architecture_name() -> None
     nameless = replace(known_facts.model, facts=replace(known_facts.model.facts, architecture=""))
     text = model_resolved(replace(known_facts, model=nameless)).message
     assert text.startswith("A model whose config names no architecture: ")
+
+
+def test_model_resolved_says_that_a_model_has_no_chat_template() -> None:
+    situation = observed(RAW)
+    known_facts = facts(situation, outcome(situation), [])
+    assert isinstance(known_facts.model, KnownModel)
+    known = known_facts.model.facts
+    assert isinstance(known, ModelFacts)
+    silent = replace(known_facts.model, facts=replace(known, side=SideFiles(has_chat_template=False)))
+    assert "no chat template" in model_resolved(replace(known_facts, model=silent)).message
+    assert "no chat template" not in model_resolved(known_facts).message

@@ -17,6 +17,7 @@ from inference_operator.engines.base import (
     EngineLoad,
     EngineProcess,
     HubAccess,
+    Parsers,
     Phase,
     ProbeRequest,
     ServedModel,
@@ -57,6 +58,9 @@ class Echo:
 
     def shape(self, asked: EngineSpec) -> Shape:
         return Vllm().shape(asked)
+
+    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:  # noqa: ARG002 - protocol
+        return Parsers()
 
     def process(
         self,

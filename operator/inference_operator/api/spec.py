@@ -5,7 +5,7 @@
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import Field, StringConstraints
 
@@ -96,6 +96,22 @@ class KvCacheDType(StrEnum):
     FP8_E5M2 = "fp8_e5m2"
 
 
+_NAME = "^[A-Za-z0-9][-_A-Za-z0-9]*$"
+
+Parser: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=_NAME)]
+"""`Auto`, `None`, or the engine's name of a parser."""
+
+
+class MultimodalSpec(SpecModel):
+    """Inputs that are not text."""
+
+    video: bool = Field(
+        False,  # noqa: FBT003 - a field's default
+        description="Whether requests may contain video. The engine then reserves memory for the longest one, up to"
+        f" 15 GiB. Images need no setting. Default: false. {_RESIZES}",
+    )
+
+
 class EngineSpec(SpecModel):
     """The inference engine."""
 
@@ -107,7 +123,7 @@ class EngineSpec(SpecModel):
         (),
         max_length=64,
         description=(
-            "Additional arguments for `vllm serve`, for example `--enable-auto-tool-choice`. Arguments that the"
+            "Additional arguments for `vllm serve`, for example `--enable-prompt-tokens-details`. Arguments that the"
             " operator sets itself are rejected; the message names the field to use. Default: none."
             " Change: rolling restart."
         ),
@@ -123,7 +139,7 @@ class EngineSpec(SpecModel):
         ge=1,
         le=MAX_TOKENS,
         description="Maximum context length (prompt and output) in tokens. The operator never reduces a value that"
-        " is set. Default: the largest that fits, at least 32768 or the model's own length if possible."
+        " is set. Default: the model's own length, or the longest that fits four times, at least 32768 if possible."
         f" {_RESIZES}",
     )
     max_num_seqs: int | None = Field(
@@ -157,6 +173,20 @@ class EngineSpec(SpecModel):
     )
     kv_cache_dtype: KvCacheDType = Field(
         KvCacheDType.AUTO, description=f"Data type of the KV cache. Default: `auto`. {_RESIZES}"
+    )
+    tool_call_parser: Parser = Field(
+        "Auto",
+        description="Parser of tool calls, with which `tools` of a chat request work: a name as in vLLM's"
+        " `--tool-call-parser`, `Auto` for that of the model's family (status.plan), or `None`. Default: `Auto`."
+        " Change: rolling restart.",
+    )
+    reasoning_parser: Parser = Field(
+        "Auto",
+        description="Parser that separates reasoning from the answer: a name as in vLLM's `--reasoning-parser`, `Auto`"
+        " for that of the model's family (status.plan), or `None`. Default: `Auto`. Change: rolling restart.",
+    )
+    multimodal: MultimodalSpec = Field(
+        default_factory=MultimodalSpec, description="Inputs that are not text, for models that read them."
     )
     cpu_offload_gib: int = Field(
         0,

@@ -106,7 +106,20 @@ class PlanStatus(_StatusModel):
     max_model_len: int | None = Field(None, description="Maximum context length in tokens.")
     max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")
     max_num_batched_tokens: int | None = Field(None, description="Maximum tokens per scheduler iteration.")
+    left_to_engine: tuple[str, ...] = Field(
+        (),
+        max_length=3,
+        description="Which of `maxModelLen`, `maxNumSeqs` and `maxNumBatchedTokens` the engine derives itself. No"
+        " argument sets them.",
+    )
     gpu_memory_utilization: float | None = Field(None, description="Fraction of GPU memory that the engine may use.")
+    video_refused: bool = Field(
+        False,  # noqa: FBT003 - a field's default
+        description="Whether the engines refuse requests with video, and reserve no memory for it;"
+        " `engine.multimodal.video` changes it.",
+    )
+    tool_call_parser: str = Field("", description="Parser of tool calls that `Auto` stands for.")
+    reasoning_parser: str = Field("", description="Parser of reasoning that `Auto` stands for.")
     cpu: str = Field(description="CPU request of the engine container.")
     memory: str = Field(description="Memory request of the engine container.")
     ephemeral_storage: str = Field(description="Ephemeral storage request of the engine container.")

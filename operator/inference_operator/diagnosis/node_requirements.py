@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from inference_operator.diagnosis.request import DiagnosisRequest
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import ARCHITECTURE_LABEL, Manifest
 from inference_operator.views.pod import PodView
 
 NAMED_VALUES = 2
@@ -19,7 +19,9 @@ def node_requirements(pod: PodView, request: DiagnosisRequest) -> str:
     if role is None or pod.problem is None or _NO_MATCH not in pod.problem.cause:
         return ""
     pod_spec = role.workload.pod_spec or {}
-    selected = [f"`{label}={value}`" for label, value in (pod_spec.get("nodeSelector") or {}).items()]
+    # The label of the image's architecture names no GPU, so the advice would not help.
+    labels = {name: value for name, value in (pod_spec.get("nodeSelector") or {}).items() if name != ARCHITECTURE_LABEL}
+    selected = [f"`{label}={value}`" for label, value in labels.items()]
     either = list(dict.fromkeys(_alternatives(pod_spec)))
     wanted = [*selected, *([f"{'one of ' if len(either) > 1 else ''}{', '.join(either)}"] if either else [])]
     if not wanted:

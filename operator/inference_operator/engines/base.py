@@ -29,6 +29,16 @@ class ServedModel:
     commit: str = ""
     """The commit of the hub repository to load; empty: the engine's own default."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that requests may use; the first is that of metrics. A hub repository is a name too.
+
+        Examples:
+            >>> ServedModel("Qwen/Qwen3-8B", "qwen").names, ServedModel("/models/qwen", "qwen").names
+            (('qwen', 'Qwen/Qwen3-8B'), ('qwen',))
+        """
+        return (self.name,) if self.model.startswith("/") or self.model == self.name else (self.name, self.model)
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -129,6 +139,16 @@ class HubAccess:
     """Branch, tag or commit of the hub repository; None is the default branch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Parsers:
+    """The engine's parsers of a model's answers, by the engine's names; empty where there is none."""
+
+    tool_call: str = ""
+    """Parser of tool calls."""
+    reasoning: str = ""
+    """Parser of reasoning."""
+
+
 METRICS_PATH = "/metrics"
 """Path of every engine's metrics, on the port of its API."""
 
@@ -166,6 +186,9 @@ class Engine(Protocol):
 
         It listens on the address `host`; `::` means IPv6 and IPv4.
         """
+
+    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
+        """The parsers that this image's engine needs for the answers of a model; `model` is a repository or path."""
 
     def access(self, spec: EngineSpec, /) -> HubAccess:
         """The engine's access to its model."""

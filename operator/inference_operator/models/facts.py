@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
+from inference_operator.models.tower import Tower
 
 
 class Attention(StrEnum):
@@ -170,12 +171,16 @@ class ModelFacts:
     """The origin of `weight_bytes`."""
     assumptions: tuple[str, ...] = ()
     """Values that the config does not state and that are assumed."""
+    tower: Tower | None = None
+    """The encoder of images, video or sound; None if the model reads only text."""
     derived_context: int | None = None
     """Tokens that an engine derives from the model's files without an argument; None: the files do not tell."""
     longest_context: int | None = None
     """Tokens that an argument may set at most. Above `derived_context` for LongRoPE; None: the files do not tell."""
     is_pooling: bool = False
     """Whether the engine serves embeddings, classes or scores, and not text."""
+    is_encoder: bool = False
+    """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
     side: SideFiles = NO_SIDE_FILES
     """What the model's small files say: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""

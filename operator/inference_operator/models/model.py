@@ -15,8 +15,10 @@ from inference_operator.models.context import is_pooling, model_context
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import block_pattern, head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
+from inference_operator.models.pooling import is_encoder
 from inference_operator.models.quantization import quantization
 from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
+from inference_operator.models.tower import tower_of
 from inference_operator.units import GIB
 
 MOST_LAYERS = 4096
@@ -66,7 +68,7 @@ def model_facts(
     """
     try:
         config, has_vision = language_model(document)
-        return _facts(config, has_vision=has_vision, weights=weights, side=side)
+        return _with_encoders(_facts(config, has_vision=has_vision, weights=weights, side=side), config)
     except UnreadableError as error:
         return NotUnderstood(
             error.field if error.field.endswith(".json") else f"config.json.{error.field}",
@@ -156,6 +158,13 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         is_pooling=is_pooling(config.architecture, side),
         side=side,
     )
+
+
+def _with_encoders(facts: ModelFacts, config: Config) -> ModelFacts:
+    """The facts with what the model encodes beside text, and with whether it encodes whole prompts."""
+    tower = tower_of(config) if facts.has_vision else None
+    assumptions = (*facts.assumptions, *(tower.assumptions if tower else ()))
+    return replace(facts, tower=tower, assumptions=assumptions, is_encoder=facts.is_pooling and is_encoder(config))
 
 
 def _of_width(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.scheduling import PodScheduling, SchedulingSpec, TopologySpread
 from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
-from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.manifest import ARCHITECTURE_LABEL, GPU_RESOURCE, Manifest
 from inference_operator.objects.api_form import api_form
 from inference_operator.sizing.plan import Plan
 
@@ -40,7 +40,6 @@ def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, st
 
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 """Ends of image tags, and the value of the node label for each."""
-_ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 
 def on_architecture(fields: Manifest, image: str) -> Manifest:
@@ -55,7 +54,7 @@ def on_architecture(fields: Manifest, image: str) -> Manifest:
     architecture = _ARCHITECTURES.get(image.partition("@")[0].rpartition("-")[2])
     if architecture is None:
         return fields
-    return {**fields, "nodeSelector": {_ARCHITECTURE_LABEL: architecture, **fields.get("nodeSelector", {})}}
+    return {**fields, "nodeSelector": {ARCHITECTURE_LABEL: architecture, **fields.get("nodeSelector", {})}}
 
 
 def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] = ()) -> Manifest:

@@ -10,8 +10,9 @@ from inference_operator.engines.base import Engine
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import HubModel, ModelSource
+from inference_operator.models.source import HubModel, ImageModel, ModelSource
 from inference_operator.non_defaults import non_defaults
+from inference_operator.objects.model_volume import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
 from inference_operator.planning.known_model import KnownModel, with_draft
 from inference_operator.settings import Settings
@@ -59,6 +60,21 @@ def _plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     - On GPUs, with less information: use the tensor parallel size of the spec without a check. The plan says so.
       Refuse a spec that sets none.
     """
+    sizes = _sizes(request, engine)
+    return sizes if isinstance(sizes, Refusal) else _with_parsers(sizes, request, engine)
+
+
+def _with_parsers(plan: Plan, request: PlanRequest, engine: Engine) -> Plan:
+    """The plan with the parsers for the model's answers."""
+    facts = request.model.facts if request.model else None
+    architecture = facts.architecture if isinstance(facts, ModelFacts) else ""
+    source = request.source
+    model = source.reference.partition(":")[0] if isinstance(source, ImageModel) else model_argument(source)
+    found = engine.parsers(request.image, model=model, architecture=architecture)
+    return replace(plan, tool_call_parser=found.tool_call, reasoning_parser=found.reasoning)
+
+
+def _sizes(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     if request.spec.hardware.device is Device.CPU:
         return _on_cpus(request, engine)
     facts = request.model.facts if request.model else None
@@ -92,7 +108,9 @@ def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     """
     shape = engine.shape(spec.engine)
     stated = {
-        "engine": _stated(spec.engine, exclude={"image", "args", "env", "resources"}),
+        "engine": _stated(
+            spec.engine, exclude={"image", "args", "env", "resources", "tool_call_parser", "reasoning_parser"}
+        ),
         "hardware": _stated(spec.hardware),
         "parallelism": _stated(spec.parallelism),
         "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),

@@ -16,22 +16,36 @@ from inference_operator.units import GIB
 VOCABULARY_PADDING = 64
 RESIDUALS = 4
 """Tensors of the hidden size that exist at the same time in a layer: residual, input, output, and attention output."""
+POOLER_BYTES = 8
+"""Bytes that a pooler needs for each hidden element of a batch: its input and its result in float32 (vLLM 0.32.0,
+`config/model.py`, `_get_head_dtype`)."""
 GATED = 3
 """Tensors of the MLP's width that exist at the same time: gate, up, and their product."""
 
 
-def batched_tokens(engine: EngineMemory, shape: Shape, context: int) -> int:
-    """Maximum tokens of a scheduler iteration (`max_num_batched_tokens`)."""
+def batched_tokens(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int) -> int:
+    """Maximum tokens of a scheduler iteration (`max_num_batched_tokens`); at least as many as sequences."""
+    return max(default_batched_tokens(facts, engine, shape, context), shape.max_num_seqs or 0)
+
+
+def default_batched_tokens(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int) -> int:
+    """The requested number of tokens, or the one that the engine chooses itself.
+
+    A prompt that is not divided into chunks must fit into one iteration.
+    """
     if shape.max_num_batched_tokens:
         return shape.max_num_batched_tokens
-    if engine.max_num_batched_tokens:
-        return min(engine.max_num_batched_tokens, sequences(engine, shape) * context)
-    return context if context <= engine.longest_unchunked else engine.chunk_tokens
+    if engine.max_num_batched_tokens is None:
+        return context if context <= engine.longest_unchunked else engine.chunk_tokens
+    least = context if facts.is_encoder else 0
+    return min(max(least, engine.max_num_batched_tokens), (shape.max_num_seqs or engine.max_num_seqs) * context)
 
 
 def sequences(engine: EngineMemory, shape: Shape) -> int:
-    """Maximum sequences of a scheduler iteration (`max_num_seqs`)."""
-    return shape.max_num_seqs or engine.max_num_seqs
+    """Maximum sequences of a scheduler iteration (`max_num_seqs`); by default not more than requested tokens."""
+    if shape.max_num_seqs or shape.max_num_batched_tokens is None:
+        return shape.max_num_seqs or engine.max_num_seqs
+    return min(engine.max_num_seqs, shape.max_num_batched_tokens)
 
 
 def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int, *, ends: bool) -> float:
@@ -45,15 +59,32 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
         ends: whether this GPU has the last pipeline stage, which runs the sampler.
     """
     element = shape.element_bytes or facts.element_bytes
-    tokens = batched_tokens(engine, shape, context)
+    tokens = batched_tokens(facts, engine, shape, context)
     hidden = tokens * facts.hidden_size * element
     width = facts.experts.intermediate_size if facts.experts else facts.intermediate_size or facts.hidden_size
     forward = RESIDUALS * hidden + tokens * GATED * width / shape.parallel.tensor * element
     vocabulary = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
     sampler = hidden + sequences(engine, shape) * vocabulary * (engine.logit_bytes + element) if ends else 0.0
+    if facts.is_pooling:
+        sampler = tokens * facts.hidden_size * POOLER_BYTES if ends else 0.0
     workspace = _workspace(facts, shape, tokens, element) if engine.expert_workspace else 0.0
-    vision = hidden / GIB + engine.vision_gib if facts.has_vision else 0.0
-    return engine.activation_gib + (workspace + max(forward, sampler)) / GIB + vision
+    encoder, cached = _encoder(facts, shape, tokens, context)
+    vision = cached * facts.hidden_size * element / GIB + engine.vision_gib if facts.has_vision else 0.0
+    return engine.activation_gib + max(encoder * element, workspace + max(forward, sampler)) / GIB + vision
+
+
+def _encoder(facts: ModelFacts, shape: Shape, tokens: int, context: int) -> tuple[int, int]:
+    """Elements at the peak of the encoder, and tokens that its cache holds.
+
+    vLLM profiles a batch of the largest items. It keeps their result while it profiles the language model (0.32.0,
+    `v1/worker/gpu_model_runner.py`, `profile_run`; `multimodal/encoder_budget.py`).
+    """
+    tower = facts.tower
+    if tower is None:
+        return 0, tokens
+    item = max(tower.image_tokens, min(tower.video_tokens, context) if shape.video else 0)
+    budget = max(tokens, item)
+    return budget // item * item * tower.patches_per_token * tower.patch_elements, budget
 
 
 def _workspace(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> float:

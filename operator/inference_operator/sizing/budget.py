@@ -158,7 +158,7 @@ def budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> B
     outside_torch = engine.context_gib(shape.parallel.tensor, shape.parallel.pipeline, linked=gpu.linked)
     graphs = graphs_gib(facts, engine, shape)
     counted = graphs if engine.graphs.in_budget else 0.0
-    batched = batched_tokens(engine, shape, context)
+    batched = batched_tokens(facts, engine, shape, context)
     kernels = engine.unprofiled_mxfp4_bytes * batched / GIB if facts.quantization.kernel is Kernel.MXFP4 else 0.0
     used = weights + activation + outside_torch + counted
     utilization = shape.utilization or engine.utilization
@@ -194,6 +194,9 @@ def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
 
 def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Budget:
     """The budget with the capacity of the KV cache."""
+    found = replace(found, terms=_terms(found, facts, engine, shape))
+    if facts.is_encoder:  # no cache limits its sequences
+        return replace(found, concurrency=found.max_num_seqs, typical_concurrency=found.max_num_seqs)
     layout, batched = cache_layout(facts, engine, shape), found.max_num_batched_tokens
     cache = held(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
     return replace(
@@ -203,7 +206,6 @@ def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: S
         kv_tokens=cache.tokens,
         concurrency=cache.concurrency,
         typical_concurrency=cache.blocks / layout.blocks(min(TYPICAL_TOKENS, found.context), batched),
-        terms=_terms(found, facts, engine, shape),
     )
 
 

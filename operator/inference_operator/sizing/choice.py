@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.engine_choices import left_to_engine
 from inference_operator.sizing.fitting import Candidate, MemoryOf, Pool, aimed_context, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
@@ -69,9 +70,9 @@ def choose(
         return misfit
     pools = [Pool(facts, offer, memory_of(offer)) for offer in able]
     if at_target := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, request)) is not None]:
-        return _plan(*_cheapest(at_target, previous_kind), reduced=False)
+        return _plan(*_cheapest(at_target, previous_kind), request, reduced=False)
     if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, request)) is not None]:
-        return _plan(*max(reduced, key=_context_and_cache), reduced=True)
+        return _plan(*max(reduced, key=_context_and_cache), request, reduced=True)
     return does_not_fit(pools, request)
 
 
@@ -126,7 +127,7 @@ def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, st
     return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
 
 
-def _plan(pool: Pool, candidate: Candidate, *, reduced: bool) -> GpuPlan:
+def _plan(pool: Pool, candidate: Candidate, request: SizingRequest, *, reduced: bool) -> GpuPlan:
     found = candidate.budget
     return GpuPlan(
         offer=pool.offer,
@@ -140,6 +141,7 @@ def _plan(pool: Pool, candidate: Candidate, *, reduced: bool) -> GpuPlan:
         budget=found,
         host=host_needs(pool.facts, candidate.shape),
         context_reduced=reduced,
+        left_to_engine=left_to_engine(pool.facts, pool.engine, candidate.shape, found, request),
         assumptions=pool.facts.assumptions,
         uncounted=uncounted(pool.facts, candidate.shape),
     )

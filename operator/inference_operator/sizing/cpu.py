@@ -61,7 +61,7 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
         return CpuNeeds(shape.context, cache, math.ceil(ranks * (BASE_GIB + cache / GIB) + shape.kv_offload_gib))
     context = shape.context or min(facts.context, USUAL_CONTEXT)
     layout = cache_layout(facts, engine, shape)
-    batched = batched_tokens(engine, shape, context)
+    batched = batched_tokens(facts, engine, shape, context)
     typical = TYPICAL_REQUESTS * layout.blocks(min(TYPICAL_TOKENS, context), batched)
     blocks = max(layout.blocks(context, batched), typical) + 1  # vLLM reserves one (0.32.0, `v1/core/block_pool.py`)
     cache = shape.kv_cache_bytes or math.ceil(blocks * layout.unit_bytes)

@@ -4,6 +4,7 @@
   and context are both requested needs no spare memory.
 - The context is between a least and a longest number of tokens. If the longest fits, it is used; otherwise a binary
   search in steps of `CONTEXT_STEP` finds the longest that fits.
+- A context above `USUAL_CONTEXT` that nobody requested must fit `FULL_LENGTH_REQUESTS` times.
 - If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are candidate too: they leave more
   memory for the KV cache. The longer context wins, then the larger batch.
 - A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
@@ -22,6 +23,9 @@ from inference_operator.sizing.shape import Shape, SizingRequest
 
 USUAL_CONTEXT = 32768
 """Target context in tokens, for models that support it, if the user requests none (architecture 4.10)."""
+FULL_LENGTH_REQUESTS = 4
+"""Sequences of a context above `USUAL_CONTEXT` that must fit at once, if the user requests no context. A longer context
+leaves no room for other requests, or for an error of the arithmetic (architecture 4.10)."""
 LEAST_CONTEXT = 8192
 """A context is not reduced below this number of tokens (architecture 4.10)."""
 TYPICAL_REQUESTS = 8
@@ -65,7 +69,8 @@ class Pool:
         found = candidate.budget
         # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
         left = found.outside_headroom if candidate.shape.kv_cache_bytes else found.headroom
-        return found.fits and left >= spare
+        roomy = bool(request.context) or found.context <= USUAL_CONTEXT or found.concurrency >= FULL_LENGTH_REQUESTS
+        return found.fits and left >= spare and roomy
 
     def starts(self, shape: Shape, request: SizingRequest) -> bool:
         """Whether the model allows these parallel sizes and fits with them."""
@@ -82,7 +87,7 @@ class Pool:
     def longest(self, request: SizingRequest, tensor: int, least: int) -> Candidate | None:
         """The candidate of this tensor parallel size with the longest context, at least `least`; None if none fits."""
         most = request.context or max(least, self.facts.context)
-        found = [self._longest(shape, request, least, most) for shape in _shapes(request, tensor)]
+        found = [self._longest(shape, request, least, most) for shape in _shapes(self.facts, request, tensor)]
         fitting = [one for one in found if one is not None]
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
@@ -116,9 +121,12 @@ def enough(candidate: Candidate, request: SizingRequest) -> bool:
     return given or candidate.budget.typical(request.concurrency or TYPICAL_REQUESTS)
 
 
-def _shapes(request: SizingRequest, tensor: int) -> Iterator[Shape]:
-    """The requested shape; if it does not set the batch sizes, also the shape with small batches."""
+def _shapes(facts: ModelFacts, request: SizingRequest, tensor: int) -> Iterator[Shape]:
+    """The requested shape; if it does not set the batch sizes, also the shape with small batches.
+
+    Batches of pooling models are always the engine's: a prompt that is not divided must fit into one.
+    """
     shape = request.shape.with_tensor(tensor)
     yield shape
-    if shape.max_num_seqs is None and shape.max_num_batched_tokens is None:
+    if shape.max_num_seqs is None and shape.max_num_batched_tokens is None and not facts.is_pooling:
         yield replace(shape, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)

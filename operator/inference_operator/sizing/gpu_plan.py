@@ -32,6 +32,8 @@ class GpuPlan:
     host: HostNeeds
     context_reduced: bool
     """Whether the context is shorter than the target, because no larger group of GPUs exists."""
+    left_to_engine: tuple[str, ...] = ()
+    """Sizes that the engine derives itself, by their names in `spec.engine`; no argument sets them."""
     assumptions: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     """Parts that need an unknown amount of memory; each as a phrase."""

@@ -22,11 +22,14 @@ ADA = (8, 9)
 
 def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible | None:
     """Why the requested sizes are invalid, independent of memory; None if they are valid."""
-    if request.context and facts.context_stated and request.context > facts.context:
-        problem = f"{request.context:,} tokens are more than the {facts.context:,} that the model supports."
+    longest = facts.longest_context or facts.context
+    if request.context and facts.context_stated and request.context > longest:
+        problem = f"{request.context:,} tokens are more than the {longest:,} that the model supports."
         return Infeasible(
-            InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {facts.context}, or leave it out."
+            InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {longest}, or leave it out."
         )
+    if undivided := _undivided(facts, request):
+        return undivided
     shape = request.shape.with_tensor(request.tensor or 1)
     most = max(offer.most_in_a_group for offer in offers)
     if rule := broken_rule(facts, shape):
@@ -42,6 +45,16 @@ def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingReq
         else f"{shape.parallel.world_size} GPUs are requested, and no node has more than {most}."
     )
     return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, f"Use at most {most}, or leave it out.")
+
+
+def _undivided(facts: ModelFacts, request: SizingRequest) -> Infeasible | None:
+    """Why the prompts of an encoder do not fit into an iteration: they are not divided into chunks."""
+    tokens, context = request.shape.max_num_batched_tokens, request.context or facts.context
+    if not facts.is_encoder or tokens is None or tokens >= context:
+        return None
+    problem = f"{tokens:,} tokens of an iteration hold no prompt of {context:,}; this model's prompts are not divided."
+    cure = f"Set `{CONTEXT}` to at most {tokens}, or leave out `spec.engine.maxNumBatchedTokens`."
+    return Infeasible(InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
 
 
 def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible:

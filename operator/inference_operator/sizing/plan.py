@@ -9,6 +9,7 @@ from inference_operator.manifest import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.engine_choices import CONTEXT, context_left
 from inference_operator.sizing.gpu_plan import GpuPlan, HostNeeds
 from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
 from inference_operator.sizing.learned import Learned
@@ -73,9 +74,18 @@ class Plan:
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    left_to_engine: tuple[str, ...] = ()
+    """Those of the three sizes above that the engine derives itself, by their names in `spec.engine`. No argument sets
+    them. Plans of earlier releases name none, and all their sizes are arguments."""
     gpu_memory_utilization: float | None = None
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank, on CPUs."""
+    video_refused: bool = False
+    """Whether the engine refuses requests with video, although the model reads it."""
+    tool_call_parser: str = ""
+    """The engine's parser for the tool calls of this model; empty if none is known."""
+    reasoning_parser: str = ""
+    """The engine's parser for the reasoning of this model; empty if none is known."""
     weight_bytes: int | None = None
     """Size of the whole checkpoint; None if unknown."""
     cpu_offload_gib: float = 0.0
@@ -145,7 +155,8 @@ def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, 
         shared_memory_gib=shared_memory_gib(shape),
     )
     cache_bytes = None if shape.utilization else needs.cache_bytes
-    return replace(_plan(Device.CPU, shape, host, facts), kv_cache_bytes=cache_bytes)
+    left = (CONTEXT,) if facts and context_left(facts, request.context, needs.context) else ()
+    return replace(_plan(Device.CPU, shape, host, facts), kv_cache_bytes=cache_bytes, left_to_engine=left)
 
 
 def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided: tuple[str, ...] = ()) -> Plan:
@@ -168,6 +179,7 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
         labels_of_kind=offer.labels_of_kind,
         avoided_products=() if offer.product or offer.labels_of_kind else avoided,
         context_reduced=chosen.context_reduced,
+        left_to_engine=chosen.left_to_engine,
         per_gpu=_per_gpu(chosen.budget),
     )
 
@@ -191,6 +203,7 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
         weight_bytes=facts.weight_bytes if facts else None,
         assumptions=facts.assumptions if facts else (),
         uncounted=uncounted(facts, shape) if facts else (),
+        video_refused=bool(facts and facts.tower and facts.tower.video_tokens and not shape.video),
     )
 
 

@@ -16,14 +16,16 @@ _SUFFIX = "_parallel_size"
 """Suffix of the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
 
 
-_LATER = {"labels_of_kind": False, "learned": None}
-"""Fields that earlier releases did not have, with their defaults. They are stored only if they differ: so a plan of an
-earlier release keeps its text, and an operator upgrade writes nothing."""
+_ADDED = frozenset(
+    {"labels_of_kind", "learned", "left_to_engine", "video_refused", "tool_call_parser", "reasoning_parser"}
+)
+"""Fields that earlier releases did not write. They are left out while they have their default, so that a plan of an
+earlier release keeps its text."""
 
 
 def to_json(plan: Plan) -> Manifest:
     """The fields of a plan under their stored keys."""
-    fields = {name: value for name, value in asdict(plan).items() if name not in _LATER or value != _LATER[name]}
+    fields = {name: value for name, value in asdict(plan).items() if value or name not in _ADDED}
     sizes = fields.pop("parallel")
     return {**fields, **_flat(sizes)}
 

@@ -31,5 +31,15 @@ def model_resolved(facts: Facts) -> Verdict:
         return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {facts.model.origin}.")
     size = f"{model.weight_bytes / GIB:.1f} GiB of weights ({model.weights_from})"
     name = model.architecture or "A model whose config names no architecture"
-    message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}."
+    message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}.{_without_chat(model)}"
     return Verdict("True", Reason.MODEL_KNOWN, message)
+
+
+def _without_chat(model: ModelFacts) -> str:
+    """A sentence about a model of text whose files have no chat template; empty for others."""
+    if model.is_pooling or model.side.has_chat_template is not False:
+        return ""
+    return (
+        " Its files have no chat template, so `/v1/chat/completions` does not work: name one with `--chat-template` in"
+        " `spec.engine.args`, or use a chat model."
+    )

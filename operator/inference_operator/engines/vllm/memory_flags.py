@@ -11,6 +11,7 @@ from inference_operator.engines.vllm.cli_args import given_options, int_value, i
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
+from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Adapters, Shape
 
@@ -22,6 +23,7 @@ QUANTIZATION = "--quantization"
 KV_CACHE_DTYPE = "--kv-cache-dtype"
 ENFORCE_EAGER = "--enforce-eager"
 KV_CACHE_BYTES = "--kv-cache-memory-bytes"
+LIMITS = "--limit-mm-per-prompt"
 KV_OFFLOADING = "--kv-offloading-size"
 DEFAULT_RANK, MAX_RANK = 16, 512
 """Of LoRA adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
@@ -55,6 +57,7 @@ def shape_of(engine: EngineSpec) -> Shape:
         element_bytes=ELEMENT_BYTES.get(engine.dtype),
         quantization=quantization,
         cpu_offload_gib=float(engine.cpu_offload_gib),
+        video=engine.multimodal.video or given_limits(engine.args),
     )
     return with_arguments(shape, engine.args)
 
@@ -135,19 +138,39 @@ def refusal_of_cache_bytes(args: Sequence[str]) -> Refusal | None:
     return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given[-1].index}]", problem, cure)
 
 
+def given_limits(args: Sequence[str]) -> bool:
+    """Whether the arguments limit the items of a prompt themselves; video then counts as allowed."""
+    return any(True for _ in given_options(args, LIMITS))
+
+
+def refusal_of_batches(engine: EngineSpec) -> Refusal | None:
+    """The refusal of more sequences than tokens in an iteration, which vLLM does not accept; or None.
+
+    Each sequence needs a token (vLLM 0.32.0, `config/scheduler.py`, `verify_max_model_len`).
+    """
+    sequences, tokens = engine.max_num_seqs, engine.max_num_batched_tokens
+    if sequences is None or tokens is None or sequences <= tokens:
+        return None
+    problem = f"{tokens:,} tokens of an iteration are fewer than its {sequences:,} sequences (`maxNumSeqs`)."
+    cure = f"Use at least {sequences}, or leave one of the two fields out."
+    return Refusal(Reason.INVALID_SPEC, "spec.engine.maxNumBatchedTokens", problem, cure)
+
+
 def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
-    """Arguments for what sizing decided and what the spec sets. vLLM's defaults apply to the rest."""
+    """Arguments for what sizing decided and what the spec sets. vLLM's defaults apply to the rest.
+
+    The utilization is always set: the memory was computed with it, and another version may have another default.
+    """
     if plan.parallel.pipeline > 1:
         yield f"--pipeline-parallel-size={plan.parallel.pipeline}"
-    decided = {
-        MAX_MODEL_LEN: plan.max_model_len,
-        MAX_NUM_SEQS: plan.max_num_seqs,
-        MAX_NUM_BATCHED_TOKENS: plan.max_num_batched_tokens,
-        UTILIZATION: plan.gpu_memory_utilization,
-    }
-    yield from (
-        f"{flag}={value:g}" if flag == UTILIZATION else f"{flag}={value}" for flag, value in decided.items() if value
+    decided = (
+        (CONTEXT, MAX_MODEL_LEN, plan.max_model_len),
+        (SEQUENCES, MAX_NUM_SEQS, plan.max_num_seqs),
+        (BATCHED_TOKENS, MAX_NUM_BATCHED_TOKENS, plan.max_num_batched_tokens),
     )
+    yield from (f"{flag}={value}" for name, flag, value in decided if value and name not in plan.left_to_engine)
+    if plan.gpu_memory_utilization:
+        yield f"{UTILIZATION}={plan.gpu_memory_utilization:g}"
     if plan.kv_cache_bytes and given_cache_bytes(engine.args) is None:
         yield f"{KV_CACHE_BYTES}={plan.kv_cache_bytes}"
     if engine.dtype is not DType.AUTO:
@@ -156,5 +179,7 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f"{QUANTIZATION}={engine.quantization}"
     if engine.kv_cache_dtype is not KvCacheDType.AUTO:
         yield f"{KV_CACHE_DTYPE}={engine.kv_cache_dtype}"
+    if plan.video_refused:
+        yield f'{LIMITS}={{"video":0}}'
     if engine.cpu_offload_gib:
         yield f"--cpu-offload-gb={engine.cpu_offload_gib}"

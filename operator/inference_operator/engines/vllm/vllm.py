@@ -12,6 +12,7 @@ from inference_operator.engines.base import (
     EngineLoad,
     EngineProcess,
     HubAccess,
+    Parsers,
     Phase,
     ProbeRequest,
     ServedModel,
@@ -24,8 +25,14 @@ from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import commit_arguments, hub_variables, revision_of
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
-from inference_operator.engines.vllm.memory_flags import memory_arguments, refusal_of_cache_bytes, shape_of
+from inference_operator.engines.vllm.memory_flags import (
+    memory_arguments,
+    refusal_of_batches,
+    refusal_of_cache_bytes,
+    shape_of,
+)
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_load, engine_sample
+from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, phase
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.hardware.needs import GpuNeeds
@@ -103,6 +110,8 @@ class Vllm:
         return (
             refusal_of_args(asked.args, image=image, allowed=settings.allowed_arguments)
             or refusal_of_cache_bytes(asked.args)
+            or refusal_of_batches(asked)
+            or refusal_of_parsers(asked, image=image)
             or refusal_of_env(asked.env, allowed=settings.allowed_environment)
         )
 
@@ -122,17 +131,22 @@ class Vllm:
         """The engine part of a spec, in the types of sizing."""
         return shape_of(asked)
 
+    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
+        """The parsers of the model's family, if this image has them."""
+        return parsers_of(model, architecture, image=image)
+
     def process(
         self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         sequences = default_sequences(plan) if plan.max_num_seqs is None else plan.max_num_seqs
         managed = (
-            f"--served-model-name={served.name}",
+            *_served_names(served),
             f"--host={host}",
             f"--port={self.port}",
             f"--tensor-parallel-size={plan.parallel.tensor}",
             *memory_arguments(asked, plan),
+            *parser_arguments(asked, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
             *_queue_arguments(asked, sequences),
         )
@@ -196,6 +210,12 @@ def _queue_arguments(asked: EngineSpec, sequences: int) -> Iterator[str]:
     knows = version is not None and version >= MAX_NUM_QUEUED_REQS_SINCE
     if knows and value_of(asked.args, MAX_NUM_QUEUED_REQS) is None:
         yield f"{MAX_NUM_QUEUED_REQS}={QUEUED_PER_SEQUENCE * sequences}"
+
+
+def _served_names(served: ServedModel) -> tuple[str, ...]:
+    """The names of the model in the API. The first is the label of vLLM's metrics (0.32.0, `v1/metrics/loggers.py`)."""
+    first, *more = served.names
+    return ("--served-model-name", first, *more) if more else (f"--served-model-name={first}",)
 
 
 def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:

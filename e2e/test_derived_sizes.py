@@ -1,0 +1,174 @@
+"""Every rendered command line through vLLM's own configuration classes, for public models on GPUs that are not there.
+
+The configs are in `vllm_parser/public_models.jsonl`: files of public repositories, with commit and path, and configs
+that transformers' own classes make from a model's published sizes. Long lists of layer names are shortened.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e import vllm_options
+from inference_operator.cli.offline import offline_inputs
+from inference_operator.engines.registry import ENGINES
+from inference_operator.engines.vllm.parsers import REASONING_PARSERS, TOOL_PARSERS
+from inference_operator.hardware.kinds import GpuKind, kind_named
+from inference_operator.inspector.files import Files, inspect_files
+from inference_operator.manifest import Manifest
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import Kernel, ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.settings import Settings
+from inference_operator.sizing.plan import Plan
+from inference_operator.units import GIB
+
+MODELS = [json.loads(line) for line in vllm_options.SCRIPT.joinpath("public_models.jsonl").read_text().splitlines()]
+REBUILT = "transformers 5.19.0"
+"""The source of configs that are made from transformers' classes."""
+QUICK = ("L4", "H100")
+"""One GPU for each of vLLM's usual defaults for batches."""
+ALL = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
+LEAST_MODELS = 60
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model on a kind of GPU, with its plan."""
+
+    name: str
+    facts: ModelFacts
+    plan: Plan
+    given: Manifest
+    """What the script in the image gets."""
+
+
+def entry_of(model: Manifest, folder: Path) -> Entry | None:
+    """What an inspection finds in the files; None if the operator does not understand them."""
+    facts = model_facts(model["files"]["config.json"])
+    if not isinstance(facts, ModelFacts):
+        return None
+    for name, content in model["files"].items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    sizes = {name: (folder / name).stat().st_size for name in model["files"]}
+    weights = {"model.safetensors": facts.weight_bytes}
+    found = inspect_files(Files(model["model"], model["source"], sizes | weights, folder.joinpath))
+    return found if isinstance(found, Entry) else None
+
+
+def planned(entry: Entry, gpu: GpuKind, engine: Manifest) -> Planned | None:
+    """The decision for a model on up to eight GPUs; None if it does not fit or cannot run there."""
+    spec = {"model": {"source": "pvc://models/x"}, "engine": engine}
+    metadata = {"name": "m", "namespace": "default"}
+    raw = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "InferenceDeployment", "metadata": metadata}
+    settings = Settings(gpu_offers=(f"{gpu.name}:8",))
+    found = outcome(offline_inputs({**raw, "spec": spec}, settings, ENGINES, model=entry))
+    return found if isinstance(found, Planned) else None
+
+
+def cases(gpus: Sequence[str], folder: Path, engine: Manifest) -> Iterator[Case]:
+    """Every model on every kind of GPU on which it fits."""
+    for model in MODELS:
+        entry = entry_of(model, folder / model["model"])
+        for name in gpus if entry else ():
+            gpu = kind_named(name)
+            assert gpu
+            assert entry
+            if found := planned(entry, gpu, engine):
+                yield _case(model, gpu, found)
+
+
+def _case(model: Manifest, gpu: GpuKind, found: Planned) -> Case:
+    facts = found.model.facts if found.model else None
+    assert isinstance(facts, ModelFacts)
+    engine = next(m for ref, m in found.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
+    answers = {
+        "name": gpu.name,
+        "memory_bytes": int(gpu.memory_gib * GIB),
+        "capability": gpu.capability,
+        "count": 8,
+        "linked": gpu.linked,
+    }
+    arguments = engine["spec"]["template"]["spec"]["containers"][0]["args"]
+    given = {"model": model["model"], "files": model["files"], "arguments": arguments, "gpu": answers}
+    return Case(f"{model['model']} on {gpu.name}", facts, found.plan.plan, given)
+
+
+def said(case: Case) -> Manifest:
+    """What the plan says vLLM will derive."""
+    return {
+        "max_model_len": case.plan.max_model_len,
+        "max_num_seqs": case.plan.max_num_seqs,
+        "max_num_batched_tokens": case.plan.max_num_batched_tokens,
+        "chunked_prefill": not case.facts.is_encoder,
+        "prefix_caching": not case.facts.is_encoder,
+        "runner": "pooling" if case.facts.is_pooling else "generate",
+        "quantized": case.facts.quantization.kernel is not Kernel.NONE,
+    }
+
+
+def differences(found: Sequence[Case], results: Sequence[Manifest]) -> list[str]:
+    """A line for each case that vLLM refuses, or about which the plan says something else."""
+    lines = []
+    for case, result in zip(found, results, strict=True):
+        if "error" in result:
+            lines.append(f"{case.name}: {case.given['arguments']}: {result['error']}")
+            continue
+        derived = {**result, "quantized": result["quantization"] is not None}
+        lines += [f"{case.name}: {k}: plan {v}, vLLM {derived[k]}" for k, v in said(case).items() if derived[k] != v]
+    return lines
+
+
+def compared(gpus: Sequence[str], folder: Path, engine: Manifest | None = None) -> tuple[list[Case], dict[str, Any]]:
+    """The cases, and what vLLM derives from them."""
+    found = list(cases(gpus, folder / "models", engine or {}))
+    return found, vllm_options.derived([case.given for case in found], folder)
+
+
+def test_there_are_enough_public_models_of_every_kind() -> None:
+    sources = Counter(model["source"] == REBUILT for model in MODELS)
+    assert sources[False] >= LEAST_MODELS
+    assert sources[True] > 0
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], dict[str, Any]]:
+    """All models on two kinds of GPU."""
+    return compared(QUICK, tmp_path_factory.mktemp("derived"))
+
+
+def test_vllm_accepts_every_command_line_and_derives_what_the_plan_says(
+    quick: tuple[list[Case], dict[str, Any]],
+) -> None:
+    found, results = quick
+    assert len({case.given["model"] for case in found}) >= LEAST_MODELS
+    assert differences(found, results["derived"]) == []
+
+
+def test_the_operators_names_of_parsers_are_those_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
+    _, results = quick
+    assert {kind: set(names) for kind, names in results["parsers"].items()} == {
+        "tool": TOOL_PARSERS,
+        "reasoning": REASONING_PARSERS,
+    }
+
+
+@pytest.mark.full
+def test_vllm_accepts_every_command_line_on_every_kind_of_gpu(tmp_path: Path) -> None:
+    found, results = compared(ALL, tmp_path)
+    assert differences(found, results["derived"]) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("engine", [{"maxNumBatchedTokens": 512}, {"maxNumSeqs": 4096}, {"maxModelLen": 256}], ids=str)
+def test_vllm_accepts_every_command_line_with_one_requested_size(tmp_path: Path, engine: Manifest) -> None:
+    found, results = compared(ALL, tmp_path, engine)
+    assert differences(found, results["derived"]) == []

@@ -1,0 +1,80 @@
+"""Parsers of tool calls and reasoning: defaults by family, fields, and arguments of the user."""
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.base import Parsers
+from inference_operator.engines.vllm.parsers import (
+    FAMILIES,
+    REASONING_PARSERS,
+    TOOL_PARSERS,
+    parser_arguments,
+    parsers_of,
+    refusal_of_parsers,
+)
+
+IMAGE = "vllm/vllm-openai:v0.32.0"
+QWEN = Parsers("hermes", "qwen3")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("Qwen/Qwen3-8B", ("hermes", "qwen3")),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507-FP8", ("hermes", "qwen3")),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", ("hermes", "")),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", ("qwen3_coder", "")),
+        ("Qwen/Qwen3-Embedding-0.6B", ("", "")),
+        ("Qwen/Qwen3-8B-Base", ("", "")),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", ("", "deepseek_r1")),
+        ("deepseek-ai/DeepSeek-R1", ("deepseek_v3", "deepseek_r1")),
+        ("deepseek-ai/DeepSeek-V3.1", ("deepseek_v31", "deepseek_v3")),
+        ("meta-llama/Llama-3.3-70B-Instruct", ("llama3_json", "")),
+        ("meta-llama/Llama-3.1-8B", ("", "")),
+        ("openai/gpt-oss-120b", ("openai", "openai_gptoss")),
+        ("moonshotai/Kimi-K2-Instruct", ("kimi_k2", "")),
+        ("zai-org/GLM-4.7-FP8", ("glm47", "glm47")),
+        ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", ("mistral", "")),
+        ("BAAI/bge-m3", ("", "")),
+    ],
+)
+def test_a_model_gets_the_parsers_of_its_family(model: str, expected: tuple[str, str]) -> None:
+    found = parsers_of(model, "", image=IMAGE)
+    assert (found.tool_call, found.reasoning) == expected
+
+
+def test_every_familys_parsers_exist_in_this_release() -> None:
+    assert {one.tool_call for one in FAMILIES} - {""} <= TOOL_PARSERS
+    assert {one.reasoning for one in FAMILIES} - {""} <= REASONING_PARSERS
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        ({}, ["--enable-auto-tool-choice", "--tool-call-parser=hermes", "--reasoning-parser=qwen3"]),
+        ({"toolCallParser": "None", "reasoningParser": "None"}, []),
+        (
+            {"toolCallParser": "mistral", "reasoningParser": "None"},
+            ["--enable-auto-tool-choice", "--tool-call-parser=mistral"],
+        ),
+        ({"args": ["--tool-call-parser=xlam", "--enable-auto-tool-choice"]}, ["--reasoning-parser=qwen3"]),
+        ({"args": ["--enable-auto-tool-choice"], "reasoningParser": "None"}, ["--tool-call-parser=hermes"]),
+    ],
+)
+def test_fields_and_arguments_replace_the_parsers_of_the_family(engine: dict[str, object], expected: list[str]) -> None:
+    assert list(parser_arguments(EngineSpec.model_validate(engine), QWEN)) == expected
+
+
+def test_a_parser_that_is_set_by_field_and_argument_is_refused() -> None:
+    refusal = refusal_of_parsers(EngineSpec(toolCallParser="xlam", args=("--tool-call-parser=xlam",)), image=IMAGE)
+    assert refusal
+    assert (refusal.reason, refusal.field) == (Reason.MANAGED_ARGUMENT, "spec.engine.toolCallParser")
+
+
+def test_an_unknown_parser_is_refused_with_the_known_names() -> None:
+    refusal = refusal_of_parsers(EngineSpec(reasoningParser="nosuch"), image=IMAGE)
+    assert refusal
+    assert refusal.reason is Reason.UNKNOWN_ARGUMENT
+    assert "deepseek_r1" in refusal.cure
+    assert refusal_of_parsers(EngineSpec(reasoningParser="nosuch"), image="mine:1") is None
