@@ -16,6 +16,9 @@ import time
 from aiohttp import web
 
 COUNTS = web.AppKey("counts", dict[str, int])
+ADDRESS = web.AppKey("address", str)
+ENGINE = "x-engine"
+"""Header of an answer with the address of its engine."""
 RELEASED = web.AppKey("released", asyncio.Event)
 SLOW = web.AppKey("slow", list[float])
 """Seconds that `/health` takes, as the only item."""
@@ -51,14 +54,19 @@ async def release(request: web.Request) -> web.Response:
     return web.Response()
 
 
+async def echo(request: web.Request) -> web.Response:
+    """Answer with the body."""
+    return web.Response(body=await request.read())
+
+
 async def completion(request: web.Request) -> web.StreamResponse:
     """Answer as the body requests."""
-    counts, wanted = request.app[COUNTS], await request.json()
+    counts, wanted = request.app[COUNTS], json.loads(await request.read() or b"{}")
     counts["started"] += 1
     try:
         if "chunks" not in wanted:
             await _hold(request, wanted)
-            return web.json_response({"answer": "whole"})
+            return web.json_response({"answer": "whole"}, headers={ENGINE: request.app[ADDRESS]})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for _ in range(wanted["chunks"]):
@@ -79,7 +87,8 @@ async def _hold(request: web.Request, wanted: dict[str, float]) -> None:
 
 async def serve(address: str, port: int) -> None:
     """Serve until cancelled. SIGUSR1 closes the listening socket and keeps the connections; SIGUSR2 opens it again."""
-    app = web.Application()
+    app = web.Application(client_max_size=2**24)
+    app[ADDRESS] = address
     app[COUNTS] = {"started": 0, "left": 0, "slow health checks": 0}
     app[RELEASED] = asyncio.Event()
     app[SLOW] = [0.0]
@@ -87,8 +96,10 @@ async def serve(address: str, port: int) -> None:
     app.router.add_get("/stats", stats)
     app.router.add_post("/release", release)
     app.router.add_post("/v1/completions", completion)
+    app.router.add_post("/v1/embeddings", echo)
     app.router.add_post("/slow/{seconds}", slow)
-    app.router.add_get("/v1/headers", headers)
+    app.router.add_get("/v1/models", headers)
+    app.router.add_get("/metrics", health)
     runner = web.AppRunner(app, handler_cancellation=True)
     await runner.setup()
     accept, refuse = asyncio.Event(), asyncio.Event()

@@ -21,6 +21,7 @@ import aiohttp
 from e2e import images
 from e2e.router.names import Names
 from inference_operator.api.spec import RouterSpec
+from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
 from inference_operator.router import haproxy
 from inference_operator.settings import Settings
@@ -103,6 +104,7 @@ class Loopback:
     twin: Process | None = None
     port: int = 0
     metrics_port: int = 0
+    twin_metrics_port: int = 0
     engine_port: int = 0
     engine_max_concurrency: int = 256
     """The most requests that HAProxy sends to one engine at a time."""
@@ -132,20 +134,23 @@ class Loopback:
             engine_max_concurrency=self.engine_max_concurrency,
             slots=32,
             spec=self.spec,
+            model_names=("chat",),
+            api_paths=API_PATHS,
             drain_seconds=120,
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=Settings(),
         )
-        text = haproxy.haproxy_cfg(request)
-        text = text.replace(f":{haproxy.PORT}", f":{self.port}")
-        (self.root / "etc/haproxy/haproxy.cfg").write_text(self.change(text))
+        config = haproxy.config_files(request)
+        text = self.change(config[haproxy.CONFIG_FILE].replace(f":{haproxy.PORT}", f":{self.port}"))
+        for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
+            (self.root / "etc/haproxy" / name).write_text(content)
         self.router = await self._start_haproxy(self.metrics_port, self.log)
 
     async def start_twin(self) -> None:
         """Start a second HAProxy beside the router, on the same port, as its pod does."""
-        (metrics_port,) = _free_ports(1)
-        self.twin = await self._start_haproxy(metrics_port, self.twin_log)
+        (self.twin_metrics_port,) = _free_ports(1)
+        self.twin = await self._start_haproxy(self.twin_metrics_port, self.twin_log)
 
     async def _start_haproxy(self, metrics_port: int, log: Path) -> Process:
         with log.open("wb") as file:
@@ -187,6 +192,10 @@ class Loopback:
     async def until_served(self, servers: int) -> None:
         """Wait until the router counts this many engines."""
         await self._until_backend("active_servers", servers)
+
+    async def until_twin_served(self, servers: int) -> None:
+        """Wait until the twin counts this many engines."""
+        await self._until_backend("active_servers", servers, port=self.twin_metrics_port)
 
     async def until_held(self, requests: int) -> None:
         """Wait until the router holds this many requests, or has them at an engine."""
@@ -232,9 +241,15 @@ class Loopback:
             assert time.monotonic() < deadline  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 
-    async def metrics(self) -> str:
-        """The router's own metrics."""
-        async with self.session.get(f"http://127.0.0.1:{self.metrics_port}/metrics") as response:
+    async def checked_configuration(self) -> tuple[str, str]:
+        """What HAProxy prints, to stdout and stderr, when it checks its configuration; nothing without a problem."""
+        check = self.chrooted("haproxy", "-c", "-f", f"{haproxy.CONFIG_FOLDER}/{haproxy.CONFIG_FILE}")
+        answer = await asyncio.to_thread(subprocess.run, check, capture_output=True, text=True, check=True)
+        return answer.stdout, answer.stderr
+
+    async def metrics(self, path: str = "/metrics", *, port: int = 0) -> str:
+        """The own metrics of the router, or of the HAProxy with this metrics port."""
+        async with self.session.get(f"http://127.0.0.1:{port or self.metrics_port}{path}") as response:
             return await response.text()
 
     async def counts(self, engine: Engine) -> dict[str, int]:
@@ -287,10 +302,10 @@ class Loopback:
             await process.wait()
         await self.names.close()
 
-    async def _until_backend(self, metric: str, value: int) -> None:
+    async def _until_backend(self, metric: str, value: int, *, port: int = 0) -> None:
         wanted = f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n'
         deadline = time.monotonic() + START_SECONDS
-        while wanted not in await self.metrics():
+        while wanted not in await self.metrics(port=port):
             assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 

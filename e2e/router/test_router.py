@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import subprocess
 import time
 from collections import Counter
 from statistics import median
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from e2e.router.loopback import ENGINES_HOST, Answer, Engine, Loopback
 from inference_operator.api.container import ResourcesSpec
@@ -37,9 +37,29 @@ def statuses(answers: list[Answer]) -> dict[int, int]:
 
 async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loopback) -> None:
     await loopback.start_router()
-    check = [*loopback.chrooted("haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg")]
-    answer = await asyncio.to_thread(subprocess.run, check, capture_output=True, text=True, check=True)
-    assert (answer.stdout, answer.stderr) == ("", "")
+    assert await loopback.checked_configuration() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics",
+        "/docs",
+        "/v1/load_lora_adapter",
+        "/v1",
+        "/v1/completionsx",
+        "/",
+        "//metrics",
+        "/%6detrics",
+        "/V1/completions",
+        "/sleep",
+    ],
+)
+async def test_only_paths_of_the_api_are_forwarded(loopback: Loopback, path: str) -> None:
+    await loopback.start_router()
+    async with loopback.session.get(URL(f"http://127.0.0.1:{loopback.port}{path}", encoded=True)) as answer:
+        assert answer.status == 404
+        assert (await answer.json())["error"]["code"] == 404
 
 
 async def test_chunks_of_a_stream_do_not_wait_for_each_other(loopback: Loopback) -> None:
@@ -315,7 +335,7 @@ async def test_engines_are_asked_by_the_name_of_their_service(loopback: Loopback
     await loopback.until_served(1)
     seen = []
     for given in ({"Host": "models.example"}, {"Host": "models.example", "X-Forwarded-Host": "outer.example"}):
-        async with loopback.session.get(f"{loopback.url}/v1/headers", headers=given) as response:
+        async with loopback.session.get(f"{loopback.url}/v1/models", headers=given) as response:
             headers = await response.json()
             seen.append((headers["Host"], headers["X-Forwarded-Host"]))
     assert seen == [(ENGINES_HOST, "models.example"), (ENGINES_HOST, "outer.example")]
@@ -361,7 +381,7 @@ async def test_the_router_logs_each_request_as_one_json_line_and_no_probe(loopba
     await loopback.start_engine()
     await loopback.until_served(1)
     await loopback.ask()
-    async with loopback.session.get(f'http://127.0.0.1:{loopback.port}/v1/"odd\\name') as response:
+    async with loopback.session.get(f'http://127.0.0.1:{loopback.port}/v1/models/"odd\\name') as response:
         assert response.status == 404
     loopback.soft_stop()
     assert loopback.router is not None

@@ -6,16 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.api.spec import MAX_ROUTERS, RouterSpec
+from inference_operator.api.spec import MAX_ROUTERS, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
 from inference_operator.router.haproxy import (
+    AFFINITY_FILE,
     CHECK_INTERVAL_SECONDS,
     CHECK_SECONDS,
+    CONFIG_FILE,
     CONNECT_SECONDS,
     MAX_WAIT_SECONDS,
     MIN_SLOTS,
     QUEUE_SIZE,
     RouterRequest,
+    config_files,
     haproxy_cfg,
     slots,
 )
@@ -30,12 +33,16 @@ REQUEST = RouterRequest(
     engine_max_concurrency=256,
     slots=32,
     spec=RouterSpec(),
+    model_names=("qwen",),
+    api_paths=("/v1/completions", "/v1/models"),
     drain_seconds=300,
     progress_deadline_seconds=600,
     owner=Owner(KEY, UID),
     settings=SETTINGS,
 )
 CONFIG = haproxy_cfg(REQUEST)
+PREFIX_AFFINITY = replace(REQUEST, spec=RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))
+CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY)]
 
 
 @pytest.fixture
@@ -47,12 +54,22 @@ def test_the_haproxy_configuration_equals_the_golden_file(golden: SnapshotAssert
     assert golden(name="haproxy") == CONFIG
 
 
-def test_the_haproxy_configuration_has_no_unrendered_placeholder() -> None:
-    assert "{{" not in CONFIG
-    assert "{%" not in CONFIG
-    assert "None" not in CONFIG
-    assert not re.search(r"[ \t]$", CONFIG, re.MULTILINE)
-    assert CONFIG.endswith("\n")
+def test_the_haproxy_configuration_of_prefix_affinity_equals_the_golden_file(golden: SnapshotAssertion) -> None:
+    assert golden(name="haproxy-prefix-affinity") == haproxy_cfg(PREFIX_AFFINITY)
+
+
+def test_the_script_of_prefix_affinity_is_a_file_of_its_configuration_only() -> None:
+    assert list(config_files(REQUEST)) == [CONFIG_FILE]
+    assert list(config_files(PREFIX_AFFINITY)) == [CONFIG_FILE, AFFINITY_FILE]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_haproxy_configuration_has_no_unrendered_placeholder(config: str) -> None:
+    assert "{{" not in config
+    assert "{%" not in config
+    assert "None" not in config
+    assert not re.search(r"[ \t]$", config, re.MULTILINE)
+    assert config.endswith("\n")
 
 
 def test_the_haproxy_configuration_is_rendered_deterministically() -> None:

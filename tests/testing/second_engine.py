@@ -80,6 +80,8 @@ class Echo:
             args=(served.model,),
             env=(),
             health_path="/alive",
+            model_names=(served.name,),
+            api_paths=("/echo",),
             writable=("/scratch",),
             startup_seconds=60,
             pre_stop=("echo-stop",),

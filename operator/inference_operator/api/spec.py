@@ -231,6 +231,16 @@ class ParallelismSpec(SpecModel):
     )
 
 
+class RouterStrategy(StrEnum):
+    """How the router chooses an engine."""
+
+    LEAST_OUTSTANDING = "LeastOutstanding"
+    PREFIX_AFFINITY = "PrefixAffinity"
+
+
+_HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
+
+
 class RouterSpec(SpecModel):
     """The load balancer in front of the engines."""
 
@@ -249,6 +259,19 @@ class RouterSpec(SpecModel):
     pod_template: PodTemplateSpec = Field(
         default_factory=PodTemplateSpec,
         description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
+    )
+    strategy: RouterStrategy = Field(
+        RouterStrategy.LEAST_OUTSTANDING,
+        description=(
+            "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
+            " sends requests with the same session, system prompt or first message to the same engine, which has them"
+            " in its prefix cache. Default: `LeastOutstanding`. Change: rolling restart of the routers."
+        ),
+    )
+    session_header: Annotated[str, StringConstraints(max_length=63), CelRules(_HEADER)] = Field(
+        "x-session-id",
+        description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
+        " Change: rolling restart of the routers.",
     )
 
 

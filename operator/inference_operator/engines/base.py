@@ -69,6 +69,10 @@ class EngineProcess:
     args: Sequence[str]
     env: Sequence[EnvironmentVariable]
     health_path: str
+    model_names: Sequence[str]
+    """Names of the base model in the API; any other name is an adapter."""
+    api_paths: Sequence[str]
+    """Paths of the API for clients, each with all paths below it. Routers forward no other path."""
     writable: Sequence[str]
     """Paths that must be writable."""
     startup_seconds: int

@@ -387,6 +387,8 @@ def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Man
         engine_max_concurrency=first.process.max_concurrency,
         slots=slots(spec.replicas, inputs.router_slots),
         spec=with_router_defaults(spec.router, settings.router_defaults),
+        model_names=tuple(first.process.model_names),
+        api_paths=tuple(first.process.api_paths),
         drain_seconds=int(spec.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec, first.process),
         owner=owner,

@@ -6,13 +6,13 @@ from inference_operator.objects.names import ROUTER, router_name
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.router.config_map import router_config
 from inference_operator.router.deployment import router_deployment
-from inference_operator.router.haproxy import METRICS_PORTS, PORT, RouterRequest, haproxy_cfg
+from inference_operator.router.haproxy import METRICS_PORTS, PORT, RouterRequest, config_files
 from inference_operator.router.service import router_service
 
 
 def children(request: RouterRequest) -> dict[Ref, Manifest]:
     """All objects of the router by reference, in the order in which they are applied."""
-    config = haproxy_cfg(request)
+    config = config_files(request)
     built = [
         router_config(config, slots=request.slots, owner=request.owner),
         router_service(owner=request.owner),

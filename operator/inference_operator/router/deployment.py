@@ -1,5 +1,7 @@
 """The Deployment of the routers: two HAProxy processes in each pod."""
 
+from collections.abc import Mapping
+
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
@@ -16,8 +18,9 @@ from inference_operator.objects.pod import (
 )
 from inference_operator.objects.pod_additions import PodParts, mounts, sidecars, volumes
 from inference_operator.objects.scheduling import scheduling
-from inference_operator.router.config_map import CONFIG_FILE
 from inference_operator.router.haproxy import (
+    CONFIG_FILE,
+    CONFIG_FOLDER,
     HEALTH_PATH,
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
@@ -29,7 +32,6 @@ from inference_operator.router.resources import process_resources
 ROUTER_USER = 99
 """The user of HAProxy's official image (docker-library/haproxy)."""
 
-CONFIG_FOLDER = "/etc/haproxy"
 CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 """Hash of the configuration in the pod template: a new configuration causes a rolling update, which drains routers."""
 
@@ -40,12 +42,12 @@ _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
-def router_deployment(request: RouterRequest, config: str) -> Manifest:
+def router_deployment(request: RouterRequest, config: Mapping[str, str]) -> Manifest:
     """The Deployment of the routers.
 
     Args:
         request: what the router's objects are built from.
-        config: the text of haproxy.cfg.
+        config: the files of the configuration folder.
     """
     content = {
         "spec": {

@@ -4,11 +4,11 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from inference_operator.api.spec import RouterSpec
+from inference_operator.api.spec import RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
-from inference_operator.router.resources import PROCESSES, connections, threads
+from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH
 from inference_operator.settings import Settings
 
@@ -69,6 +69,27 @@ MIN_SLOTS = 32
 
 RETRY_AFTER_SECONDS = 5
 
+CONFIG_FOLDER = "/etc/haproxy"
+CONFIG_FILE, AFFINITY_FILE = "haproxy.cfg", "affinity.lua"
+
+BODY_BYTES = 1024 * 1024
+"""Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 250,000 tokens of English."""
+
+LEAST_BUFFERS = 16
+"""With `PrefixAffinity`, buffers have the size of BODY_BYTES and may take half of a process's memory. A request needs a
+buffer while its bytes move; if all are in use, it waits for one."""
+
+BALANCE_FACTOR = 300
+"""What one engine may have, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
+150, a third of the hits are lost, since each router process counts only its own requests, which are few; without a
+bound, engines close to saturation answer late. Up to three engines it bounds nothing, but HOT_REQUESTS does."""
+
+HOT_REQUESTS = 4
+"""Requests of one conversation beyond the fair share of an engine that make it hot. People and agents send the requests
+of one conversation one after the other; many at once come from a batch of equal prompts."""
+
+SPREAD_METRIC = "inference_operator_router_requests_without_key_total"
+
 
 @dataclass(frozen=True, slots=True)
 class _ErrorResponse:
@@ -92,11 +113,15 @@ _ERRORS = (
     _ErrorResponse(503, "server_error", "no engine is available", RETRY_AFTER_SECONDS),
     _ErrorResponse(504, "server_error", "the engine did not answer in time", RETRY_AFTER_SECONDS),
 )
+_NOT_FOUND = _ErrorResponse(404, "invalid_request_error", "this path is not part of the API")
 _QUEUE_FULL = _ErrorResponse(429, "rate_limit_error", "too many requests wait for an engine", 2)
 
-_TEMPLATE = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False).from_string(  # noqa: S701 - a configuration file, not HTML
-    files(__package__).joinpath("haproxy.cfg.j2").read_text(encoding="utf-8")
-)
+_TEMPLATE = Environment(
+    loader=PackageLoader(__package__, "."),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+    autoescape=False,  # noqa: S701 - a configuration file, not HTML
+).get_template("haproxy.cfg.j2")
 
 
 def slots(replicas: int, live: int) -> int:
@@ -129,6 +154,10 @@ class RouterRequest:
     """HAProxy server slots: the largest number of engines that the router can know."""
     spec: RouterSpec
     """The router section over the operator's defaults of router pods."""
+    model_names: tuple[str, ...]
+    """Names of the base model in the OpenAI API; any other name is an adapter."""
+    api_paths: tuple[str, ...]
+    """Paths that are forwarded, each with all paths below it."""
     drain_seconds: int
     """How long a stopping router may finish its requests."""
     progress_deadline_seconds: int
@@ -142,7 +171,7 @@ class RouterRequest:
 
 
 def haproxy_cfg(request: RouterRequest) -> str:
-    """The whole configuration."""
+    """The whole haproxy.cfg."""
     return _TEMPLATE.render(
         engines_host=request.engines_host,
         engine_port=request.engine_port,
@@ -169,4 +198,23 @@ def haproxy_cfg(request: RouterRequest) -> str:
         dns_outage_seconds=DNS_OUTAGE_SECONDS,
         errors=_ERRORS,
         queue_full=_QUEUE_FULL,
+        not_found=_NOT_FOUND,
+        api_paths=request.api_paths,
+        prefix_affinity=request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
+        affinity_lua=f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
+        body_bytes=BODY_BYTES,
+        body_buffers=max(LEAST_BUFFERS, connections(request.spec.resources) * CONNECTION_BYTES // 2 // BODY_BYTES),
+        model_names=",".join(request.model_names),
+        session_header=request.spec.session_header,
+        balance_factor=BALANCE_FACTOR,
+        hot_requests=HOT_REQUESTS,
+        spread_metric=SPREAD_METRIC,
     )
+
+
+def config_files(request: RouterRequest) -> dict[str, str]:
+    """All files of the configuration folder by name."""
+    config = {CONFIG_FILE: haproxy_cfg(request)}
+    if request.spec.strategy is RouterStrategy.PREFIX_AFFINITY:
+        config[AFFINITY_FILE] = files(__package__).joinpath(AFFINITY_FILE).read_text(encoding="utf-8")
+    return config

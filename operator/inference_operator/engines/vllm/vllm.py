@@ -94,6 +94,31 @@ ENVIRONMENT = {
 }
 """Puts every cache into a writable path (vLLM 0.32.0, vllm/envs.py), and turns usage reports to third parties off."""
 
+API_PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/embeddings",
+    "/v1/models",
+    "/v1/rerank",
+    "/v1/score",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/v1/realtime",
+    "/v2/embed",
+    "/v2/rerank",
+    "/cohere/v2/chat",
+    "/rerank",
+    "/score",
+    "/pooling",
+    "/classify",
+    "/tokenize",
+    "/detokenize",
+)
+"""Inference routes of vLLM 0.32.0 (`vllm/entrypoints`). The others need no key in vLLM: metrics, documentation, loading
+of adapters, and control of the engine, such as `/sleep`, `/pause` and `/update_weights`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Vllm:
@@ -159,6 +184,8 @@ class Vllm:
             port=self.port,
             max_concurrency=sequences,
             health_path="/health",
+            model_names=served.names,
+            api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
             pre_stop=_pre_stop(timeouts, self.port),
