@@ -15,7 +15,7 @@ IPV6 = "--ipv6"
 """The option with which the tests' cluster has IPv6 addresses only."""
 LAST = "test_uninstall.py"
 """Uninstalls the operator that all tests share."""
-collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py"]
+collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py", "vllm_parser/derive.py"]
 """Scripts that run inside the engine's image; they import packages that exist only there."""
 
 
