@@ -30,6 +30,15 @@ def test_an_idle_operator_writes_nothing_but_its_lease(
     qwen.settled("every", "Reconciling", "False")
     time.sleep(QUIET_SECONDS)
 
+    # The pods have addresses that nobody has, which a status tells once.
+    told = "jsonpath={range .items[?(@.status.readyReplicas)]}{.status.engine.unreadMetrics}{'\\n'}{end}"
+    listed = ("get", "infd", "--all-namespaces", f"--output={told}")
+    eventually(
+        lambda: all(line.strip() for line in qwen.cluster.kubectl(*listed).split("\n")[:-1]),
+        seconds=60,
+        what="every status says that metrics cannot be read",
+    )
+
     # Namespaces of earlier tests that are still going refuse every write in them.
     terminating = ("get", "namespaces", "--field-selector=status.phase=Terminating", "--output=name")
     eventually(lambda: not qwen.cluster.kubectl(*terminating), seconds=120, what="no namespace is going")
@@ -93,7 +102,8 @@ def test_the_operator_exports_every_metric_of_the_reference_page(qwen: Workspace
     sample = r"^{}(_count)?(\{{.*\}})? [^ ]+$"
     without = {one.name for one in DESCRIPTIONS if not re.search(sample.format(one.name), text, re.MULTILINE)}
     # What has never happened has no sample yet where its labels are not known before.
-    assert without <= {"infd_engine_stalls_total", "infd_scrapes_total", "infd_reconcile_errors_total"}
+    labelled = {"infd_engine_stalls_total", "infd_engine_no_progress_total", "infd_scrapes_total"}
+    assert without <= {*labelled, "infd_reconcile_errors_total"}
     assert 'infd_api_requests_total{code="201",kind="Deployment",verb="PATCH"}' in text
     assert re.search(r'^infd_reconcile_total\{result="success"\} [1-9]', text, re.MULTILINE)
     assert re.search(r"^infd_event_to_apply_seconds_count [1-9]", text, re.MULTILINE)

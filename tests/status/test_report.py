@@ -292,3 +292,13 @@ def test_engines_whose_metrics_cannot_be_read_are_reported_with_the_cure() -> No
         "the port `http` of engines (NetworkPolicies, service mesh)."
     )
     assert "cannot be read" not in message(reported(SERVING), ConditionType.ENGINES_AVAILABLE)
+
+
+def test_an_operator_that_has_just_started_keeps_what_the_status_says_of_unread_metrics() -> None:
+    (pod,) = HUNG.pods
+    blind = reported(replace(HUNG, samples=Samples(unread=frozenset({pod.uid}))))
+    resource = replace(HUNG.resource, status=blind.status)
+    started = reported(replace(HUNG, resource=resource, samples=Samples()))
+    assert started.status == blind.status
+    readable = reported(replace(HUNG, resource=resource))
+    assert "cannot be read" not in message(readable, ConditionType.ENGINES_AVAILABLE)

@@ -216,12 +216,13 @@ class EngineStatus(_StatusModel):
         "", description="Commit of the model's hub repository that the engines load. It is pinned with the sizes."
     )
     kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
+    unread_metrics: int = Field(0, description="Ready engines whose metrics the operator cannot read.")
 
     @model_serializer(mode="wrap")
     def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
         """The fields that have a value."""
         fields: Manifest = dump(self)
-        return {name: value for name, value in fields.items() if value != ""}
+        return {name: value for name, value in fields.items() if value not in ("", 0)}
 
 
 class StartupStep(StrEnum):

@@ -157,7 +157,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         failures=failures,
         diagnosis=diagnoses.pod,
         stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
-        unread=sum(pod.ready and pod.uid in inputs.samples.unread for pod in staying),
+        unread=_unread(inputs, staying),
         out_of_traffic=_out_of_traffic(inputs),
         replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
@@ -182,6 +182,19 @@ def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView) -> int:
     if unchanged or not isinstance(spec, Spec):
         return engines.desired
     return spec.replicas * len(inputs.role_requests)
+
+
+def _unread(inputs: Inputs, engines: Sequence[PodView]) -> int:
+    """Ready engines whose metrics cannot be read.
+
+    Until each was scraped, as many as before: an operator that has just started knows nothing.
+    """
+    samples, previous = inputs.samples, inputs.resource.status
+    ready = [pod for pod in engines if pod.ready]
+    if all(pod.uid in samples.engines or pod.uid in samples.unread for pod in ready):
+        return sum(pod.uid in samples.unread for pod in ready)
+    before = previous.engine.unread_metrics if previous and previous.engine else 0
+    return min(before, len(ready))
 
 
 def _out_of_traffic(inputs: Inputs) -> Sequence[str]:

@@ -78,7 +78,12 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         ready=f"{current.engines.ready}/{current.desired}",
         selector=selector_text(current.key.name, ENGINE),
         plan=PlanStatus.model_validate({**to_json(decided.plan), "spec_hash": decided.spec_hash}) if decided else None,
-        engine=EngineStatus(image=decided.image, model_commit=decided.commit, kv_cache=current.kv_cache)
+        engine=EngineStatus(
+            image=decided.image,
+            model_commit=decided.commit,
+            kv_cache=current.kv_cache,
+            unread_metrics=current.unread,
+        )
         if decided
         else None,
         startup=current.startup,
