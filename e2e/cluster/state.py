@@ -134,8 +134,9 @@ def read_record(name: str) -> Record | None:
         return None
     # Another version of this tool may have recorded it, from another checkout: with other fields, or fewer.
     known = {field.name: content[field.name] for field in fields(Record) if field.name in content}
-    family = IpFamily(content.get("ip_family") or IpFamily.IPV4)
-    return Record(**{**known, "level": Level(content["level"]), "ip_family": family})
+    level = Level(known.get("level", Level.CONTROL_PLANE))
+    family = IpFamily(known.get("ip_family", IpFamily.IPV4))
+    return Record(**{**known, "level": level, "ip_family": family})
 
 
 def write_record(record: Record) -> None:
@@ -143,7 +144,10 @@ def write_record(record: Record) -> None:
     path = layout(record.name).record
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(record), indent=2))
+    content = asdict(record)
+    if record.ip_family is IpFamily.IPV4:
+        del content["ip_family"]  # versions without this field refuse it, and know only IPv4
+    partial.write_text(json.dumps(content, indent=2))
     partial.rename(path)
 
 

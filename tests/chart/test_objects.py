@@ -400,3 +400,11 @@ def test_every_chart_value_has_a_description_of_its_own_or_of_its_section() -> N
     rows = [row for row in chart_values.values((CHART / "values.yaml").read_text()) if row.default]
     silent = [row.path for row in rows if not any(row.path == p or row.path.startswith(f"{p}.") for p in described)]
     assert set(silent) <= {"tolerations", "affinity", "podAnnotations", "priorityClassName"}, silent
+
+
+def test_an_annotation_of_the_owner_replaces_that_of_the_chart(helm: Helm) -> None:
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    escaped = key.replace(".", "\\.")
+    assert helm.one("Deployment")["spec"]["template"]["metadata"]["annotations"] == {key: "tmp"}
+    own = helm.one("Deployment", f"podAnnotations.{escaped}=tmp\\,cache")
+    assert own["spec"]["template"]["metadata"]["annotations"] == {key: "tmp,cache"}

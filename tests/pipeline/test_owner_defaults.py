@@ -221,12 +221,30 @@ def test_an_addition_to_routers_that_would_replace_a_part_of_the_operator_is_ref
             {"router_defaults": {"env": [{"name": "METRICS_PORT", "value": "1"}]}},
             "ROUTER_DEFAULTS: env[METRICS_PORT]: ",
         ),
+        ({"router_defaults": {"env": [{"name": "POD_IPS", "value": "1"}]}}, "ROUTER_DEFAULTS: env[POD_IPS]: "),
+        (
+            {"router_defaults": {"resources": {"limits": {"example.com/nic": 1}}}},
+            "ROUTER_DEFAULTS: resources.limits[example.com/nic]: ",
+        ),
+        ({"engine_defaults": {"env": [{"name": "VLLM_PORT", "value": "1"}]}}, "ENGINE_DEFAULTS: env[VLLM_PORT]: "),
     ],
 )
 def test_a_default_that_is_reserved_for_the_operator_is_an_error_at_the_start(settings: Manifest, start: str) -> None:
     (error,) = default_errors(Settings.model_validate(settings), REGISTRY)
     assert error.startswith(f"INFERENCE_OPERATOR_{start}")
     assert default_errors(OWNED, REGISTRY) == []
+
+
+def test_the_owner_may_set_variables_that_users_may_not() -> None:
+    linker = {"env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}]}
+    assert default_errors(Settings.model_validate({"engine_defaults": linker}), REGISTRY) == []
+
+
+def test_a_limit_of_a_router_below_the_default_request_is_refused() -> None:
+    settings = Settings.model_validate({"router_defaults": {"resources": {"requests": {"cpu": 2}}}})
+    result = outcome(inputs(inference_deployment(router={"resources": {"limits": {"cpu": "1"}}}), settings=settings))
+    assert isinstance(result, Refused)
+    assert result.refusal.message.startswith("spec.router.resources.requests[cpu]: `2` is more than the limit `1`.")
 
 
 def test_local_volumes_of_the_operator_do_not_keep_a_node_and_those_of_users_do() -> None:

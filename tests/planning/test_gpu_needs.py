@@ -62,6 +62,13 @@ def test_a_node_with_an_old_driver_is_refused_with_its_name_and_what_to_do(label
     assert "`VLLM_ENABLE_CUDA_COMPATIBILITY=1`" in message
 
 
+def test_a_node_with_an_old_driver_outside_the_node_selector_refuses_nothing() -> None:
+    own = inference_deployment(scheduling={"nodeSelector": {"pool": "new"}}, parallelism={"tensor": 2})
+    result = outcome(inputs(own, nodes=[gpus(**L4, **{NEW: "550"})]))
+    assert isinstance(result, Planned), result
+    assert result.plan.plan.parallel.tensor == 2
+
+
 @pytest.mark.parametrize("engine", [CU129, COMPATIBLE])
 def test_the_older_image_and_the_compatibility_libraries_run_on_an_older_driver(engine: Manifest) -> None:
     raw = inference_deployment(engine=engine)

@@ -213,6 +213,14 @@ def test_where_memory_is_not_computed_the_reported_context_is_used_with_a_margin
     assert "--max-model-len=31120" in container["args"]
 
 
+def test_a_checked_plan_stays_if_it_could_only_be_decided_again_without_a_check() -> None:
+    cluster = Cluster(inference_deployment(parallelism={"tensor": 1}), ONE_L4)
+    before = cluster.decide().plan.plan
+    assert not before.unchecked
+    cluster.nodes = None
+    assert cluster.settle(cluster.pod(crashed(too_small(131072, 16.0, 4.0, 32768)))) == before
+
+
 def test_the_kv_cache_on_cpus_keeps_its_size_for_the_reduced_context() -> None:
     cluster = Cluster(inference_deployment(hardware=CPU), None)
     before = cluster.decide().plan.plan

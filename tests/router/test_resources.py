@@ -61,6 +61,12 @@ def test_a_request_above_its_limit_is_refused_with_its_field(name: str) -> None:
     assert f"spec.router.resources.requests[{name}]" in str(refusal)
 
 
+def test_a_request_above_the_default_limit_is_refused() -> None:
+    refusal = refusal_of_router_resources(ResourcesSpec(requests={"memory": "1Gi"}))
+    assert refusal is not None
+    assert "`1Gi` is more than the limit `512Mi`" in str(refusal)
+
+
 def test_resources_of_the_router_change_its_pods_and_configuration_and_no_engine() -> None:
     before = planned(inference_deployment()).desired
     after = planned(inference_deployment(router={"resources": {"limits": {"cpu": "4"}}})).desired

@@ -63,7 +63,7 @@ class RouterDefaults(PodDefaults):
     """Defaults of router pods."""
 
     resources: ResourcesSpec = ResourcesSpec()
-    """Requests and limits of each HAProxy container."""
+    """Requests and limits of a router pod, as `spec.router.resources`."""
 
 
 M = TypeVar("M", bound=SpecModel)

@@ -222,12 +222,13 @@ def _with_inspection(inputs: Inputs, inspected: InspectionState, decided: _Decid
 
 def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> Refusal | None:
     """Why an engine cannot run what is specified; None if all can."""
+    router = with_router_defaults(spec.router, inputs.settings.router_defaults)
     for state in states:
         mounts = engine_mounts(source, state.engine.access(spec.engine).writable)
         refusal = (
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
             or refusal_of_resources(spec.engine.resources)
-            or refusal_of_router_resources(spec.router.resources)
+            or refusal_of_router_resources(router.resources)
             or refusal_of_additions(spec.pod_template, PodParts("spec.podTemplate", {state.request.name}, mounts))
             or refusal_of_additions(spec.router.pod_template, router_parts("spec.router.podTemplate"))
         )
@@ -279,6 +280,8 @@ def _healed(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState, kept: 
     )
     sizes = engine_plan(request, state.engine)
     if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
+        return kept
+    if sizes.unchecked and not kept.plan.unchecked:  # facts or nodes are unknown now: this plan would bind to no GPU
         return kept
     return replace(kept, plan=replace(sizes, decision=kept.plan.decision + 1), rules=SIZING_RULES)
 

@@ -4,18 +4,19 @@ The operator checks them at its start, since no user can correct a setting.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
-from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.names import ENGINE
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.router.deployment import own_parts
-from inference_operator.router.haproxy import METRICS_PORT_VARIABLE
+from inference_operator.router.haproxy import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
+from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import PREFIX, Settings
 
 _TEMPLATE = "podTemplate"
@@ -31,12 +32,21 @@ def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
     engine = PodParts(_TEMPLATE, {ENGINE}, engine_mounts(ClaimModel("any", ""), access.writable))
     yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
     yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
+    yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines))
     yield from _line(
         "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, own_parts(_TEMPLATE))
     )
-    yield from _line("ROUTER_DEFAULTS", refusal_of_resources(settings.router_defaults.resources, "resources"))
-    if METRICS_PORT_VARIABLE in _names(settings.router_defaults):
-        yield f"{PREFIX}ROUTER_DEFAULTS: env[{METRICS_PORT_VARIABLE}]: it is reserved for the operator. Remove it."
+    yield from _line("ROUTER_DEFAULTS", refusal_of_router_resources(settings.router_defaults.resources, "resources"))
+    for name in sorted({METRICS_PORT_VARIABLE, POD_IPS_VARIABLE} & _names(settings.router_defaults)):
+        yield f"{PREFIX}ROUTER_DEFAULTS: env[{name}]: it is reserved for the operator. Remove it."
+
+
+def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refusal | None:
+    """The refusal of a variable that the engine reserves for the operator. The owner may set any other."""
+    defaults, engine = settings.engine_defaults, engines[engines.default]
+    trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
+    refusal = engine.check(EngineSpec(env=defaults.env), image=settings.gpu_engine_image, settings=trusted)
+    return replace(refusal, field=refusal.field.removeprefix("spec.engine.")) if refusal else None
 
 
 def _line(name: str, refusal: Refusal | None) -> Iterator[str]:

@@ -86,7 +86,8 @@ def usable_offers(
         settings: declared GPUs, and whether the capacity is fixed.
         needs: what the image needs.
     """
-    old = {node.name: driver for node in nodes or () if (driver := needs.too_old(node.labels))}
+    suiting = [node for node in nodes or () if matches_node(node, pod)]
+    old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
     found = gpu_offers(recent, pod, asked, settings)
     kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})

@@ -11,7 +11,8 @@ All of these rules apply:
 - The shortage has figures from which a correction follows.
 
 The pipeline decides the plan again with the correction. A number that the user requests never changes. If no other
-sizes follow, the plan stays, and status shows the engine's error with its cure.
+sizes follow, or only sizes without a check for a plan that was checked, the plan stays, and status shows the engine's
+error with its cure.
 """
 
 from collections.abc import Iterable, Iterator

@@ -33,17 +33,17 @@ MOST_THREADS = 64
 """Threads of one thread group (HAProxy 3.0, `MAX_THREADS_PER_GROUP`)."""
 
 
-def refusal_of_router_resources(requested: ResourcesSpec) -> Refusal | None:
+def refusal_of_router_resources(requested: ResourcesSpec, field: str = FIELD) -> Refusal | None:
     """Why the requested resources of a router pod are invalid, or None."""
     for part, amounts in (("requests", requested.requests), ("limits", requested.limits)):
         if name := next((name for name in amounts if name not in DIVISIBLE), None):
             return Refusal(
                 Reason.INVALID_SPEC,
-                f"{FIELD}.{part}[{name}]",
+                f"{field}.{part}[{name}]",
                 "the resource cannot be divided between the two HAProxy processes of a router pod.",
                 f"Remove it; possible are {', '.join(f'`{one}`' for one in DIVISIBLE)}.",
             )
-    return refusal_of_resources(requested, FIELD)
+    return refusal_of_resources(requested.model_copy(update={"limits": {**LIMITS, **requested.limits}}), field)
 
 
 def process_resources(requested: ResourcesSpec) -> Manifest:
