@@ -9,9 +9,9 @@ from inference_operator.cli.parser import STATUSES
 INTRODUCTION = f"""\
 # `infd`, the command line
 `infd` shows the operator's decisions without running anything. It never writes to a cluster. Only two commands read
-from one: `infd plan --cluster` reads its nodes, and `infd explain` reads a resource and the metrics of its engines. In
-a clone of the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It
-requires Python 3.11 or newer.
+from one: `infd plan --cluster` reads its nodes and the ConfigMaps with results of inspections, and `infd explain` reads
+a resource and the metrics of its engines. In a clone of the repository, `uv run infd` runs it, and `uv tool install .`
+puts `infd` and `kubectl infd` on the PATH. It requires Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 0 also if the model does not fit; `fits` has the result.
 

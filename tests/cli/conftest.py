@@ -1,9 +1,15 @@
 import io
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from inference_operator.cli.main import main
+from inference_operator.manifest import Manifest
 
 Infd = Callable[..., tuple[int, str, str]]
 
@@ -20,3 +26,48 @@ def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         return int(end.value.code or 0), said.out, said.err
 
     return run
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """Answers GET requests with what is stored for their path."""
+
+    answers: ClassVar[dict[str, bytes]] = {}
+    forbidden: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        content, code = self.answers.get(path), 403 if path in self.forbidden else 404
+        self.send_response(200 if content else code)
+        self.end_headers()
+        refused = json.dumps({"kind": "Status", "code": code, "message": "may not be read"}).encode()
+        self.wfile.write(content or refused)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, bytes]]:
+    """The answers of an API server that the kubeconfig names."""
+    ApiServer.answers, ApiServer.forbidden = {}, set()
+    with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "a",
+            "clusters": [{"name": "a", "cluster": {"server": f"http://127.0.0.1:{http.server_port}"}}],
+            "users": [{"name": "a", "user": {"token": "x"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        }
+        (tmp_path / "config").write_text(json.dumps(config))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        yield ApiServer.answers
+        http.shutdown()
+        thread.join()
+
+
+def listing(*items: Manifest) -> bytes:
+    """A page with these objects, as the API server lists them."""
+    return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()

@@ -1,16 +1,10 @@
 """`infd explain`: a resource's state and its engines' metrics, from an API server over real HTTP."""
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
-
-import pytest
 
 from inference_operator.manifest import Manifest
-from tests.cli.conftest import Infd
+from tests.cli.conftest import Infd, listing
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
 from tests.testing.builders import pod, ready_pod
 
@@ -19,51 +13,9 @@ RESOURCE = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencede
 PODS = "/api/v1/namespaces/default/pods"
 
 
-class ApiServer(BaseHTTPRequestHandler):
-    """Answers GET requests with what is stored for their path."""
-
-    answers: ClassVar[dict[str, bytes]] = {}
-
-    def do_GET(self) -> None:
-        content = self.answers.get(self.path.partition("?")[0])
-        self.send_response(200 if content else 404)
-        self.end_headers()
-        missing = json.dumps({"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}).encode()
-        self.wfile.write(content or missing)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, bytes]]:
-    """The answers of an API server that the kubeconfig names."""
-    ApiServer.answers = {}
-    with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "a",
-            "clusters": [{"name": "a", "cluster": {"server": f"http://127.0.0.1:{http.server_port}"}}],
-            "users": [{"name": "a", "user": {"token": "x"}}],
-            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        }
-        (tmp_path / "config").write_text(json.dumps(config))
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-        yield ApiServer.answers
-        http.shutdown()
-        thread.join()
-
-
 def engine_pod() -> Manifest:
     container = {"name": "engine", "ports": [{"name": "http", "containerPort": 8000}]}
     return {**pod(name="qwen-engine-a", status=ready_pod()), "spec": {"containers": [container]}}
-
-
-def listing(*pods: Manifest) -> bytes:
-    return json.dumps({"metadata": {"resourceVersion": "1"}, "items": pods}).encode()
 
 
 def stored(situation_status: Manifest) -> bytes:

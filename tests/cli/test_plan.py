@@ -14,7 +14,8 @@ from inference_operator.models.checkpoint import Weights
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
-from tests.cli.conftest import Infd
+from tests.cli.conftest import ApiServer, Infd, listing
+from tests.testing.builders import H100, model_known
 from tests.testing.collected import entry
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
@@ -175,3 +176,29 @@ def test_plan_says_where_the_facts_of_the_model_come_from(infd: Infd, monkeypatc
     assert "up to 40,960 tokens. From the catalogue (ai-dynamo/aiconfigurator@" in output
     assert "`HF_HUB_OFFLINE` is set, and the model is not in the cache." in said
     assert "The facts of the catalogue are used" in said
+
+
+NODES, CONFIG_MAPS = "/api/v1/nodes", "/api/v1/configmaps"
+
+
+def test_plan_for_a_cluster_uses_the_nodes_and_the_inspection_results_there(
+    infd: Infd, server: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERENCE_OPERATOR_MODEL_INSPECTION", "Always")
+    quickstart = yaml.safe_load(QUICKSTART.read_text())
+    server[NODES] = listing(H100)
+    server[CONFIG_MAPS] = listing(model_known({**quickstart, "metadata": {"namespace": "default", "name": "qwen"}}))
+    status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
+    assert (status, complaints) == (0, "")
+    planning = json.loads(output)
+    assert planning["plan"]["gpu"] == "H100-80GB"
+    assert "From its files (" in planning["model"]
+
+
+def test_plan_for_a_cluster_needs_no_right_to_list_config_maps(infd: Infd, server: dict[str, bytes]) -> None:
+    server[NODES] = listing(H100)
+    ApiServer.forbidden.add(CONFIG_MAPS)
+    status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
+    assert (status, json.loads(output)["plan"]["gpu"]) == (0, "H100-80GB")
+    assert complaints.startswith("--cluster: ")
+    assert complaints.endswith("So models are read from the hub.\n")

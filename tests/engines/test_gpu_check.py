@@ -14,8 +14,12 @@ from inference_operator.api.reasons import Reason
 from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.kinds import GPU_KINDS, kind_named
-from inference_operator.sizing.plan import Plan, unchecked_plan
+from inference_operator.hardware.offers import offer_of_kind
+from inference_operator.sizing.choice import choose
+from inference_operator.sizing.gpu_plan import GpuPlan
+from inference_operator.sizing.plan import Plan, checked_plan, unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
+from tests.sizing.pools import memory_of, model
 from tests.testing.cuda_driver import H100, L4, Gpu, compile_driver
 
 Start = Callable[..., subprocess.CompletedProcess[str]]
@@ -41,6 +45,15 @@ def start(tmp_path: Path) -> Start:
 
 def sized_for(kind: str, gpus: int = 1) -> Plan:
     return replace(unchecked_plan(SizingRequest(tensor=gpus)), gpu=kind)
+
+
+def checked_on(kind: str, *, memory_gib: float) -> Plan:
+    """A plan for a kind that only node labels tell, with its memory."""
+    chosen = replace(offer_of_kind(GPU_KINDS[0]), kind=kind, memory_gib=memory_gib, capability=(12, 0))
+    facts = model("Qwen/Qwen3-0.6B")
+    found = choose(facts, [chosen], memory_of, SizingRequest())
+    assert isinstance(found, GpuPlan)
+    return checked_plan(found, facts, downloads=True)
 
 
 def test_an_engine_starts_on_the_gpus_that_it_was_sized_for(start: Start) -> None:
@@ -91,6 +104,22 @@ RIGHT: dict[str, tuple[str, list[Gpu]]] = {
 def test_a_right_gpu_starts_the_engine(start: Start, case: str) -> None:
     kind, gpus = RIGHT[case]
     assert start(sized_for(kind), gpus).stdout == "serves\n"
+
+
+def test_a_gpu_that_pods_share_through_mps_may_report_the_memory_of_one_client(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = ("NVIDIA L4", 11.03, (8, 9))
+    assert start(sized_for("L4"), [part]).returncode == 1
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/mps/nvidia.com/gpu/pipe")
+    assert start(sized_for("L4"), [part]).stdout == "serves\n"
+    assert start(sized_for("L40S"), [part]).returncode == 1
+
+
+def test_a_shared_gpu_of_an_unknown_kind_has_the_name_of_its_label(start: Start) -> None:
+    plan = checked_on("NVIDIA-New-48GB-SHARED", memory_gib=45.0)
+    assert start(plan, [("NVIDIA New 48GB", 47.0, (12, 0))]).stdout == "serves\n"
+    assert start(plan, [("NVIDIA Old 48GB", 47.0, (8, 0))]).returncode == 1
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in GPU_KINDS])

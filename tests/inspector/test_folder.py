@@ -148,7 +148,7 @@ def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
     assert (facts.is_pooling, facts.derived_context, facts.side.sentence_max_length) == (True, 512, 512)
 
 
-@pytest.mark.parametrize("template", ["chat_template.jinja", "chat_template.json"])
+@pytest.mark.parametrize("template", ["chat_template.jinja", "chat_template.json", "tekken.json", "tokenizer.model.v3"])
 def test_a_chat_template_is_found_and_generation_limits_are_read(model: Model, template: str) -> None:
     limits = {"generation_config.json": {"max_new_tokens": 2048}}
     facts = entry_facts(found(model(**{"model.safetensors": 700_000, template: "{}", **limits})))

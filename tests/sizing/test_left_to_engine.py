@@ -25,6 +25,15 @@ RERANKER = {
     "vocab_size": 250002,
     "max_position_embeddings": 8192,
 }
+PLAIN = {
+    "architectures": ["NewForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+    "max_position_embeddings": 8192,
+}
 QWEN_VL = {
     "architectures": ["Qwen2_5_VLForConditionalGeneration"],
     "hidden_size": 3584,
@@ -56,6 +65,13 @@ def arguments(facts: ModelFacts, gpus: str, **shape: object) -> list[str]:
 
 def test_a_model_that_fits_with_vllms_own_sizes_gets_no_argument_for_them() -> None:
     assert arguments(model("Qwen/Qwen3-8B"), "H100:1") == ["--gpu-memory-utilization=0.92"]
+
+
+def test_an_assumed_context_is_an_argument_because_vllm_would_derive_another() -> None:
+    assumed = facts_of({name: value for name, value in PLAIN.items() if name != "max_position_embeddings"})
+    assert (assumed.context, assumed.derived_context) == (8192, None)
+    assert arguments(assumed, "H100:1") == ["--max-model-len=8192", "--gpu-memory-utilization=0.92"]
+    assert arguments(facts_of(PLAIN), "H100:1") == ["--gpu-memory-utilization=0.92"]
 
 
 def test_fewer_requested_tokens_than_vllms_sequences_lower_the_sequences_without_an_argument() -> None:

@@ -177,13 +177,15 @@ class EngineSpec(SpecModel):
     tool_call_parser: Parser = Field(
         "Auto",
         description="Parser of tool calls, with which `tools` of a chat request work: a name as in vLLM's"
-        " `--tool-call-parser`, `Auto` for that of the model's family (status.plan), or `None`. Default: `Auto`."
+        " `--tool-call-parser`, `Auto` for that of the model's family (status.plan), or `None`. `Auto` is none"
+        " for images of another vLLM than the operator's own, or without a version in their tag. Default: `Auto`."
         " Change: rolling restart.",
     )
     reasoning_parser: Parser = Field(
         "Auto",
         description="Parser that separates reasoning from the answer: a name as in vLLM's `--reasoning-parser`, `Auto`"
-        " for that of the model's family (status.plan), or `None`. Default: `Auto`. Change: rolling restart.",
+        " for that of the model's family (status.plan), or `None`. `Auto` is none for images of another vLLM than the"
+        " operator's own, or without a version in their tag. Default: `Auto`. Change: rolling restart.",
     )
     multimodal: MultimodalSpec = Field(
         default_factory=MultimodalSpec, description="Inputs that are not text, for models that read them."

@@ -118,8 +118,8 @@ class PlanStatus(_StatusModel):
         description="Whether the engines refuse requests with video, and reserve no memory for it;"
         " `engine.multimodal.video` changes it.",
     )
-    tool_call_parser: str = Field("", description="Parser of tool calls that `Auto` stands for.")
-    reasoning_parser: str = Field("", description="Parser of reasoning that `Auto` stands for.")
+    tool_call_parser: str = Field("", description="Parser of tool calls that `Auto` stands for; absent if none.")
+    reasoning_parser: str = Field("", description="Parser of reasoning that `Auto` stands for; absent if none.")
     cpu: str = Field(description="CPU request of the engine container.")
     memory: str = Field(description="Memory request of the engine container.")
     ephemeral_storage: str = Field(description="Ephemeral storage request of the engine container.")

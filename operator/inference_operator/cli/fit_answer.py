@@ -95,8 +95,9 @@ def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Sh
         reason = f"Fits with {found.headroom:.1f} GiB beyond one sequence of {found.context:,} tokens."
     else:
         reason = shortfall(gpu.name, shape, found)
-    if shape.context and facts.context_stated and shape.context > facts.context:
-        reason += f" The model's maximum context length is {facts.context:,}."
+    longest = facts.longest_context or facts.context
+    if shape.context and facts.context_stated and shape.context > longest:
+        reason += f" The model's maximum context length is {longest:,}."
     missing = uncounted(facts, shape)
     reason += _not_counted(missing)
     return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions, uncounted=missing)

@@ -153,8 +153,11 @@ def _memory(name: str, plan: PlanStatus) -> Iterator[str]:
 
 
 async def _cluster() -> tuple[Sequence[NodeView], Mapping[Ref, Manifest]]:
-    """The nodes with GPUs in the cluster of the current kubeconfig, and the results of its inspections."""
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
+    """The nodes with GPUs in the cluster of the current kubeconfig, and the results of its inspections.
+
+    The right to list nodes is sufficient: without that to list ConfigMaps, the hub is asked.
+    """
+    from inference_operator.controller.cluster import ClusterError, ForbiddenError  # noqa: PLC0415 - as below
     from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
     from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
 
@@ -164,7 +167,11 @@ async def _cluster() -> tuple[Sequence[NodeView], Mapping[Ref, Manifest]]:
         try:
             cluster = KubeCluster(Api(client))
             views = [node_view(node) async for node in cluster.each(NODE)]
-            results = [result async for result in cluster.each(CONFIG_MAP, labels=INSPECTION_RESULTS)]
+            try:
+                results = [result async for result in cluster.each(CONFIG_MAP, labels=INSPECTION_RESULTS)]
+            except ForbiddenError as error:
+                print(f"--cluster: {error.cause}. So models are read from the hub.", file=sys.stderr)
+                results = []
         finally:
             await client.close()  # type: ignore[no-untyped-call]
     except ClusterError as error:

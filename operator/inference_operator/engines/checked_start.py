@@ -11,6 +11,9 @@ from inference_operator.sizing.plan import Plan
 GPU_CHECK = files(__package__).joinpath("gpu_check.py").read_text(encoding="utf-8")
 """Source of the check. The engine's image has Python (the pre-stop hook needs it too) but none of our code."""
 
+SHARED = "-SHARED"
+"""Ending of the product label of a GPU that pods share (NVIDIA/k8s-device-plugin 0.18, `internal/lm/resource.go`)."""
+
 
 def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
     """The command with the check before it; unchanged on CPUs, and where the plan names no kind of GPU.
@@ -35,13 +38,13 @@ def _expected(plan: Plan) -> Sequence[str]:
     memory = plan.per_gpu.memory_gib if plan.per_gpu else offer.memory_gib if offer else 0.0
     if not (plan.gpu and memory):
         return ()
-    whole = plan.gpu.partition(" ")[0]
+    whole = plan.gpu.partition(" ")[0].removesuffix(SHARED)
     kind = kind_named(whole) if offer else None
     major, minor = offer.capability if offer else (0, 0)
     return (
         f"gpus={plan.gpus_per_replica}",
         f"kind={plan.gpu}",
-        f"name={kind.product if kind else '' if whole == 'MIG' else f'^{re.escape(plan.gpu)}$'}",
+        f"name={kind.product if kind else '' if whole == 'MIG' else f'^{re.escape(whole)}$'}",
         f"memory={memory}",
         f"capability={major}.{minor}",
     )

@@ -3,7 +3,8 @@
 python3 -c TEXT gpus=COUNT kind=NAME name=PATTERN memory=GIB capability=VERSION -- COMMAND...
 
 A GPU is right if its name matches and its memory is about that of the plan, or if memory and compute capability are
-equal. If a GPU is wrong, the program ends before the engine loads anything. If CUDA tells nothing, the engine starts.
+equal. Under MPS, name and capability decide, because CUDA may report the limit of this client as the memory. If a GPU
+is wrong, the program ends before the engine loads anything. If CUDA tells nothing, the engine starts.
 """
 
 import ctypes
@@ -18,6 +19,8 @@ SAME_KIND, SAME_GPU = 0.08, 0.02
 """Differences of memory: within a kind (error correction, driver), and between GPUs that are equal for an engine."""
 MAJOR, MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR (CUDA driver API 13, `cuda.h`)."""
+MPS = "CUDA_MPS_PIPE_DIRECTORY"
+"""Variable of containers that share a GPU through MPS (NVIDIA/k8s-device-plugin 0.18, `internal/plugin/mps.go`)."""
 
 
 class VisibleGpu(NamedTuple):
@@ -57,7 +60,7 @@ def is_right(gpu: VisibleGpu, plan: dict[str, str]) -> bool:
     difference = abs(gpu.gib / float(plan["memory"]) - 1)
     named = re.search(plan["name"], gpu.name.replace(" ", "-")) is not None
     equal = plan["capability"] in ("0.0", gpu.capability)
-    return equal and difference <= (SAME_KIND if named else SAME_GPU)
+    return equal and (named if MPS in os.environ else difference <= (SAME_KIND if named else SAME_GPU))
 
 
 def problem(found: list[VisibleGpu], plan: dict[str, str]) -> str:

@@ -8,6 +8,9 @@ from inference_operator.models.side_files import SideFiles
 TOKENIZER, GENERATION, MODULES = "tokenizer_config.json", "generation_config.json", "modules.json"
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 """Files with a chat template beside the tokenizer's config (transformers 5.19.0, `utils/hub.py`)."""
+MISTRAL_TOKENIZERS = ("tekken.json", "tokenizer.model.v")
+"""Beginnings of the files of Mistral's own tokenizer, which vLLM then uses. It needs no template (vLLM 0.32.0,
+`tokenizers/registry.py`)."""
 SENTENCE_CONFIGS = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -38,7 +41,8 @@ has_chat_template=False, max_new_tokens=None)
         tokenizer_max_length=_length(tokenizer.get("model_max_length")),
         sentence_max_length=_length(sentence.get("max_seq_length")),
         has_pooling_module=isinstance(modules, list) and any(map(_is_pooling, modules)),
-        has_chat_template=bool(tokenizer.get("chat_template")) or any(name in names for name in CHAT_TEMPLATES),
+        has_chat_template=bool(tokenizer.get("chat_template"))
+        or any(name in CHAT_TEMPLATES or name.startswith(MISTRAL_TOKENIZERS) for name in names),
         max_new_tokens=_length(_object(names, parsed, GENERATION).get("max_new_tokens")),
     )
 

@@ -16,7 +16,7 @@ class SideFiles:
     has_pooling_module: bool = False
     """Whether `modules.json` (sentence-transformers) has a pooling module."""
     has_chat_template: bool | None = None
-    """Whether the tokenizer has a chat template. None: the files were not read."""
+    """Whether the tokenizer has a chat template, or needs none. None: the files were not read."""
     max_new_tokens: int | None = None
     """`max_new_tokens` of `generation_config.json`: vLLM then limits every answer to it."""
 

@@ -35,5 +35,12 @@ def left_to_engine(
 
 
 def context_left(facts: ModelFacts, requested: int | None, context: int | None) -> bool:
-    """Whether the engine derives this context itself from the model's files."""
-    return requested is None and context is not None and context >= facts.context
+    """Whether the engine derives this context itself from the model's files. From files without one it derives another.
+
+    Args:
+        facts: the model.
+        requested: the context that the user requests, or that a correction limits.
+        context: the context that was chosen.
+    """
+    chosen = requested is None and context is not None and context >= facts.context
+    return chosen and facts.context_stated

@@ -40,6 +40,6 @@ def _without_chat(model: ModelFacts) -> str:
     if model.is_pooling or model.side.has_chat_template is not False:
         return ""
     return (
-        " Its files have no chat template, so `/v1/chat/completions` does not work: name one with `--chat-template` in"
-        " `spec.engine.args`, or use a chat model."
+        " Its files have no chat template, so `/v1/chat/completions` works only if the engine has one for this model:"
+        " name one with `--chat-template` in `spec.engine.args`, or use a chat model."
     )
