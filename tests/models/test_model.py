@@ -233,3 +233,28 @@ def test_attention_layers_may_be_listed_by_their_indexes() -> None:
     found = model_facts({**config, **mamba, "vocab_size": 1000, "intermediate_size": 1024, "model_type": "bamba"})
     assert isinstance(found, ModelFacts)
     assert [(one.attention, one.layers) for one in found.groups] == [(Attention.FULL, 2), (Attention.STATE, 4)]
+
+
+ZAMBA = {
+    "architectures": ["Zamba2ForCausalLM"],
+    "model_type": "zamba2",
+    "hidden_size": 3584,
+    "num_hidden_layers": 81,
+    "num_attention_heads": 32,
+    "intermediate_size": 14336,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+    "layers_block_type": [*["mamba"] * 68, *["hybrid"] * 13],
+}
+
+
+def test_small_files_are_refused_as_quantized_unless_layers_share_weights() -> None:
+    files = Weights(round(13.7 * GIB), "4 files of model.safetensors.index.json")
+    shared = model_facts(ZAMBA, files)
+    assert isinstance(shared, ModelFacts)
+    assert shared.weight_bytes == files.total_bytes
+    refused = model_facts({**ZAMBA, "model_type": "new"}, files)
+    assert isinstance(refused, NotUnderstood)
+    assert refused.message.startswith(
+        "config.json.quantization_config: is missing, although the files have only 13.7 GiB"
+    )

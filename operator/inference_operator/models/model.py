@@ -36,6 +36,9 @@ TWO_COPIES = (1.9, 2.2)
 UNSTATED_BELOW = 0.7
 """Files below this part of what the config counts to are quantized. The matrices of known models are within 3 % of
 their files, and of those with an MLP of two matrices within 25 % (phi-2); 8 bits are about half."""
+SHARED_LAYERS = ("zamba", "zamba2")
+"""Model types whose layers share weights, so that files are smaller than the matrices (Zamba2-7B: 43 %; transformers
+5.19.0, `models/zamba2`, `num_mem_blocks`)."""
 QUERIES_PER_KV_HEAD = 4
 """Attention heads for each KV head, if the config states only the latter (Llama 3 8B, Qwen 3 8B)."""
 USUAL_TOWER = 880_000_000
@@ -132,7 +135,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     if weights and weights.file_format is WeightFormat.GGUF:
         assumed = (*assumed, GGUF_ENGINE)
     tower = _tower(config, element) if has_vision else 0
-    used = _believable(weights, counted_bytes(found, element, stored) + tower, stored)
+    used = _believable(config, weights, counted_bytes(found, element, stored) + tower, stored)
     return ModelFacts(
         architecture=config.architecture,
         hidden_size=shape.hidden,
@@ -250,11 +253,12 @@ def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
         )
 
 
-def _believable(weights: Weights | None, counted: int, stored: Quantization) -> Weights:
+def _believable(config: Config, weights: Weights | None, counted: int, stored: Quantization) -> Weights:
     """The size to use. That of the files, unless they hold the weights twice; both sizes are told where they differ."""
     if weights is None:
         return Weights(counted, "counted from config.json")
-    _check_size(weights, counted, stored)
+    if config.text("model_type") not in SHARED_LAYERS:
+        _check_size(weights, counted, stored)
     least, most = TWO_COPIES
     if not weights.exact and least * counted < weights.total_bytes < most * counted:
         return Weights(counted, f"counted from config.json, since {weights.origin} holds the weights twice")
