@@ -119,11 +119,11 @@ async def test_many_requests_at_once_with_one_text_are_spread(loopback: Loopback
     assert len(set(await asyncio.gather(*held))) == 2
 
 
-async def test_a_text_is_found_in_a_mebibyte_and_requests_beyond_it_are_spread_and_counted(loopback: Loopback) -> None:
+async def test_a_text_is_found_in_256_kib_and_requests_beyond_them_are_spread_and_counted(loopback: Loopback) -> None:
     await _started(loopback, 3)
-    found = {await _engine(loopback, _chat("s" * 900_000, "Question")) for _ in range(6)}
+    found = {await _engine(loopback, _chat("s" * 240_000, "Question")) for _ in range(6)}
     assert (len(found), await _without_key(loopback)) == (1, 0)
-    spread = {await _engine(loopback, _chat("s" * 2_000_000, "Question")) for _ in range(6)}
+    spread = {await _engine(loopback, _chat("s" * 500_000, "Question")) for _ in range(6)}
     assert len(spread) > 1
     assert await _without_key(loopback) == 6
 
@@ -140,6 +140,15 @@ async def test_a_request_that_is_held_without_engines_is_served_once_one_is_up(l
     await loopback.start_router()
     held = [asyncio.ensure_future(_engine(loopback, _chat("Be brief.", f"Question {n}"))) for n in range(8)]
     await loopback.until_held(8)
+    engine = await loopback.start_engine()
+    assert set(await asyncio.gather(*held)) == {engine.address}
+
+
+async def test_a_full_queue_of_held_requests_leaves_buffers_for_probes(loopback: Loopback) -> None:
+    await loopback.start_router()
+    held = [asyncio.ensure_future(_engine(loopback, _chat("s" * 500_000, f"{n}"))) for n in range(haproxy.QUEUE_SIZE)]
+    await loopback.until_held(haproxy.QUEUE_SIZE)
+    assert await _without_key(loopback) == haproxy.QUEUE_SIZE, "another frontend of the same process"
     engine = await loopback.start_engine()
     assert set(await asyncio.gather(*held)) == {engine.address}
 

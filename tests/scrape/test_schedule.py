@@ -54,7 +54,8 @@ def test_a_component_that_is_being_scraped_is_not_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pace", "routers", "engines"), [(Pace.URGENT, 80, 80), (Pace.BUSY, 10, 80), (Pace.CALM, 10, 10)]
+    ("pace", "routers", "engines"),
+    [(Pace.URGENT, 80, 80), (Pace.BUSY, 10, 80), (Pace.UNEVEN, 80, 80), (Pace.CALM, 10, 10)],
 )
 def test_by_default_calm_keys_and_routers_of_busy_ones_are_scraped_every_eighth_interval(
     pace: Pace, routers: int, engines: int
@@ -120,14 +121,15 @@ def test_scrapes_of_many_keys_are_spread_over_the_interval_and_stay_spread() -> 
     assert max(per_second) < 40, "10 on average"
 
 
-@pytest.mark.parametrize(("engines", "seconds"), [(2, 15), (2000, 80), (100_000, 120)])
-def test_the_more_engines_are_busy_the_longer_their_interval_up_to_the_calm_one(engines: int, seconds: int) -> None:
+@pytest.mark.parametrize(("pods", "seconds"), [(2, 15), (2000, 80), (100_000, 120)])
+def test_the_more_pods_are_busy_the_longer_their_interval_up_to_the_calm_one(pods: int, seconds: int) -> None:
     schedule = Schedule(DEFAULT)
     schedule.due([A], now=0.0)
-    schedule.done(A, ENGINE, now=0.0, pace=Pace.BUSY, failed=False, engines=engines)
+    schedule.done(A, ENGINE, now=0.0, pace=Pace.BUSY, failed=False, pods=pods)
     schedule.due([A], now=0.0)
     assert schedule.interval(ENGINE, Pace.BUSY) == seconds
+    assert [schedule.interval(component, Pace.UNEVEN) for component in DEFAULT] == [seconds, seconds]
     assert schedule.interval(ENGINE, Pace.URGENT) == 15
-    schedule.done(A, ENGINE, now=0.0, pace=Pace.CALM, failed=False, engines=engines)
+    schedule.done(A, ENGINE, now=0.0, pace=Pace.CALM, failed=False, pods=pods)
     schedule.due([A], now=0.0)
     assert schedule.interval(ENGINE, Pace.BUSY) == 15

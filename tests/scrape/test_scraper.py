@@ -313,6 +313,13 @@ async def test_the_pace_of_scrapes_follows_from_the_requests_of_engines(
         assert (await hands.scraper.scrape(KEY)).pace is pace
 
 
+async def test_routers_are_scraped_often_while_one_engine_has_requests_and_another_has_none(hands: Hands) -> None:
+    async with answering(LOADED) as busy, answering(IDLE) as idle, answering(STATISTICS.format(sessions=0)) as routed:
+        hands.pods = [router(routed), engine(busy, "busy"), engine(idle, "idle")]
+        scraped = await hands.scraper.scrape(KEY)
+    assert (scraped.pace, scraped.pods) == (Pace.UNEVEN, 3), "all pods count for the bound on scrapes per second"
+
+
 async def test_an_engine_out_of_traffic_is_asked_at_once_and_its_response_is_reported(hands: Hands) -> None:
     """As after a change of the leader: nothing is known of it, and it has no requests."""
     async with answering(IDLE, hangs=True) as served:

@@ -61,7 +61,7 @@ def test_a_hardware_error_in_the_log_counts_too() -> None:
 def test_only_the_recorded_pod_is_deleted() -> None:
     (removal,) = pods_to_move(recorded({"bad": "pod-a"}), [engine(), engine(name="b")], namespace="default")
     assert (removal.ref.name, removal.uid) == ("a", "pod-a")
-    assert removal.why == "Pod `a` had 3 hardware errors of a GPU on node `bad`"
+    assert removal.why == "Pod `a` ended 3 times on node `bad`, at last with a hardware error of a GPU"
 
 
 def test_of_a_recorded_node_no_further_pod_is_recorded() -> None:

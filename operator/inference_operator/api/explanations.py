@@ -119,7 +119,7 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         ),
         (
             Reason.GPU_HARDWARE_ERROR,
-            "A GPU of the node reports a hardware error. After three of them on a node, the pod is deleted once.",
+            "A GPU of the node reports a hardware error. The pod is deleted once if its engine has ended three times.",
             "Cordon the node in the message, then reset or replace its GPU. Uncordon it afterwards.",
         ),
         (

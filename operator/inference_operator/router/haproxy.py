@@ -72,12 +72,13 @@ RETRY_AFTER_SECONDS = 5
 CONFIG_FOLDER = "/etc/haproxy"
 CONFIG_FILE, AFFINITY_FILE = "haproxy.cfg", "affinity.lua"
 
-BODY_BYTES = 1024 * 1024
-"""Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 250,000 tokens of English."""
+BODY_BYTES = 256 * 1024
+"""Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 64,000 tokens of English. They are also
+the size of every buffer. There is no limit on buffers: held requests keep theirs, so that probes would find none
+(HAProxy 3.0, configuration manual, `tune.buffers.limit`: "some tasks may freeze until their timeout expires")."""
 
-LEAST_BUFFERS = 16
-"""With `PrefixAffinity`, buffers have the size of BODY_BYTES and may take half of a process's memory. A request needs a
-buffer while its bytes move; if all are in use, it waits for one."""
+BUFFERS_OF_WAITING = 2
+"""Buffers of a held or queued request whose body is longer than BODY_BYTES: the stream's and its connection's."""
 
 BALANCE_FACTOR = 300
 """What one engine may have, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
@@ -170,6 +171,21 @@ class RouterRequest:
         return self.owner.key.name
 
 
+def _queue_size(spec: RouterSpec) -> int:
+    """Held or queued requests of one process; with `PrefixAffinity` their buffers take at most half of its memory.
+
+    Examples:
+        >>> small = {"strategy": "PrefixAffinity", "resources": {"limits": {"memory": "64Mi"}}}
+        >>> affinity = RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY)
+        >>> _queue_size(RouterSpec()), _queue_size(affinity), _queue_size(RouterSpec.model_validate(small))
+        (256, 256, 32)
+    """
+    if spec.strategy is not RouterStrategy.PREFIX_AFFINITY:
+        return QUEUE_SIZE
+    memory = connections(spec.resources) * CONNECTION_BYTES
+    return max(1, min(QUEUE_SIZE, memory // 2 // (BUFFERS_OF_WAITING * BODY_BYTES)))
+
+
 def haproxy_cfg(request: RouterRequest) -> str:
     """The whole haproxy.cfg."""
     return _TEMPLATE.render(
@@ -183,7 +199,7 @@ def haproxy_cfg(request: RouterRequest) -> str:
         health_path=HEALTH_PATH,
         stats_path=STATS_PATH,
         max_wait_seconds=MAX_WAIT_SECONDS,
-        queue_size=QUEUE_SIZE,
+        queue_size=_queue_size(request.spec),
         connect_seconds=CONNECT_SECONDS,
         check_seconds=CHECK_SECONDS,
         check_interval_seconds=CHECK_INTERVAL_SECONDS,
@@ -203,7 +219,6 @@ def haproxy_cfg(request: RouterRequest) -> str:
         prefix_affinity=request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
         affinity_lua=f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
         body_bytes=BODY_BYTES,
-        body_buffers=max(LEAST_BUFFERS, connections(request.spec.resources) * CONNECTION_BYTES // 2 // BODY_BYTES),
         model_names=",".join(request.model_names),
         session_header=request.spec.session_header,
         balance_factor=BALANCE_FACTOR,

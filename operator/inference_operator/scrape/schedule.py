@@ -13,8 +13,8 @@ MAX_DOUBLINGS = 4
 """Of the urgent interval, where no pod answers. Each attempt costs a worker its timeouts."""
 
 MAX_BUSY_PER_SECOND = 25
-"""Scrapes of busy engines per second, over all keys. More busy engines are scraped less often than `Intervals.busy`, so
-that the cost has a bound (`bench/scrape.py`)."""
+"""Pods scraped per second at the paces busy and uneven, over all keys. More pods are scraped less often, so that the
+cost has a bound (`bench/scrape.py`)."""
 
 
 class Pace(Enum):
@@ -22,6 +22,7 @@ class Pace(Enum):
 
     URGENT = "an engine seems to stall, or is out of traffic"
     BUSY = "engines have requests, and another engine could take them over"
+    UNEVEN = "some engines have requests and others none: if one of those hangs, only routers count what it gets"
     CALM = "everything else"
 
 
@@ -42,7 +43,7 @@ class _Entry:
     due: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     busy: int = 0
-    """Its engines, while its pace is busy."""
+    """Its pods that are scraped often, while its pace is busy or uneven."""
 
 
 class Schedule:
@@ -84,7 +85,7 @@ class Schedule:
                 entry.due.update((component, math.inf) for component in components)
         return ready
 
-    def done(self, key: Key, component: str, *, now: float, pace: Pace, failed: bool, engines: int = 0) -> None:
+    def done(self, key: Key, component: str, *, now: float, pace: Pace, failed: bool, pods: int = 0) -> None:
         """Plan the next scrape.
 
         Args:
@@ -93,12 +94,12 @@ class Schedule:
             now: when the scrape ended.
             pace: what the scrape calls for.
             failed: whether no pod answered; the urgent interval then doubles with each failure.
-            engines: number of its engines.
+            pods: number of its pods that this pace scrapes often; used at the paces busy and uneven.
         """
         if (entry := self._entries.get(key)) is None:
             return
         failures = entry.failures[component] = entry.failures.get(component, 0) + 1 if failed else 0
-        entry.busy = engines if pace is Pace.BUSY else 0
+        entry.busy = pods if pace in {Pace.BUSY, Pace.UNEVEN} else 0
         interval = self.interval(component, pace)
         if failures:
             urgent = self._intervals[component].urgent
@@ -108,8 +109,9 @@ class Schedule:
     def interval(self, component: str, pace: Pace) -> float:
         """Seconds from one scrape of a component to the next at this pace."""
         intervals = self._intervals[component]
-        if pace is Pace.BUSY:
-            return min(max(intervals.busy, self._busy / MAX_BUSY_PER_SECOND), intervals.calm)
+        if pace in {Pace.BUSY, Pace.UNEVEN}:
+            wanted = intervals.busy if pace is Pace.BUSY else intervals.urgent
+            return min(max(wanted, self._busy / MAX_BUSY_PER_SECOND), intervals.calm)
         return intervals.urgent if pace is Pace.URGENT else intervals.calm
 
     def _new(self, now: float) -> _Entry:

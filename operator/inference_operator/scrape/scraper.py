@@ -84,8 +84,8 @@ class Scraped:
     pace: Pace
     failed: Sequence[str]
     """Components of which no pod answered."""
-    engines: int = 0
-    """Number of the key's engines."""
+    pods: int = 0
+    """Number of the key's pods that its pace scrapes often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +169,10 @@ class Scraper:
             except Exception:
                 log.exception("Cannot scrape the metrics of %s", key)
             now = self._now()
-            pace, engines = scraped.pace, scraped.engines
+            pace, pods = scraped.pace, scraped.pods
             for component in components:
                 failed = component in scraped.failed
-                self._schedule.done(key, component, now=now, pace=pace, failed=failed, engines=engines)
+                self._schedule.done(key, component, now=now, pace=pace, failed=failed, pods=pods)
 
     async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
         """Scrape all pods of a key that belong to these components; routers first."""
@@ -185,7 +185,8 @@ class Scraper:
             failed.append(ENGINE)
         pace = self._paces[key] = self._pace([pod for pod, _ in engines])
         # The stall watchdog needs the routers' sessions too, so no interval grows while an engine seems to stall.
-        return Scraped(pace, () if pace is Pace.URGENT else failed, len(engines))
+        often = [pod for pod, _ in engines] if pace is Pace.BUSY else pods
+        return Scraped(pace, () if pace is Pace.URGENT else failed, len(often))
 
     def _pace(self, engines: Sequence[PodView]) -> Pace:
         """The pace for these engines.
@@ -193,12 +194,14 @@ class Scraper:
         An engine whose requests only routers count may hang since it was idle. Only their next samples show it.
         """
         answering = self._store.of(engines).engines.values()
+        busy = [one for one in answering if one.sample.unfinished]
         if any(pod.traffic is False for pod in engines) or any(
             one.seconds_without_progress > 0 or (one.sessions and not one.sample.unfinished) for one in answering
         ):
             return Pace.URGENT
-        busy = len(engines) > 1 and any(one.sample.unfinished for one in answering)
-        return Pace.BUSY if busy else Pace.CALM
+        if not busy or len(engines) == 1:
+            return Pace.CALM
+        return Pace.BUSY if len(busy) == len(answering) else Pace.UNEVEN
 
     def _keeps(self, key: Key, component: str) -> bool:
         """Whether the next scrape of a component follows so soon that connections are kept."""
@@ -311,8 +314,8 @@ def _after_probe(engine: EngineActivity, status: int | None, at: float) -> Engin
 def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
     """Scrape intervals of routers and of engines.
 
-    Those of routers stay long while engines are busy: with 1,000 resources, routers read every 15 s make the scraper
-    take four times as much CPU (docs/explanation/costs.md).
+    Those of routers stay long while all engines are busy: with 1,000 resources, routers read every 15 s make the
+    scraper take four times as much CPU (docs/explanation/costs.md).
     """
     urgent, calm = settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds
     return {ROUTER: Intervals(urgent, calm, calm), ENGINE: Intervals(urgent, urgent, calm)}

@@ -94,7 +94,7 @@ def pods_to_move(live: Manifest | None, pods: Sequence[PodView], *, namespace: s
         Removal(
             Ref(POD, namespace, pod.name),
             pod.uid,
-            f"Pod `{pod.name}` had {MOST_ENDS} hardware errors of a GPU on node `{pod.node}`",
+            f"Pod `{pod.name}` ended {MOST_ENDS} times on node `{pod.node}`, at last with a hardware error of a GPU",
             reason=Reason.GPU_HARDWARE_ERROR,
         )
         for pod in pods
