@@ -31,8 +31,9 @@ MOST_ENDS = 3
 
 _ADAPTER: TypeAdapter[Mapping[str, str]] = TypeAdapter(dict[str, str])
 
-RECORD_TIME = timedelta(seconds=1)
-"""After this time a new record is read again, and the pod is deleted. An own write causes no event."""
+RECORD_TIME = timedelta(seconds=10)
+"""After this time a new record is read again, and the pod is deleted. An own write causes no event. Where the record
+cannot be written, it is tried again as often."""
 
 
 @dataclass(frozen=True, slots=True)
