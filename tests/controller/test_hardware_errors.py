@@ -2,7 +2,7 @@
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import POD, Ref
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, RECORD_TIME
 from tests.controller.world import World
 from tests.testing.builders import ENGINES, pod
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
@@ -33,7 +33,7 @@ async def test_the_pod_is_deleted_once_and_the_next_one_on_the_same_node_stays(w
     world.cluster.set_status(first, crashed(ECC, restarts=2))
     requeue = await world.reconcile()
     assert requeue is not None
-    assert requeue.seconds == 1
+    assert requeue.seconds == RECORD_TIME.total_seconds()
     assert [write for write in await world.settle() if write.verb == "delete"] == [Request("delete", first)]
     await world.restart()
     second = add_pod(world, "b", restarts=5)
