@@ -84,15 +84,21 @@ function Walker:skip()
   end
 end
 
+-- The first byte of the next member or item, behind a comma if there is one; nil at the end.
+function Walker:next_item()
+  local byte = self:next_byte()
+  if byte == 44 then
+    self.at = self.at + 1
+    byte = self:next_byte()
+  end
+  return byte
+end
+
 -- Call visit(key) at the value of each member of the object that starts here. visit must move past the value.
 function Walker:object(visit)
   self.at = self.at + 1
   while true do
-    local byte = self:next_byte()
-    if byte == 44 then
-      self.at = self.at + 1
-      byte = self:next_byte()
-    end
+    local byte = self:next_item()
     if byte ~= 34 then
       self.at = self.at + 1
       return
@@ -113,11 +119,7 @@ end
 function Walker:array(visit)
   self.at = self.at + 1
   while true do
-    local byte = self:next_byte()
-    if byte == 44 then
-      self.at = self.at + 1
-      byte = self:next_byte()
-    end
+    local byte = self:next_item()
     if not byte or byte == 93 then
       self.at = self.at + 1
       return
