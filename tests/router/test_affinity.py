@@ -1,6 +1,7 @@
 """The Lua script that finds what later requests are likely to repeat."""
 
 import json
+import random
 import string
 from collections.abc import Callable
 from importlib.resources import files
@@ -101,6 +102,30 @@ def test_the_conversation_is_found_behind_almost_a_mebibyte(where: str) -> None:
 def test_any_bytes_end_without_an_error(body: bytes) -> None:
     system, conversation = AFFINITY(body, BASE)
     assert conversation is None or (system is not None and len(conversation) <= len(body))
+
+
+SEEDS = [
+    json.dumps(body).encode()
+    for body in (
+        {"model": "chat", "messages": [SYSTEM, _user("Hi"), {"role": "assistant", "content": "Hello"}, _user("?")]},
+        {"messages": [_user([IMAGE, {"type": "text", "text": 'a \\"quoted\\" text'}])], "model": "adapter"},
+        {"input": [_user([{"type": "input_text", "text": "Hi"}])], "instructions": "Be brief."},
+        {"prompt": [[1, 2, 3], [4]], "stop": ["}", "]", '"']},
+    )
+]
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_damaged_bodies_end_without_an_error() -> None:
+    chance = random.Random(5)  # noqa: S311 - no secret
+    for number in range(100_000):
+        body = bytearray(SEEDS[number % len(SEEDS)])
+        for _ in range(chance.randrange(1, 6)):
+            at, kind = chance.randrange(len(body) + 1), chance.randrange(3)
+            piece = bytes(chance.choice(b'{}[]",:\\ \x00\xff1a') for _ in range(chance.randrange(4)))
+            body[at : at + (kind and chance.randrange(20))] = piece
+        system, conversation = AFFINITY(bytes(body), BASE)
+        assert conversation is None or (system is not None and len(conversation) <= len(body))
 
 
 _JSON = st.recursive(
