@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e import stack
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes
 from e2e.waiting import eventually
@@ -46,7 +47,11 @@ def _effective(status: str, name: str) -> int:
 
 
 def _user_of_a_new_pod(cluster: LocalCluster) -> int | None:
-    """The user that a pod without one gets; None without policies."""
+    """The user that a pod without one gets; None while a policy is not in force, in whatever order they come."""
     command = ("--namespace", stack.SYSTEM, "run", "probe", "--image=none", "--dry-run=server", "--output=json")
-    user: int | None = json.loads(cluster.kubectl(*command))["spec"]["securityContext"].get("runAsUser")
+    try:
+        pod = json.loads(cluster.kubectl(*command))
+    except ClusterError:  # the policy that requires a user is in force before the one that gives it
+        return None
+    user: int | None = pod["spec"]["securityContext"].get("runAsUser")
     return user

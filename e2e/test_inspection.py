@@ -37,7 +37,7 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
     """The test's InferenceDeployment, deleted after it."""
     served = Served(cluster, NAME)
     yield served
-    served.kubectl("delete", f"infd/{NAME}", "--wait=true")
+    served.kubectl("delete", f"infd/{NAME}", "--wait=true", "--ignore-not-found")
     served.await_gone()
 
 
