@@ -18,6 +18,7 @@ from e2e.cluster import local
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.images import ImageError
+from inference_operator.engines.vllm.vllm import PORT
 
 CLUSTER = "demo"
 NAME = stack.SAMPLE_NAME
@@ -62,7 +63,8 @@ def up() -> None:
         print(cluster.kubectl("get", "infd"), end="")
     address = stack.address(cluster, NAME)
     with _part(f"4. Requests through the load balancer, http://{address}"):
-        print(f"  vLLM {_get(address, '/version')['version']} answers:")
+        engine = next(iter(stack.pods(cluster, NAME).values()))  # routers forward inference paths only
+        print(f"  vLLM {_get(f'{engine}:{PORT}', '/version')['version']} answers:")
         _complete(address)
         _stream(address)
     with _part(f"5. kubectl scale infd/{NAME} --replicas=2"):
@@ -153,7 +155,7 @@ def _spread(cluster: LocalCluster, address: str) -> None:
 
 def _served(ip: str) -> float:
     """Requests that an engine has answered, by its own count."""
-    with _answer(f"{ip}:8000", "/metrics") as response:
+    with _answer(f"{ip}:{PORT}", "/metrics") as response:
         return sum(float(count) for count in _SERVED.findall(response.read().decode()))
 
 
