@@ -18,10 +18,10 @@ from e2e.cluster import local
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.images import ImageError
-from inference_operator.engines.vllm.vllm import PORT
 
 CLUSTER = "demo"
 NAME = stack.SAMPLE_NAME
+ENGINE_PORT = 8000
 ANSWER_SECONDS = 120
 REQUESTS_EACH, MOST_REQUESTS, PAUSE_SECONDS = 4, 200, 0.1
 """Routers see a new engine with their next DNS lookup, after up to 10 s; 200 requests take 20 s."""
@@ -64,7 +64,7 @@ def up() -> None:
     address = stack.address(cluster, NAME)
     with _part(f"4. Requests through the load balancer, http://{address}"):
         engine = next(iter(stack.pods(cluster, NAME).values()))  # routers forward inference paths only
-        print(f"  vLLM {_get(f'{engine}:{PORT}', '/version')['version']} answers:")
+        print(f"  vLLM {_get(f'{engine}:{ENGINE_PORT}', '/version')['version']} answers:")
         _complete(address)
         _stream(address)
     with _part(f"5. kubectl scale infd/{NAME} --replicas=2"):
@@ -155,7 +155,7 @@ def _spread(cluster: LocalCluster, address: str) -> None:
 
 def _served(ip: str) -> float:
     """Requests that an engine has answered, by its own count."""
-    with _answer(f"{ip}:{PORT}", "/metrics") as response:
+    with _answer(f"{ip}:{ENGINE_PORT}", "/metrics") as response:
         return sum(float(count) for count in _SERVED.findall(response.read().decode()))
 
 
