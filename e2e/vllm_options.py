@@ -17,23 +17,22 @@ PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
     """Values that vLLM parses from each list, and all its options; `folder` holds the files of the exchange."""
-    (folder / "lists.json").write_text(json.dumps(lists))
-    images.build(["engine-cpu"])
-    command = ("/opt/vllm/bin/python", "/script/parse.py", "/data/lists.json", "/data/result.json")
-    volumes = {SCRIPT: "/script:ro", folder: "/data"}
-    found_builder().run("vllm-parser", images.reference("engine-cpu"), command, volumes)
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return result
+    return _answer("parse", lists, folder)
 
 
 def derived(cases: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
     """What vLLM's configuration classes derive from each case (`vllm_parser/derive.py`), and its parsers' names."""
-    (folder / "cases.json").write_text(json.dumps(cases))
+    return _answer("derive", cases, folder)
+
+
+def _answer(script: str, question: object, folder: Path) -> dict[str, Any]:
+    """The result of a script of `vllm_parser`, which runs in the engine's image; `folder` holds question and result."""
+    (folder / "question.json").write_text(json.dumps(question))
     images.build(["engine-cpu"])
-    command = ("/opt/vllm/bin/python", "/script/derive.py", "/data/cases.json", "/data/results.json")
+    command = ("/opt/vllm/bin/python", f"/script/{script}.py", "/data/question.json", "/data/result.json")
     volumes = {SCRIPT: "/script:ro", folder: "/data"}
-    found_builder().run("vllm-derive", images.reference("engine-cpu"), command, volumes)
-    result: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    found_builder().run(f"vllm-{script}", images.reference("engine-cpu"), command, volumes)
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return result
 
 
