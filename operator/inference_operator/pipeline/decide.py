@@ -261,12 +261,12 @@ def _offers(inputs: Inputs, spec: Spec, state: _RoleState) -> GpuOffers:
 def _healed(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState, kept: PinnedPlan) -> PinnedPlan:
     """The pinned plan; decided once more if its engines reported too little memory (see `planning/healing.py`)."""
     live = inputs.workload(state.request.name)
-    annotated = pinned_plan(annotations(live).get(PLAN_ANNOTATION))
-    if annotated is None or (annotated.spec_hash, annotated.plan.decision) != (kept.spec_hash, kept.plan.decision):
-        return kept
     pods, template = inputs.pods_of(state.request.name), workload_view(live).template
     learned = learned_from(kept.plan, pods, inputs.lookups, state.engine, template=template)
     if learned is None:
+        return kept
+    annotated = pinned_plan(annotations(live).get(PLAN_ANNOTATION))
+    if annotated is None or (annotated.spec_hash, annotated.plan.decision) != (kept.spec_hash, kept.plan.decision):
         return kept
     request = PlanRequest(
         spec,
