@@ -20,7 +20,7 @@ import aiohttp
 
 from e2e import images
 from e2e.router.names import Names
-from inference_operator.api.spec import RouterSpec
+from inference_operator.api.router import RouterSpec
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
 from inference_operator.router import haproxy

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from e2e.router.loopback import Engine, Loopback
-from inference_operator.api.spec import RouterSpec, RouterStrategy
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.router import haproxy
 
 CONVERSATIONS = 40

@@ -12,7 +12,7 @@ from yarl import URL
 
 from e2e.router.loopback import ENGINES_HOST, Answer, Engine, Loopback
 from inference_operator.api.container import ResourcesSpec
-from inference_operator.api.spec import RouterSpec
+from inference_operator.api.router import RouterSpec
 from inference_operator.router import haproxy
 
 QUEUE = 20

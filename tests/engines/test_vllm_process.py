@@ -1,7 +1,8 @@
 from dataclasses import replace
 
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.spec import MAX_ROUTERS, Device, EngineSpec
+from inference_operator.api.router import MAX_ROUTERS
+from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.base import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES

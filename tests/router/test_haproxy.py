@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.api.spec import MAX_ROUTERS, RouterSpec, RouterStrategy
+from inference_operator.api.router import MAX_ROUTERS, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
 from inference_operator.router.haproxy import (
     AFFINITY_FILE,

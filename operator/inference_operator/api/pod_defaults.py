@@ -12,8 +12,9 @@ from pydantic import AfterValidator, Field, StringConstraints
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
 from inference_operator.api.pod_template import Mount, PodTemplateSpec, Sidecar, Volume
+from inference_operator.api.router import RouterSpec
 from inference_operator.api.scheduling import PodScheduling, TopologySpread
-from inference_operator.api.spec import RouterSpec, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.api.validation import ObjectName, SpecModel
 
 Ratio = Annotated[float, Field(ge=1, le=100)]

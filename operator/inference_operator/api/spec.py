@@ -13,7 +13,8 @@ from inference_operator.api.container import BY_NAME, Argument, Environment, Ima
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
-from inference_operator.api.scheduling import PodScheduling, SchedulingSpec
+from inference_operator.api.router import RouterSpec
+from inference_operator.api.scheduling import SchedulingSpec
 from inference_operator.api.validation import CelRules, SpecModel, cel, matches
 
 MAX_NAME_LENGTH = 55
@@ -24,9 +25,6 @@ MAX_TOKENS = 16_777_216
 
 MAX_REPLICAS = 256
 """Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
-
-MAX_ROUTERS = 16
-"""More router pods would only divide the load further: one sends more requests per second than many engines serve."""
 
 DRAIN_TIMEOUT = timedelta(minutes=5)
 """Time for an answer of 8,192 tokens at 30 tokens/s, which is 273 s; and, with what comes before and after it, below
@@ -230,50 +228,6 @@ class ParallelismSpec(SpecModel):
         le=16,
         description="Pipeline parallel size: number of stages that the layers are divided into, on one node. One"
         f" engine uses `tensor` x `pipeline` GPUs. Default: 1. {_RESIZES}",
-    )
-
-
-class RouterStrategy(StrEnum):
-    """How the router chooses an engine."""
-
-    LEAST_OUTSTANDING = "LeastOutstanding"
-    PREFIX_AFFINITY = "PrefixAffinity"
-
-
-_HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
-
-
-class RouterSpec(SpecModel):
-    """The load balancer in front of the engines."""
-
-    replicas: int = Field(2, ge=1, le=MAX_ROUTERS, description="Number of router pods. Default: 2. Change: in place.")
-    resources: ResourcesSpec = Field(
-        default_factory=ResourcesSpec,
-        description="CPU, memory and ephemeral storage of one router pod. Each of its two HAProxy processes gets half:"
-        " one thread for each CPU (rounded up) and one connection for each 64 KiB of the memory limit. Each key"
-        " overrides one default. Default: requests of 100m CPU and 64Mi, limit of 512Mi. Change: rolling restart of"
-        " the routers.",
-    )
-    scheduling: PodScheduling = Field(
-        default_factory=PodScheduling,
-        description="Scheduling of the router pods. Its changes replace routers one by one, and no engines.",
-    )
-    pod_template: PodTemplateSpec = Field(
-        default_factory=PodTemplateSpec,
-        description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
-    )
-    strategy: RouterStrategy = Field(
-        RouterStrategy.LEAST_OUTSTANDING,
-        description=(
-            "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
-            " sends requests with the same session, system prompt or first message to the same engine, which has them"
-            " in its prefix cache. Default: `LeastOutstanding`. Change: rolling restart of the routers."
-        ),
-    )
-    session_header: Annotated[str, StringConstraints(max_length=63), CelRules(_HEADER)] = Field(
-        "x-session-id",
-        description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
-        " Change: rolling restart of the routers.",
     )
 
 

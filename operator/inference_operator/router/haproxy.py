@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from inference_operator.api.spec import RouterSpec, RouterStrategy
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
 from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH

@@ -1,0 +1,58 @@
+"""`spec.router`: the load balancer in front of the engines."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.pod_template import PodTemplateSpec
+from inference_operator.api.scheduling import PodScheduling
+from inference_operator.api.validation import CelRules, SpecModel, matches
+
+MAX_ROUTERS = 16
+"""More router pods would only divide the load further: one sends more requests per second than many engines serve."""
+
+
+class RouterStrategy(StrEnum):
+    """How the router chooses an engine."""
+
+    LEAST_OUTSTANDING = "LeastOutstanding"
+    PREFIX_AFFINITY = "PrefixAffinity"
+
+
+_HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
+
+
+class RouterSpec(SpecModel):
+    """The load balancer in front of the engines."""
+
+    replicas: int = Field(2, ge=1, le=MAX_ROUTERS, description="Number of router pods. Default: 2. Change: in place.")
+    resources: ResourcesSpec = Field(
+        default_factory=ResourcesSpec,
+        description="CPU, memory and ephemeral storage of one router pod. Each of its two HAProxy processes gets half:"
+        " one thread for each CPU (rounded up) and one connection for each 64 KiB of the memory limit. Each key"
+        " overrides one default. Default: requests of 100m CPU and 64Mi, limit of 512Mi. Change: rolling restart of"
+        " the routers.",
+    )
+    scheduling: PodScheduling = Field(
+        default_factory=PodScheduling,
+        description="Scheduling of the router pods. Its changes replace routers one by one, and no engines.",
+    )
+    pod_template: PodTemplateSpec = Field(
+        default_factory=PodTemplateSpec,
+        description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
+    )
+    strategy: RouterStrategy = Field(
+        RouterStrategy.LEAST_OUTSTANDING,
+        description=(
+            "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
+            " sends requests with the same session, system prompt or first message to the same engine, which has them"
+            " in its prefix cache. Default: `LeastOutstanding`. Change: rolling restart of the routers."
+        ),
+    )
+    session_header: Annotated[str, StringConstraints(max_length=63), CelRules(_HEADER)] = Field(
+        "x-session-id",
+        description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
+        " Change: rolling restart of the routers.",
+    )
