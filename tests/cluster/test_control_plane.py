@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from e2e.cluster.handle import LocalCluster
 from e2e.cluster.local import down, is_running, up
 from e2e.cluster.ports import SLOTS
 from e2e.cluster.processes import processes
-from e2e.cluster.state import Record, layout, read_record, write_record
+from e2e.cluster.state import Record, exclusive, layout, read_record, write_record
 
 NAME = f"tool-{os.getpid()}"
 DEADLINE_S = 30.0
@@ -61,6 +62,12 @@ def await_end(name: str) -> None:
         time.sleep(0.05)
 
 
+def audited(cluster: LocalCluster) -> list[dict[str, Any]]:
+    """The entries of the audit log. The API server may be writing the last line: it is left out until it is whole."""
+    lines = cluster.audit_log.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
 def executable(number: int) -> str:
     return Path(f"/proc/{number}/exe").resolve().name
 
@@ -89,7 +96,7 @@ def test_pods_with_gpus_are_scheduled_on_separate_nodes_and_become_ready(cluster
 def test_the_audit_log_contains_writes_of_every_user_but_no_reads_of_the_administrator(cluster: LocalCluster) -> None:
     cluster.kubectl("create", "configmap", "seen")
     cluster.kubectl("get", "configmaps")
-    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    events = audited(cluster)
     ours = [event for event in events if event["user"]["username"] == "cluster-admin"]
     assert "seen" in {event["objectRef"].get("name") for event in ours if event["verb"] == "create"}
     assert not {event["verb"] for event in ours} & {"get", "list", "watch"}
@@ -99,12 +106,12 @@ def test_every_request_of_the_operator_is_in_the_audit_log(cluster: LocalCluster
     operator = "system:serviceaccount:inference-operator-system:inference-operator"
     with pytest.raises(ClusterError, match="forbidden"):
         cluster.kubectl("get", "secrets", f"--as={operator}")
-    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    events = audited(cluster)
     assert not [event for event in events if event["user"]["username"] == operator]
     token = cluster_token(cluster)
     with pytest.raises(ClusterError, match="forbidden"):
         cluster.kubectl("get", "secrets", f"--token={token}", "--kubeconfig=/dev/null", *server(cluster))
-    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    events = audited(cluster)
     assert ("list", "secrets") in {
         (event["verb"], event["objectRef"]["resource"]) for event in events if event["user"]["username"] == operator
     }
@@ -156,9 +163,11 @@ def test_a_cluster_that_loses_a_component_stops_completely_and_reports_the_cause
     try:
         up(name, owned=True, gpu_nodes=0)
         (scheduler,) = (one for one in processes(layout(name).directory) if executable(one) == "kube-scheduler")
-        os.kill(scheduler, signal.SIGKILL)
-        await_end(name)
-        described = command("status").stdout
+        # The start of another cluster removes clusters that have stopped; a test beside this one may start one.
+        with exclusive(name):
+            os.kill(scheduler, signal.SIGKILL)
+            await_end(name)
+            described = command("status").stdout
         assert f"{name}: stopped" in described
         assert "kube-scheduler was ended by signal 9; last lines of" in described
         start_and_die(name)
