@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -33,6 +33,8 @@ OUT_SECONDS = CALM_ROUNDS * SCRAPE_SECONDS + NO_PROGRESS_SECONDS + 3 * SCRAPE_SE
 seen at the next scrape of the routers, which alone know of its later requests."""
 DNS_SECONDS = 7
 """TTL of a record in the cluster's DNS (5 s), and until HAProxy asks again."""
+ALL_STOPPED_SECONDS = 25
+"""Four times `noProgressSeconds`, and less than `stallSeconds`, after which an engine is replaced."""
 REPLACED_SECONDS = STALL_SECONDS + 2 * CALM_ROUNDS * SCRAPE_SECONDS + 15
 """From the stop of the engine core to the deletion of its pod, with a margin for a busy machine."""
 PHASE_SECONDS = 400
@@ -132,6 +134,32 @@ def test_a_stopped_engine_gets_no_new_requests_until_it_moves_again_and_no_reque
     assert new.result.lost == (), "each new request went to the other engine"
     assert looping.result.lost == ()
     assert set(short_stall.pods("engine")) == set(pods)
+
+
+@pytest.mark.full
+def test_the_last_engine_stays_in_traffic_where_all_stop_and_no_request_is_lost(short_stall: Served) -> None:
+    """Storage that is slow for all engines stops all of them: without an engine in traffic, clients would get 503."""
+    short_stall.scale(2)
+    load = Load(short_stall.address, short_stall.name, workers=CLIENTS)
+    load.learn()
+    pods = set(short_stall.pods("engine"))
+    with load.phase("all engines stop", at_least=FEW, seconds=PHASE_SECONDS, pause=CLIENT_PAUSE_SECONDS) as phase:
+        short_stall.await_all_in_use()
+        with ExitStack() as stops:
+            for pod in pods:
+                stops.enter_context(_stopped(engine_core(short_stall.cluster, pod)))
+            until = time.monotonic() + ALL_STOPPED_SECONDS
+            while time.monotonic() < until:
+                assert "true" in _traffic(short_stall).values()
+                time.sleep(1)
+        eventually(
+            lambda: set(_traffic(short_stall).values()) == {"true"}, seconds=OUT_SECONDS, what="all are in traffic"
+        )
+        phase.mark()
+        phase.await_answers(FEW)
+    print(f"\n  {phase.result}")
+    assert phase.result.lost == ()
+    assert set(short_stall.pods("engine")) == pods
 
 
 @pytest.mark.full
