@@ -21,6 +21,7 @@ import aiohttp
 from e2e import images
 from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
+from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
 from inference_operator.router import haproxy
@@ -146,6 +147,13 @@ class Loopback:
         for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
         self.router = await self._start_haproxy(self.metrics_port, self.log)
+
+    def write_keys(self, text: str) -> None:
+        """Write the keys file as the kubelet does: as a whole, by renaming."""
+        folder = self.root / haproxy.KEYS_FOLDER.lstrip("/")
+        folder.mkdir(exist_ok=True)
+        (folder / ".new").write_text(text)
+        (folder / ".new").rename(folder / KEYS_FILE)
 
     async def start_twin(self) -> None:
         """Start a second HAProxy beside the router, on the same port, as its pod does."""

@@ -155,19 +155,22 @@ def test_a_model_in_a_claim_needs_the_right_to_create_pods_or_the_verb_use_on_th
 
 def test_a_secret_reference_needs_the_right_to_get_that_secret(users: dict[str, User]) -> None:
     said = users[POD_MAKER].refusal("secret", secret("known"))
-    assert "secretKeyRef known: requires the right to get this Secret" in said
+    assert "the Secret known requires the right to get this Secret" in said
     assert users[READER].refusal("secret", secret("known")) == ""
-    assert "secretKeyRef other: requires the right" in users[READER].refusal("secret", secret("known", "other"))
+    assert "the Secret other requires the right" in users[READER].refusal("secret", secret("known", "other"))
     sidecar = {"name": "a", "image": "b", **secret("other")["engine"]}
     beside = {"podTemplate": {"sidecars": [{"name": "c", "image": "b"}, sidecar]}}
     for where in (beside, {"router": beside}):
-        assert "secretKeyRef other: requires the right" in users[READER].refusal("beside", where)
+        assert "the Secret other requires the right" in users[READER].refusal("beside", where)
+    keys = {"router": {"keys": {"secretName": "other"}}}
+    assert "the Secret other requires the right" in users[READER].refusal("keys", keys)
+    assert users[READER].refusal("keys", {"router": {"keys": {"secretName": "known"}}}) == ""
 
 
 def test_more_than_16_secret_references_need_the_right_to_get_every_secret(users: dict[str, User]) -> None:
     assert users[READER].refusal("many", secret(*["known"] * 16)) == ""
     said = users[READER].refusal("too-many", secret(*["known"] * 17))
-    assert "more than 16 new secretKeyRefs require the right to get all Secrets" in said
+    assert "more than 16 new Secrets require the right to get all Secrets" in said
 
 
 def test_the_admission_policy_checks_only_fields_that_an_update_changes(users: dict[str, User]) -> None:

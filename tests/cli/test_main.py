@@ -1,3 +1,4 @@
+import hashlib
 import json
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -201,3 +202,21 @@ def test_invalid_arguments_are_refused_with_a_hint_to_help(infd: Infd, arguments
     assert status == 2
     assert complaints.startswith("infd")
     assert complaints.splitlines()[1].endswith("--help`.")
+
+
+def test_a_created_key_is_printed_once_and_only_its_hash_is_in_the_secret(infd: Infd) -> None:
+    status, output, shown = infd("key", "create", "alice", "--secret", "keys", "-n", "demo")
+    key = shown.splitlines()[-1]
+    secret = yaml.safe_load(output)
+    assert (status, secret["kind"], secret["metadata"]) == (0, "Secret", {"name": "keys", "namespace": "demo"})
+    assert secret["stringData"] == {"keys": f"alice: {hashlib.sha256(key.encode()).hexdigest()}\n"}
+    assert key not in output
+    status, line, _ = infd("key", "create", "alice")
+    assert (status, line.startswith("alice: ")) == (0, True)
+
+
+@pytest.mark.parametrize("wrong", [("al ice",), ("",), ("a" * 64,), ("alice", "--namespace", "demo")])
+def test_a_key_that_cannot_be_created_is_refused_with_the_cure(infd: Infd, wrong: tuple[str, ...]) -> None:
+    status, output, complaints = infd("key", "create", *wrong)
+    assert (status, output) == (2, "")
+    assert "use 1 to 63 letters" in complaints or "--namespace needs --secret" in complaints

@@ -27,3 +27,14 @@ def test_each_haproxy_process_has_its_own_name_metrics_port_and_folder() -> None
         ("haproxy-1", {"name": "METRICS_PORT", "value": "9100"}, [("metrics-1", 9100)], ["run-1"]),
         ("haproxy-2", {"name": "METRICS_PORT", "value": "9101"}, [("metrics-2", 9101)], ["run-2"]),
     ]
+
+
+def test_the_keys_of_users_are_mounted_as_a_folder_and_without_them_no_router_starts() -> None:
+    desired = planned(inference_deployment(router={"keys": {"secretName": "users"}})).desired
+    pod = desired[ROUTERS]["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in pod["volumes"] if "secret" in volume]
+    assert volume["secret"] == {"secretName": "users", "items": [{"key": "keys", "path": "keys"}]}
+    for haproxy in pod["containers"]:
+        (mount,) = [mount for mount in haproxy["volumeMounts"] if mount["name"] == volume["name"]]
+        assert mount == {"name": "api-keys", "mountPath": "/etc/haproxy-keys", "readOnly": True}
+    assert "keys.lua" in desired[CONFIG]["data"]

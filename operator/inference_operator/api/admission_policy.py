@@ -54,6 +54,9 @@ MAX_SECRETS = 16
 """Secrets that are checked by name, each in its own expression. The cost budget allows two authorizer checks in an
 expression and 28 in a policy (Kubernetes 1.36, apiserver, pkg/cel/library/cost.go and pkg/apis/cel/config.go)."""
 
+SECRET_NAMES: tuple[str, ...] = ("router.keys.secretName",)
+"""Fields below `spec` that name a Secret. They require the right to get it too."""
+
 _PODS = "mayCreatePods"
 _READING = "authorizer.group('').resource('secrets').namespace(request.namespace)"
 
@@ -81,11 +84,12 @@ def value_of(root: str, path: str) -> str:
 
 
 def _secrets(root: str) -> str:
-    """The CEL expression for the names of all Secrets in environment variables."""
+    """The CEL expression for the names of all Secrets in environment variables and fields."""
     variables = " + ".join(f"{value_of(root, path)}.orValue([])" for path in ENVIRONMENTS)
+    fields = " + ".join(f"{value_of(root, path)}.optMap(name, [name]).orValue([])" for path in SECRET_NAMES)
     return (
-        f"({variables}).filter(v, has(v.valueFrom) && has(v.valueFrom.secretKeyRef))"
-        ".map(v, v.valueFrom.secretKeyRef.name)"
+        f"(({variables}).filter(v, has(v.valueFrom) && has(v.valueFrom.secretKeyRef))"
+        f".map(v, v.valueFrom.secretKeyRef.name) + {fields})"
     )
 
 
@@ -152,7 +156,7 @@ def _secret_check(index: int) -> _Check:
     return _Check(
         f"variables.secrets.size() <= {index} || variables.secrets.size() > {MAX_SECRETS}"
         f" || {_READING}.name({name}).check('get').allowed()",
-        f"'spec: secretKeyRef ' + {name} + ': requires the right to get this Secret in namespace ' + request.namespace"
+        f"'spec: the Secret ' + {name} + ' requires the right to get this Secret in namespace ' + request.namespace"
         " + '. Use another Secret, or request this right.'",
     )
 
@@ -160,7 +164,7 @@ def _secret_check(index: int) -> _Check:
 def _many_secrets() -> _Check:
     return _Check(
         f"variables.secrets.size() <= {MAX_SECRETS} || {_READING}.check('get').allowed()",
-        f"'spec: more than {MAX_SECRETS} new secretKeyRefs require the right to get all Secrets in namespace '"
+        f"'spec: more than {MAX_SECRETS} new Secrets require the right to get all Secrets in namespace '"
         " + request.namespace + '. Add fewer at a time, or request this right.'",
     )
 

@@ -7,8 +7,9 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.pod_template import PodTemplateSpec
+from inference_operator.api.router_keys import RouterKeysSpec
 from inference_operator.api.scheduling import PodScheduling
-from inference_operator.api.validation import CelRules, SpecModel, matches
+from inference_operator.api.validation import CelRules, Quantity, SpecModel, matches
 
 MAX_ROUTERS = 16
 """More router pods would only divide the load further: one sends more requests per second than many engines serve."""
@@ -55,4 +56,14 @@ class RouterSpec(SpecModel):
         "x-session-id",
         description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
         " Change: rolling restart of the routers.",
+    )
+    keys: RouterKeysSpec | None = Field(
+        None,
+        description="API keys that requests must have. Default: none, everybody who reaches the router may use the"
+        " model. Change: rolling restart of the routers.",
+    )
+    max_body_size: Quantity | None = Field(
+        None,
+        description="Largest body of a request, for example `20Mi`; larger ones get 413, those without Content-Length"
+        " 411. Default: no limit. Change: rolling restart of the routers.",
     )

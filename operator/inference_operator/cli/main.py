@@ -15,6 +15,7 @@ from inference_operator.cli.files import documents
 from inference_operator.cli.fit import add_fit
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.inspect import add_inspect
+from inference_operator.cli.key import add_key
 from inference_operator.cli.offline import (
     add_source,
     model_of,
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add_fit(commands)
     add_inspect(commands)
     add_explain(commands)
+    add_key(commands)
     for name, what, run in (
         ("crd", "the CustomResourceDefinition", _crd),
         ("policy", "the ValidatingAdmissionPolicy and its binding", _policy),

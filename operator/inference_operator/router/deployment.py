@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
@@ -22,6 +23,7 @@ from inference_operator.router.haproxy import (
     CONFIG_FILE,
     CONFIG_FOLDER,
     HEALTH_PATH,
+    KEYS_FOLDER,
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
     POD_IPS_VARIABLE,
@@ -37,6 +39,9 @@ CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 
 ENDPOINT_REMOVAL_SECONDS = 10
 """How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
+
+_KEYS_MOUNT: Manifest = {"name": "api-keys", "mountPath": KEYS_FOLDER, "readOnly": True}
+"""The whole folder, because the kubelet never updates a single file (Kubernetes documentation, "Secrets")."""
 
 _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
@@ -73,14 +78,24 @@ def router_deployment(request: RouterRequest, config: Mapping[str, str]) -> Mani
 
 def own_parts(path: str) -> PodParts:
     """The operator's own parts of a router pod; `path` is that of the additions."""
-    return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)])
+    mounts = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
+    return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts, _KEYS_MOUNT])
 
 
 def _own_volumes(request: RouterRequest) -> list[Manifest]:
     return [
         {"name": "config", "configMap": {"name": router_name(request.name)}},
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
+        *_keys_volume(request),
     ]
+
+
+def _keys_volume(request: RouterRequest) -> list[Manifest]:
+    """The Secret with the API keys. Without it no router starts: none must accept everybody."""
+    if (keys := request.spec.keys) is None:
+        return []
+    items = [{"key": KEYS_FILE, "path": KEYS_FILE}]
+    return [{"name": _KEYS_MOUNT["name"], "secret": {"secretName": keys.secret_name, "items": items}}]
 
 
 def _own_mounts(number: int) -> list[Manifest]:
@@ -129,6 +144,7 @@ def _pod(request: RouterRequest) -> Manifest:
 def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
     settings, metrics = request.settings, f"metrics-{number}"
+    keys_mounts = [_KEYS_MOUNT] if request.spec.keys else []
     return {
         "name": _name(number),
         "image": settings.router_image,
@@ -148,5 +164,5 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
         "securityContext": RESTRICTED_CONTAINER,
-        "volumeMounts": [*_own_mounts(number), *mounts(request.spec.pod_template.volume_mounts)],
+        "volumeMounts": [*_own_mounts(number), *keys_mounts, *mounts(request.spec.pod_template.volume_mounts)],
     }

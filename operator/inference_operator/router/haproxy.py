@@ -7,7 +7,9 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import Owner
+from inference_operator.objects.quantity import value
 from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH
 from inference_operator.settings import Settings
@@ -70,7 +72,13 @@ MIN_SLOTS = 32
 RETRY_AFTER_SECONDS = 5
 
 CONFIG_FOLDER = "/etc/haproxy"
-CONFIG_FILE, AFFINITY_FILE = "haproxy.cfg", "affinity.lua"
+CONFIG_FILE, AFFINITY_FILE, KEYS_SCRIPT = "haproxy.cfg", "affinity.lua", "keys.lua"
+
+KEYS_FOLDER = "/etc/haproxy-keys"
+"""Where the Secret with the API keys is mounted."""
+
+IDENTITY_HEADERS = "^x-(forwarded-(user|email|groups|preferred-username)|auth-request-.*|remote-.*|user(-.*)?)$"
+"""Headers by which authenticating proxies tell who the user is (oauth2-proxy 7, "Overview"; RFC 3875's REMOTE_USER)."""
 
 BODY_BYTES = 256 * 1024
 """Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 64,000 tokens of English. They are also
@@ -115,6 +123,10 @@ _ERRORS = (
     _ErrorResponse(504, "server_error", "the engine did not answer in time", RETRY_AFTER_SECONDS),
 )
 _NOT_FOUND = _ErrorResponse(404, "invalid_request_error", "this path is not part of the API")
+_UNAUTHORIZED = _ErrorResponse(
+    401, "authentication_error", "a valid API key is required: send it as Authorization: Bearer KEY"
+)
+_LENGTH_REQUIRED = _ErrorResponse(411, "invalid_request_error", "the request must have the header Content-Length")
 _QUEUE_FULL = _ErrorResponse(429, "rate_limit_error", "too many requests wait for an engine", 2)
 
 _TEMPLATE = Environment(
@@ -186,6 +198,22 @@ def _queue_size(spec: RouterSpec) -> int:
     return max(1, min(QUEUE_SIZE, memory // 2 // (BUFFERS_OF_WAITING * BODY_BYTES)))
 
 
+def _access_values(spec: RouterSpec) -> dict[str, object]:
+    """What `keys.cfg.j2` and `body_size.cfg.j2` need."""
+    max_body_bytes = int(value(spec.max_body_size)) if spec.max_body_size else 0
+    too_large = f"the body of a request may have at most {max_body_bytes} bytes"
+    return {
+        "api_keys": spec.keys is not None,
+        "keys_lua": f"{CONFIG_FOLDER}/{KEYS_SCRIPT}",
+        "keys_file": f"{KEYS_FOLDER}/{KEYS_FILE}",
+        "identity_headers": IDENTITY_HEADERS,
+        "unauthorized": _UNAUTHORIZED,
+        "max_body_bytes": max_body_bytes,
+        "too_large": _ErrorResponse(413, "invalid_request_error", too_large),
+        "length_required": _LENGTH_REQUIRED,
+    }
+
+
 def haproxy_cfg(request: RouterRequest) -> str:
     """The whole haproxy.cfg."""
     return _TEMPLATE.render(
@@ -224,12 +252,17 @@ def haproxy_cfg(request: RouterRequest) -> str:
         balance_factor=BALANCE_FACTOR,
         hot_requests=HOT_REQUESTS,
         spread_metric=SPREAD_METRIC,
+        **_access_values(request.spec),
     )
 
 
 def config_files(request: RouterRequest) -> dict[str, str]:
     """All files of the configuration folder by name."""
     config = {CONFIG_FILE: haproxy_cfg(request)}
-    if request.spec.strategy is RouterStrategy.PREFIX_AFFINITY:
-        config[AFFINITY_FILE] = files(__package__).joinpath(AFFINITY_FILE).read_text(encoding="utf-8")
+    scripts = {
+        AFFINITY_FILE: request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
+        KEYS_SCRIPT: request.spec.keys is not None,
+    }
+    for name in (name for name, is_used in scripts.items() if is_used):
+        config[name] = files(__package__).joinpath(name).read_text(encoding="utf-8")
     return config

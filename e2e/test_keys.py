@@ -1,0 +1,70 @@
+"""API keys on a real node: made by `infd key create`, mounted and updated by the kubelet."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.served import Served
+from e2e.waiting import eventually
+
+SECRET = "users"  # noqa: S105 - the name of a Secret
+SYNC_SECONDS = 180
+"""The kubelet updates a mounted Secret within its sync period of a minute and the lifetime of its cache, which is about
+as long (Kubernetes documentation, "Secrets"); and a margin."""
+
+
+def created(user: str) -> tuple[str, str]:
+    """The Secret for a new key as YAML, and the key."""
+    command = ["infd", "key", "create", user, "--secret", SECRET]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout, done.stderr.splitlines()[-1]
+
+
+def status(served: Served, key: str) -> int:
+    body = json.dumps({"model": served.name, "prompt": "otters", "max_tokens": 1}).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    request = urllib.request.Request(f"http://{served.address}/v1/completions", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - a cluster's own
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.fixture
+def keyed(tiny: Served) -> Iterator[tuple[Served, str]]:
+    """The tiny model behind routers that require a key, and a key."""
+    secret, key = created("alice")
+    tiny.kubectl("apply", "--filename=-", input=secret)
+    _patch(tiny, {"secretName": SECRET})
+    yield tiny, key
+    _patch(tiny, None)
+    tiny.kubectl("delete", "secret", SECRET)
+
+
+def _patch(served: Served, keys: object) -> None:
+    patch = json.dumps({"spec": {"router": {"keys": keys}}})
+    served.kubectl("patch", "infd", served.name, "--type=merge", f"--patch={patch}")
+    volumes = "--output=jsonpath={.spec.template.spec.volumes[*].name}"
+    eventually(
+        lambda: ("api-keys" in served.kubectl("get", "deployment", f"{served.name}-router", volumes)) == bool(keys),
+        seconds=30,
+        what="the routers' Deployment",
+    )
+    served.await_routers(2)
+
+
+@pytest.mark.full
+def test_routers_accept_only_keys_of_the_secret_and_follow_it_without_a_restart(keyed: tuple[Served, str]) -> None:
+    served, key = keyed
+    assert (status(served, key), status(served, "wrong")) == (200, 401)
+    routers = set(served.pods("router"))
+    secret, other = created("bob")
+    served.kubectl("apply", "--filename=-", input=secret)
+    eventually(lambda: (status(served, key), status(served, other)) == (401, 200), seconds=SYNC_SECONDS, what="bob")
+    assert {status(served, key) for _ in range(20)} == {401}, "each process of each router"
+    assert set(served.pods("router")) == routers

@@ -1,0 +1,17 @@
+"""`spec.router.keys`: API keys of users, checked by the routers."""
+
+from pydantic import Field
+
+from inference_operator.api.validation import ObjectName, SpecModel
+
+KEYS_FILE = "keys"
+"""Key of the Secret that holds the keys file."""
+
+
+class RouterKeysSpec(SpecModel):
+    """API keys that the routers require."""
+
+    secret_name: ObjectName = Field(
+        description=f"Secret whose key `{KEYS_FILE}` holds a line `USER: SHA256` for each API key, as `infd key create`"
+        " prints it. Changes of its content take effect within two minutes. Change: rolling restart of the routers."
+    )

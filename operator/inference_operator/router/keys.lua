@@ -1,0 +1,109 @@
+-- API keys: which user a key belongs to, from a file that a Secret is mounted as.
+--
+-- The file has a line `USER: SHA256` for each key. Blank lines and lines that start with `#` are skipped.
+--
+-- Rules:
+-- 1. The file is read at the start and then every PERIOD. Its content replaces the former one at once, as a whole.
+-- 2. A line that is not `USER: SHA256` is skipped and named in the log by its number, never by its content. So is a
+--    hash that an earlier line has given to another user.
+-- 3. While the file cannot be read, the former content stays. Before it was read once, no key is valid.
+-- 4. A user may have several keys, so that an old one and a new one are valid during a rotation.
+--
+-- The script sees hashes of keys, never keys.
+
+local PERIOD = 5000 -- milliseconds
+local MAX_BYTES = 1048576 -- a Secret has at most 1 MiB
+local MAX_USER_BYTES = 63
+
+-- Users by hash, the number of users, and the numbers of the lines that were skipped.
+local function parsed(text)
+  local users, names, count, skipped, number = {}, {}, 0, {}, 0
+  for line in (text .. "\n"):gmatch("(.-)\r?\n") do
+    number = number + 1
+    if line:find("%S") and not line:find("^%s*#") then
+      local user, hash = line:match("^%s*(%w[%w._@-]*)%s*:%s*(%x+)%s*$")
+      hash = hash and hash:lower()
+      if hash and #hash == 64 and #user <= MAX_USER_BYTES and (users[hash] or user) == user then
+        users[hash] = user
+        if not names[user] then
+          names[user], count = true, count + 1
+        end
+      else
+        skipped[#skipped + 1] = number
+      end
+    end
+  end
+  return users, count, skipped
+end
+
+-- Without HAProxy, for tests.
+if not core then
+  return parsed
+end
+
+local path = ...
+local users, content, state = {}, nil, "inference_operator_router_key_users 0\n"
+
+local function read()
+  local file = io.open(path, "r")
+  local text = file and file:read(MAX_BYTES)
+  if file then
+    -- An empty file is read as nil.
+    text = text or ""
+    file:close()
+  end
+  return text
+end
+
+local function load()
+  local text = read()
+  if not text or text == content then
+    return text ~= nil
+  end
+  local count, skipped
+  users, count, skipped = parsed(text)
+  content = text
+  state = string.format(
+    "inference_operator_router_key_users %d\ninference_operator_router_key_lines_skipped %d\n", count, #skipped
+  )
+  if core.thread <= 1 then
+    core.log(core.notice, string.format("API keys of %d users", count))
+    if #skipped > 0 then
+      core.log(core.warning, "lines of the keys file that are not `USER: SHA256`: " .. table.concat(skipped, ", ", 1, math.min(#skipped, 20)))
+    end
+  end
+  return true
+end
+
+core.register_init(function()
+  if not load() and core.thread <= 1 then
+    core.log(core.alert, "the keys file " .. path .. " cannot be read: no API key is valid")
+  end
+end)
+
+core.register_task(function()
+  while true do
+    core.msleep(PERIOD)
+    load()
+  end
+end)
+
+-- The user of a hash; empty for a hash that no key has.
+core.register_converters("key_user", function(hash)
+  return users[hash] or ""
+end)
+
+-- Metrics in Prometheus' text form. HAProxy counts the requests of users in a stick table.
+core.register_service("keys_metrics", "http", function(applet)
+  local lines = { state }
+  for user, row in pairs(core.backends["users"].stktable:dump()) do
+    lines[#lines + 1] =
+      string.format('inference_operator_router_user_requests_total{user="%s"} %d\n', user, row.http_req_cnt)
+  end
+  local body = table.concat(lines)
+  applet:set_status(200)
+  applet:add_header("content-type", "text/plain; version=0.0.4")
+  applet:add_header("content-length", #body)
+  applet:start_response()
+  applet:send(body)
+end)

@@ -1,0 +1,115 @@
+"""The Lua script that reads the keys file: which lines it takes, and that nothing else becomes a key."""
+
+import hashlib
+import string
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import lupa.lua54
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+HASH = hashlib.sha256(b"sk-1").hexdigest()
+OTHER = hashlib.sha256(b"sk-2").hexdigest()
+
+Parsed = Callable[[bytes], tuple[Any, int, Any]]
+
+
+def _script() -> Parsed:
+    source = files("inference_operator.router").joinpath("keys.lua").read_bytes()
+    script: Parsed = lupa.lua54.LuaRuntime(encoding=None).execute(source)
+    return script
+
+
+PARSED = _script()
+
+
+def parsed(text: str | bytes) -> tuple[dict[str, str], int, list[int]]:
+    """Users by hash, the number of users, and the numbers of skipped lines."""
+    users, count, skipped = PARSED(text.encode() if isinstance(text, str) else text)
+    return {key.decode(): user.decode() for key, user in users.items()}, count, list(skipped.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"alice: {HASH}",
+        f"alice:{HASH}\n",
+        f"  alice :  {HASH}  \r\n",
+        f"# people\n\nalice: {HASH.upper()}\n",
+        f"alice: {HASH}\nalice: {HASH}\n",
+    ],
+)
+def test_a_line_with_a_user_and_a_hash_is_a_key(text: str) -> None:
+    assert parsed(text) == ({HASH: "alice"}, 1, [])
+
+
+def test_a_user_may_have_several_keys() -> None:
+    assert parsed(f"alice: {HASH}\nalice: {OTHER}") == ({HASH: "alice", OTHER: "alice"}, 1, [])
+
+
+def test_a_key_belongs_to_the_user_of_its_first_line() -> None:
+    assert parsed(f"alice: {HASH}\nbob: {HASH}") == ({HASH: "alice"}, 1, [2])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "alice",
+        "alice:",
+        f"alice {HASH}",
+        f"alice: {HASH[:-1]}",
+        f"alice: {HASH}0",
+        f"alice: {HASH} # note",
+        f": {HASH}",
+        f"-alice: {HASH}",
+        f'al"ice: {HASH}',
+        f"al ice: {HASH}",
+        f"{'a' * 64}: {HASH}",
+        f"älice: {HASH}",
+        "sk-plain-key",
+    ],
+)
+def test_another_line_is_skipped_and_named_by_its_number(line: str) -> None:
+    assert parsed(f"bob: {OTHER}\n{line}\n") == ({OTHER: "bob"}, 1, [2])
+
+
+LINE = st.one_of(
+    st.builds("{}: {}".format, st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}", fullmatch=True), st.just(HASH)),
+    st.text(string.printable, max_size=120),
+    st.text(string.hexdigits + ": \r\n#", max_size=200),
+)
+
+
+def _check(raw: bytes) -> None:
+    users, count, skipped = parsed(raw)
+    lines = raw.split(b"\n")
+    for key, user in users.items():
+        assert any(key.encode() in one.lower() and one.strip().startswith(user.encode()) for one in lines)
+    assert count == len(set(users.values()))
+    assert all(1 <= number <= len(lines) for number in skipped)
+
+
+@given(st.lists(LINE, max_size=20))
+def test_only_what_stands_in_the_file_becomes_a_key(lines: list[str]) -> None:
+    _check("\n".join(lines).encode())
+
+
+@given(st.binary(max_size=500))
+def test_any_bytes_are_read_without_an_error(raw: bytes) -> None:
+    _check(raw)
+
+
+@pytest.mark.full
+@settings(max_examples=100_000)
+@given(st.one_of(st.binary(max_size=300), st.lists(LINE, max_size=8).map(lambda lines: "\n".join(lines).encode())))
+def test_a_hundred_thousand_damaged_files_are_read_without_an_error(raw: bytes) -> None:
+    _check(raw)
+
+
+def test_a_file_of_the_largest_size_of_a_secret_is_read_as_a_whole() -> None:
+    lines = [f"user-{number}: {hashlib.sha256(str(number).encode()).hexdigest()}" for number in range(12_000)]
+    users, count, skipped = parsed("\n".join(lines)[: 1 << 20])
+    assert (len(users), count, skipped) == (12_000, 12_000, [])
