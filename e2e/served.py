@@ -102,9 +102,14 @@ class Served:
         return _metric(self.pods("engine")[pod], "vllm:num_requests_running")
 
 
+def metric(address: str, series: str, *, port: int = 8000, path: str = "/metrics") -> float:
+    """The sum of all samples of a pod that begin with these characters, such as a name and its first labels."""
+    _, text = _answer(f"http://{stack.authority(address, port)}{path}", None)
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(series))
+
+
 def _metric(address: str, name: str) -> float:
-    _, text = _answer(f"http://{stack.authority(address, 8000)}/metrics", None)
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name}{{"))
+    return metric(address, f"{name}{{")
 
 
 def _answer(url: str, body: bytes | None) -> tuple[int, str]:

@@ -4,6 +4,8 @@ A completion's body sets the answer: one JSON object, or a stream of `chunks` th
 time at which they were sent. With `held`, the answer waits for a POST to `/release`; a stream waits after its first
 chunk.
 
+A chat completion, response or message is answered with the `pieces` of the body, one after the other, as `type`.
+
 After a POST to `/slow/SECONDS`, `/health` takes this long. After SIGUSR1 no new connection is accepted, until SIGUSR2.
 """
 
@@ -59,6 +61,18 @@ async def echo(request: web.Request) -> web.Response:
     return web.Response(body=await request.read())
 
 
+async def pieces(request: web.Request) -> web.StreamResponse:
+    """Answer with the texts of the body, each in a packet of its own."""
+    wanted = json.loads(await request.read())
+    response = web.StreamResponse(headers={"Content-Type": wanted["type"], **wanted.get("headers", {})})
+    response.set_status(wanted.get("status", 200))
+    await response.prepare(request)
+    for piece in wanted["pieces"]:
+        await response.write(piece.encode())
+        await asyncio.sleep(wanted.get("gap", 0))
+    return response
+
+
 async def completion(request: web.Request) -> web.StreamResponse:
     """Answer as the body requests."""
     counts, wanted = request.app[COUNTS], json.loads(await request.read() or b"{}")
@@ -97,6 +111,8 @@ async def serve(address: str, port: int) -> None:
     app.router.add_post("/release", release)
     app.router.add_post("/v1/completions", completion)
     app.router.add_post("/v1/embeddings", echo)
+    for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/tokenize"):
+        app.router.add_post(path, pieces)
     app.router.add_post("/slow/{seconds}", slow)
     app.router.add_get("/v1/models", headers)
     app.router.add_get("/metrics", health)

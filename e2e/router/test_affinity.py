@@ -10,6 +10,7 @@ import pytest
 from e2e.router.loopback import Engine, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.router import haproxy
+from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 
 CONVERSATIONS = 40
 
@@ -154,7 +155,6 @@ async def test_a_full_queue_of_held_requests_leaves_buffers_for_probes(loopback:
 
 
 async def _without_key(loopback: Loopback) -> int:
-    text = await loopback.metrics("/metrics/affinity")
-    name, _, value = text.strip().rpartition(" ")
-    assert name == haproxy.SPREAD_METRIC
-    return int(value)
+    text = await loopback.metrics(ROUTER_METRICS_PATH)
+    (line,) = [line for line in text.splitlines() if line.startswith(f"{METRIC_PREFIX}requests_without_key_total ")]
+    return int(line.rpartition(" ")[2])

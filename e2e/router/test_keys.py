@@ -10,6 +10,7 @@ import pytest
 from e2e.router.loopback import START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.router_keys import RouterKeysSpec
+from inference_operator.router.observe import ROUTER_METRICS_PATH
 
 KEYS = RouterKeysSpec(secretName="keys")
 ALICE, BOB = "sk-alice-0123456789", "sk-bob-0123456789"
@@ -93,9 +94,9 @@ async def test_a_valid_key_is_accepted_in_both_headers_and_counted_by_user(keyed
     assert await status(keyed, {"Authorization": f"bearer {ALICE}"}) == 200
     assert await status(keyed, {"x-api-key": BOB}) == 200
     assert await status(keyed, bearer("wrong")) == 401
-    page = await keyed.metrics("/metrics/keys")
-    assert 'inference_operator_router_user_requests_total{user="alice"} 2\n' in page
-    assert 'inference_operator_router_user_requests_total{user="bob"} 1\n' in page
+    page = await keyed.metrics(ROUTER_METRICS_PATH)
+    assert 'inference_operator_router_requests_total{user="alice",code="2xx"} 2\n' in page
+    assert 'inference_operator_router_requests_total{user="bob",code="2xx"} 1\n' in page
     assert "inference_operator_router_key_users 2\n" in page
 
 
@@ -120,7 +121,7 @@ async def test_wrong_lines_are_named_by_number_and_the_others_hold(keyed: Loopba
     await until(keyed, ALICE, 401)
     assert await status(keyed, bearer(BOB)) == 200
     assert "are not `USER: SHA256`: 2, 4, 5" in keyed.log.read_text()
-    assert "inference_operator_router_key_lines_skipped 3\n" in await keyed.metrics("/metrics/keys")
+    assert "inference_operator_router_key_lines_skipped 3\n" in await keyed.metrics(ROUTER_METRICS_PATH)
 
 
 async def test_without_a_keys_file_nobody_is_let_in_until_it_is_there(loopback: Loopback) -> None:

@@ -378,7 +378,7 @@ async def test_when_one_of_two_haproxy_processes_dies_the_other_takes_new_reques
 
 async def test_the_router_logs_each_request_as_one_json_line_and_no_probe(loopback: Loopback) -> None:
     await loopback.start_router()
-    await loopback.start_engine()
+    engine = await loopback.start_engine()
     await loopback.until_served(1)
     await loopback.ask()
     async with loopback.session.get(f'http://127.0.0.1:{loopback.port}/v1/models/"odd\\name') as response:
@@ -387,4 +387,4 @@ async def test_the_router_logs_each_request_as_one_json_line_and_no_probe(loopba
     assert loopback.router is not None
     await loopback.router.wait()
     lines = [json.loads(line) for line in loopback.log.read_text().splitlines() if line.startswith("{")]
-    assert [(line["status"], line["engine"]) for line in lines] == [(200, "e1"), (404, "e1")]
+    assert [(line["status"], line["engine"]) for line in lines] == [(200, engine.address), (404, engine.address)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.api.router import MAX_ROUTERS, RouterSpec, RouterStrategy
+from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
 from inference_operator.router.haproxy import (
     AFFINITY_FILE,
@@ -22,6 +22,7 @@ from inference_operator.router.haproxy import (
     haproxy_cfg,
     slots,
 )
+from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
 from inference_operator.router.resources import connections
 from tests.testing.builders import KEY, SETTINGS, UID
 from tests.testing.golden import GoldenFile
@@ -42,7 +43,8 @@ REQUEST = RouterRequest(
 )
 CONFIG = haproxy_cfg(REQUEST)
 PREFIX_AFFINITY = replace(REQUEST, spec=RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))
-CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY)]
+USAGE = replace(REQUEST, spec=RouterSpec.model_validate({"usage": "Enabled", "accessLog": "Errors"}))
+CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY), haproxy_cfg(USAGE)]
 
 
 @pytest.fixture
@@ -58,9 +60,36 @@ def test_the_haproxy_configuration_of_prefix_affinity_equals_the_golden_file(gol
     assert golden(name="haproxy-prefix-affinity") == haproxy_cfg(PREFIX_AFFINITY)
 
 
-def test_the_script_of_prefix_affinity_is_a_file_of_its_configuration_only() -> None:
-    assert list(config_files(REQUEST)) == [CONFIG_FILE]
-    assert list(config_files(PREFIX_AFFINITY)) == [CONFIG_FILE, AFFINITY_FILE]
+def test_the_haproxy_configuration_with_usage_equals_the_golden_file(golden: SnapshotAssertion) -> None:
+    assert golden(name="haproxy-usage") == haproxy_cfg(USAGE)
+
+
+def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:
+    assert list(config_files(REQUEST)) == [CONFIG_FILE, METRICS_FILE]
+    assert list(config_files(PREFIX_AFFINITY)) == [CONFIG_FILE, METRICS_FILE, AFFINITY_FILE]
+    assert list(config_files(USAGE)) == [CONFIG_FILE, METRICS_FILE, USAGE_FILE]
+
+
+@pytest.mark.parametrize(
+    ("access_log", "format_lines", "options"),
+    [
+        (RouterAccessLog.ENABLED, 1, []),
+        (RouterAccessLog.ERRORS, 1, ["option dontlog-normal"]),
+        (RouterAccessLog.DISABLED, 0, ["no log"]),
+    ],
+)
+def test_the_access_log_of_the_frontend_follows_the_field(
+    access_log: RouterAccessLog, format_lines: int, options: list[str]
+) -> None:
+    config = haproxy_cfg(replace(REQUEST, spec=RouterSpec.model_validate({"accessLog": access_log.value})))
+    frontend = config.split("\nfrontend api\n")[1].split("\nbackend engines\n")[0]
+    lines = [line.strip() for line in frontend.splitlines()]
+    assert [line for line in lines if line in {"option dontlog-normal", "no log"}] == options
+    assert sum(line.startswith("log-format ") for line in lines) == format_lines
+
+
+def test_the_access_log_has_no_field_of_a_body_a_query_or_a_key() -> None:
+    assert not [value for value in LOG_FIELDS.values() if re.search("body|query|req[.]|HU|auth", value)]
 
 
 @pytest.mark.parametrize("config", CONFIGS)

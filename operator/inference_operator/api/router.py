@@ -22,6 +22,21 @@ class RouterStrategy(StrEnum):
     PREFIX_AFFINITY = "PrefixAffinity"
 
 
+class RouterAccessLog(StrEnum):
+    """Which requests a router logs."""
+
+    ENABLED = "Enabled"
+    ERRORS = "Errors"
+    DISABLED = "Disabled"
+
+
+class RouterUsage(StrEnum):
+    """Whether a router reads the tokens of answers."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+
+
 _HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
 
 
@@ -66,4 +81,15 @@ class RouterSpec(SpecModel):
         None,
         description="Largest body of a request, for example `20Mi`; larger ones get 413, those without Content-Length"
         " 411. Default: no limit. Change: rolling restart of the routers.",
+    )
+    access_log: RouterAccessLog = Field(
+        RouterAccessLog.ENABLED,
+        description="Which requests routers log, one JSON object each. `Errors` logs status 500 and above, retries, and"
+        " answers that were cut. No prompt is logged. Default: `Enabled`. Change: rolling restart of the routers.",
+    )
+    usage: RouterUsage = Field(
+        RouterUsage.DISABLED,
+        description="Whether routers read the tokens of answers that tell their usage, for the access log and the"
+        " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
+        " restart of the routers.",
     )

@@ -6,10 +6,11 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router import RouterSpec, RouterStrategy, RouterUsage
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import Owner
 from inference_operator.objects.quantity import value
+from inference_operator.router.observe import METRICS_FILE, USAGE_FILE, template_values
 from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH
 from inference_operator.settings import Settings
@@ -96,8 +97,6 @@ bound, engines close to saturation answer late. Up to three engines it bounds no
 HOT_REQUESTS = 4
 """Requests of one conversation beyond the fair share of an engine that make it hot. People and agents send the requests
 of one conversation one after the other; many at once come from a batch of equal prompts."""
-
-SPREAD_METRIC = "inference_operator_router_requests_without_key_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,18 +250,19 @@ def haproxy_cfg(request: RouterRequest) -> str:
         session_header=request.spec.session_header,
         balance_factor=BALANCE_FACTOR,
         hot_requests=HOT_REQUESTS,
-        spread_metric=SPREAD_METRIC,
         **_access_values(request.spec),
+        **template_values(request.spec, CONFIG_FOLDER),
     )
 
 
 def config_files(request: RouterRequest) -> dict[str, str]:
     """All files of the configuration folder by name."""
-    config = {CONFIG_FILE: haproxy_cfg(request)}
     scripts = {
+        METRICS_FILE: True,
+        USAGE_FILE: request.spec.usage is RouterUsage.ENABLED,
         AFFINITY_FILE: request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
         KEYS_SCRIPT: request.spec.keys is not None,
     }
-    for name in (name for name, is_used in scripts.items() if is_used):
-        config[name] = files(__package__).joinpath(name).read_text(encoding="utf-8")
-    return config
+    folder = files(__package__)
+    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name, is_used in scripts.items() if is_used}
+    return {CONFIG_FILE: haproxy_cfg(request), **texts}

@@ -42,7 +42,8 @@ if not core then
 end
 
 local path = ...
-local users, content, state = {}, nil, "inference_operator_router_key_users 0\n"
+local users, content = {}, nil
+local count_of_users, skipped_lines = 0, 0
 
 local function read()
   local file = io.open(path, "r")
@@ -63,9 +64,7 @@ local function load()
   local count, skipped
   users, count, skipped = parsed(text)
   content = text
-  state = string.format(
-    "inference_operator_router_key_users %d\ninference_operator_router_key_lines_skipped %d\n", count, #skipped
-  )
+  count_of_users, skipped_lines = count, #skipped
   if core.thread <= 1 then
     core.log(core.notice, string.format("API keys of %d users", count))
     if #skipped > 0 then
@@ -93,17 +92,6 @@ core.register_converters("key_user", function(hash)
   return users[hash] or ""
 end)
 
--- Metrics in Prometheus' text form. HAProxy counts the requests of users in a stick table.
-core.register_service("keys_metrics", "http", function(applet)
-  local lines = { state }
-  for user, row in pairs(core.backends["users"].stktable:dump()) do
-    lines[#lines + 1] =
-      string.format('inference_operator_router_user_requests_total{user="%s"} %d\n', user, row.http_req_cnt)
-  end
-  local body = table.concat(lines)
-  applet:set_status(200)
-  applet:add_header("content-type", "text/plain; version=0.0.4")
-  applet:add_header("content-length", #body)
-  applet:start_response()
-  applet:send(body)
-end)
+router_metrics.more[#router_metrics.more + 1] = function()
+  return { "key_lines_skipped " .. skipped_lines, "key_users " .. count_of_users }
+end

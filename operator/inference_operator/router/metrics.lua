@@ -1,0 +1,144 @@
+-- Metrics that HAProxy's exporter does not have: /metrics/router on a metrics port, in Prometheus' text format.
+--
+--     lua-load-per-thread metrics.lua THREADS
+--
+-- Counters: each thread has a Lua state of its own, counts for itself, and puts each of its series into a variable of the
+-- process, which only this thread writes. So no thread waits for another. The page adds up the series of all threads.
+-- A series is the name of a metric with its labels. There are at most MAX_SERIES of them in a thread: users come from a
+-- file of the owner, all other labels are fixed.
+--
+-- Gauges: the requests that run, are queued and are held, read from HAProxy when the page is asked for.
+
+local THREADS = tonumber((...)) or 1
+local PREFIX = "inference_operator_router_"
+local BACKEND, HOLD = "engines", "hold"
+local MAX_SERIES = 4096
+
+local own, own_count = {}, 0
+
+local function variable(thread, index)
+  return "proc.series_" .. thread .. "_" .. index
+end
+
+-- A value for a label: what Prometheus or its text format could misread becomes `_`.
+local function label(value)
+  return ((value or ""):gsub("[^%w%._:/@+-]", "_"))
+end
+
+-- Add n to a series of this thread. `holder` has set_var: a transaction.
+local function count(holder, series, n)
+  local entry = own[series]
+  if not entry then
+    if own_count >= MAX_SERIES then
+      return
+    end
+    own_count = own_count + 1
+    entry = { variable = variable(core.thread, own_count), value = 0 }
+    own[series] = entry
+  end
+  entry.value = entry.value + n
+  holder:set_var(entry.variable, series .. " " .. entry.value)
+end
+
+-- The series of all threads, added up, as sorted lines. `get` returns a variable's value.
+local function counters(get, threads)
+  local sums = {}
+  for thread = 1, threads do
+    for index = 1, MAX_SERIES do
+      local series, value = (get(variable(thread, index)) or ""):match("^(.*) (%d+)$")
+      if not series then
+        break
+      end
+      sums[series] = (sums[series] or 0) + tonumber(value)
+    end
+  end
+  local lines = {}
+  for series, value in pairs(sums) do
+    lines[#lines + 1] = string.format("%s %d", series, value)
+  end
+  table.sort(lines)
+  return lines
+end
+
+-- Requests that run at each engine, are queued and are held. `servers` has address, status and sessions by name.
+local function gauges(servers, sessions, queued)
+  local running, lines, total = {}, {}, 0
+  for name, server in pairs(servers) do
+    if name ~= HOLD and (server.sessions > 0 or server.status:find("^UP")) then
+      running[server.address] = (running[server.address] or 0) + server.sessions
+      total = total + server.sessions
+    end
+  end
+  for address, requests in pairs(running) do
+    lines[#lines + 1] = string.format('running_requests{engine="%s"} %d', label(address), requests)
+  end
+  table.sort(lines)
+  lines[#lines + 1] = string.format("queued_requests %d", queued)
+  lines[#lines + 1] = string.format("held_requests %d", math.max(0, sessions - queued - total))
+  return lines
+end
+
+-- The page: a metric whose name ends in `_total` is a counter, any other one a gauge.
+local function page(...)
+  local text, last = {}, nil
+  for _, lines in ipairs({ ... }) do
+    for _, line in ipairs(lines) do
+      local name = line:match("^[%w_]+")
+      if name ~= last then
+        local kind = name:find("_total$") and "counter" or "gauge"
+        text[#text + 1] = "# TYPE " .. PREFIX .. name .. " " .. kind
+        last = name
+      end
+      text[#text + 1] = PREFIX .. line
+    end
+  end
+  return table.concat(text, "\n") .. "\n"
+end
+
+local function live_gauges()
+  local backend, servers = core.backends[BACKEND], {}
+  for name, server in pairs(backend.servers) do
+    local stats = server:get_stats()
+    servers[name] = { address = server:get_addr(), status = stats.status, sessions = tonumber(stats.scur) or 0 }
+  end
+  local stats = backend:get_stats()
+  return gauges(servers, tonumber(stats.scur) or 0, tonumber(stats.qcur) or 0)
+end
+
+if core then
+  -- Other scripts count with it, and add functions to `more` that return lines. A Lua state is of one thread only.
+  router_metrics = { count = count, label = label, more = {} }
+
+  core.register_action("count_answer", { "http-res", "http-after-res" }, function(txn)
+    local user = txn:get_var("txn.user")
+    if user then
+      local series = 'requests_total{user="%s",code="%dxx"}'
+      count(txn, series:format(label(user), math.floor((txn.f:status() or 0) / 100)), 1)
+    end
+    if txn.f:status() == 429 then
+      local reason = txn:get_var("txn.refused") or (txn.f:srv_id() and "engine" or "queue")
+      count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)
+    end
+  end, 0)
+
+  core.register_service("router_metrics", "http", function(applet)
+    local lines = counters(function(name)
+      return applet:get_var(name)
+    end, THREADS)
+    local more = {}
+    for _, values in ipairs(router_metrics.more) do
+      for _, line in ipairs(values()) do
+        more[#more + 1] = line
+      end
+    end
+    local spread = applet:get_var("txn.spread")
+    local text = page(lines, live_gauges(), more, spread and { "requests_without_key_total " .. spread } or {})
+    applet:set_status(200)
+    applet:add_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
+    applet:add_header("content-length", #text)
+    applet:start_response()
+    applet:send(text)
+  end)
+end
+
+return { counters = counters, gauges = gauges, label = label, page = page }

@@ -1,0 +1,119 @@
+"""What a router tells of its requests: the fields of its access log, and the metrics that HAProxy's exporter lacks."""
+
+from dataclasses import dataclass
+
+from inference_operator.api.router import RouterSpec, RouterUsage
+
+METRICS_FILE, USAGE_FILE = "metrics.lua", "usage.lua"
+
+ROUTER_METRICS_PATH = "/metrics/router"
+"""Path on the metrics ports, beside the exporter's `/metrics`."""
+
+REQUEST_ID = "^[A-Za-z0-9._:-]{1,128}$"
+"""An `X-Request-Id` of a client that is kept. Others could break a log or fill it."""
+
+TRACEPARENT = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
+"""A valid `traceparent` (W3C Trace Context, 3.2); later versions of it may be longer."""
+
+LOG_LINE_BYTES = 8192
+"""Longest line of a log. HAProxy cuts at 1,024 bytes by default. It keeps at most 1,024 bytes of a path
+(`tune.http.logurilen`), which are at most six times as many as JSON."""
+
+LOG_FIELDS = {
+    "time": "[request_date(ms),ms_utime(%Y-%m-%dT%H:%M:%S.%3NZ)]",
+    "client": "ci",
+    "method": "HM",
+    "path": "HPO",
+    "status": "ST",
+    "engine": "si",
+    "user": "[var(txn.user)]",
+    "model": "[var(txn.model)]",
+    "queue_ms": "Tw",
+    "connect_ms": "Tc",
+    "headers_ms": "Tr",
+    "total_ms": "Ta",
+    "received_bytes": "U",
+    "sent_bytes": "B",
+    "retries": "rc",
+    "ended": "ts",
+    "prompt_tokens": "[var(txn.prompt_tokens)]",
+    "completion_tokens": "[var(txn.completion_tokens)]",
+    "cached_tokens": "[var(txn.cached_tokens)]",
+    "request_id": "[var(txn.request_id)]",
+    "trace_id": "[var(txn.trace_id)]",
+}
+"""Fields of a line of the access log, with their HAProxy log formats (3.0, configuration manual, 8.2.6)."""
+
+
+METRIC_PREFIX = "inference_operator_router_"
+
+
+@dataclass(frozen=True, slots=True)
+class RouterMetric:
+    """A metric of `ROUTER_METRICS_PATH`; one whose name ends in `_total` is a counter, any other one a gauge."""
+
+    name: str
+    labels: tuple[str, ...]
+    meaning: str
+
+    @property
+    def kind(self) -> str:
+        """Its type in Prometheus."""
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+def _metric(name: str, *labels: str, meaning: str) -> RouterMetric:
+    return RouterMetric(METRIC_PREFIX + name, labels, meaning)
+
+
+METRICS = (
+    _metric("running_requests", "engine", meaning="Requests at each engine; the label is its address and port"),
+    _metric("queued_requests", meaning="Requests that wait for a free slot at an engine"),
+    _metric("held_requests", meaning="Requests that wait while no engine is up"),
+    _metric(
+        "refused_requests_total",
+        "reason",
+        meaning="Requests that got 429: `queue` (too many wait), `engine` (the engine refused), or the limit of a key",
+    ),
+    _metric(
+        "requests_total",
+        "user",
+        "code",
+        meaning="Answers to requests with an API key, by class of status such as `2xx`",
+    ),
+    _metric(
+        "tokens_total",
+        "user",
+        "type",
+        meaning="Tokens that answers told, with `router.usage: Enabled`: `prompt`, `completion`, and `cached`, which"
+        " are a part of `prompt`; `user` is empty without API keys",
+    ),
+    _metric(
+        "answers_without_usage_total",
+        "user",
+        meaning="Answers whose tokens are not counted, because they do not tell them, with `router.usage: Enabled`",
+    ),
+    _metric("key_users", meaning="Users that have an API key, with `router.keys`"),
+    _metric("key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`"),
+    _metric("requests_without_key_total", meaning="Requests without an affinity key, with `PrefixAffinity`"),
+)
+
+
+def log_format() -> str:
+    """The log-format of the access log: one JSON object for each request."""
+    return "%{+json}o " + " ".join(f"%({name}){value}" for name, value in LOG_FIELDS.items())
+
+
+def template_values(spec: RouterSpec, folder: str) -> dict[str, object]:
+    """Values of observe.cfg.j2. `folder` is where HAProxy finds the scripts."""
+    return {
+        "access_log": spec.access_log,
+        "log_format": log_format(),
+        "log_line_bytes": LOG_LINE_BYTES,
+        "request_id": REQUEST_ID,
+        "traceparent": TRACEPARENT,
+        "metrics_lua": f"{folder}/{METRICS_FILE}",
+        "usage": spec.usage is RouterUsage.ENABLED,
+        "usage_lua": f"{folder}/{USAGE_FILE}",
+        "router_metrics_path": ROUTER_METRICS_PATH,
+    }
