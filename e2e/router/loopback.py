@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -19,6 +20,7 @@ from pathlib import Path
 import aiohttp
 
 from e2e import images
+from e2e.cluster.certificates import Authority, Identity
 from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
@@ -104,6 +106,7 @@ class Loopback:
     router: Process | None = None
     twin: Process | None = None
     port: int = 0
+    tls_port: int = 0
     metrics_port: int = 0
     twin_metrics_port: int = 0
     engine_port: int = 0
@@ -127,7 +130,7 @@ class Loopback:
 
     async def start_router(self) -> None:
         """Render the configuration with the current constants, and start HAProxy."""
-        self.port, self.metrics_port, self.engine_port = _free_ports(3)
+        self.port, self.tls_port, self.metrics_port, self.engine_port = _free_ports(4)
         request = haproxy.RouterRequest(
             engines_host=ENGINES_HOST,
             engine_port=self.engine_port,
@@ -143,7 +146,8 @@ class Loopback:
             settings=Settings(),
         )
         config = haproxy.config_files(request)
-        text = self.change(config[haproxy.CONFIG_FILE].replace(f":{haproxy.PORT}", f":{self.port}"))
+        text = config[haproxy.CONFIG_FILE].replace(f":{haproxy.PORT}", f":{self.port}")
+        text = self.change(text.replace(f":{haproxy.TLS_PORT}", f":{self.tls_port}"))
         for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
         self.router = await self._start_haproxy(self.metrics_port, self.log)
@@ -154,6 +158,32 @@ class Loopback:
         folder.mkdir(exist_ok=True)
         (folder / ".new").write_text(text)
         (folder / ".new").rename(folder / KEYS_FILE)
+
+    def renew_certificate(self, *, broken: bool = False) -> bytes:
+        """Put a new certificate for localhost into the mounted Secret, as the kubelet does; returns it as DER."""
+        authority = self.root.with_name("authority")
+        Authority(authority).issue(Identity("router", "localhost", hosts=("localhost", "127.0.0.1")))
+        mounted = self.root / haproxy.TLS_FOLDER.lstrip("/")
+        version = mounted / f"..{time.time_ns()}"
+        version.mkdir(parents=True)
+        chain = (authority / "router.crt").read_text()
+        other = "-----BEGIN CERTIFICATE-----\n"  # the beginning of one
+        (version / haproxy.TLS_CERTIFICATE_FILE).write_text(other if broken else chain)
+        (version / haproxy.TLS_KEY_FILE).write_text((authority / "router.key").read_text())
+        for file in version.iterdir():
+            file.chmod(0o644)
+            link = mounted / file.name
+            if not link.is_symlink():
+                link.symlink_to(f"..data/{file.name}")
+        new = mounted / "..data_tmp"
+        new.symlink_to(version.name)
+        new.rename(mounted / "..data")
+        return ssl.PEM_cert_to_DER_cert(chain)
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority that signed the last certificate."""
+        return self.root.with_name("authority") / "ca.crt"
 
     async def start_twin(self) -> None:
         """Start a second HAProxy beside the router, on the same port, as its pod does."""

@@ -15,11 +15,18 @@ _NAME_ERROR = 3
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers every question with `addresses`; sends no answer while `silent` is set."""
+    """Answers every question with `addresses`; sends no answer while `silent` is set.
+
+    With `cached_seconds` it answers as a cache does, with the addresses of up to so long ago. With `delay_seconds` each
+    answer takes that long.
+    """
 
     def __init__(self) -> None:
         self.addresses: list[str] = []
         self.silent = False
+        self.cached_seconds = 0.0
+        self.delay_seconds = 0.0
+        self._cached: tuple[float, list[str]] = (0.0, [])
         self._transport: asyncio.DatagramTransport | None = None
         self._closed = asyncio.Event()
 
@@ -30,8 +37,20 @@ class Names(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, int]) -> None:
         """Answer a question."""
-        if not self.silent and self._transport is not None:
-            self._transport.sendto(answer(data, self.addresses), addr)
+        loop = asyncio.get_running_loop()
+        if not self.silent:
+            loop.call_later(self.delay_seconds, self._send, answer(data, self._known(loop.time())), addr)
+
+    def _known(self, now: float) -> list[str]:
+        read_at, addresses = self._cached
+        if now >= read_at + self.cached_seconds:
+            addresses = list(self.addresses)
+            self._cached = (now, addresses)
+        return addresses
+
+    def _send(self, data: bytes, addr: tuple[str | int, int]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(data, addr)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Signal `close` that the address is free."""

@@ -43,6 +43,8 @@ class Kind:
         '/api/v1/services'
         >>> NETWORK_POLICY.path(None)
         '/apis/networking.k8s.io/v1/networkpolicies'
+        >>> INGRESS.plural, HTTP_ROUTE.plural
+        ('ingresses', 'httproutes')
     """
 
     api_version: str
@@ -52,7 +54,9 @@ class Kind:
     def plural(self) -> str:
         """The name of the kind in URLs, by English plural rules, which hold for all kinds used here."""
         singular = self.name.lower()
-        return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
+        if singular.endswith("y"):
+            return f"{singular[:-1]}ies"
+        return f"{singular}es" if singular.endswith("s") else f"{singular}s"
 
     def path(self, namespace: str | None) -> str:
         """The URL path of the collection, in one namespace or (None) in all of them."""
@@ -76,14 +80,19 @@ SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
+INGRESS = Kind("networking.k8s.io/v1", "Ingress")
+HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute")
 JOB = Kind("batch/v1", "Job")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
-CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB)
+CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB, INGRESS)
 """The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
 operator has rights on them only if they are enabled."""
+
+OPTIONAL_KINDS = (HTTP_ROUTE,)
+"""Kinds of child objects that a cluster has only if their CRD is installed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,6 +11,8 @@ from inference_operator.api.admission_policy import (
     GPU_RESOURCE_NAME,
     MAX_SECRETS,
     NEEDS_PODS,
+    NEEDS_RESOURCES,
+    SECRET_NAMES,
     policy,
 )
 from inference_operator.api.crd import crd
@@ -48,7 +50,17 @@ def test_the_admission_policy_is_valid(manifest: Manifest) -> None:
     validate(manifest)
 
 
-@pytest.mark.parametrize("path", [*NEEDS_PODS, *ENVIRONMENTS, *AMOUNTS, GPU_RESOURCE_NAME])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *NEEDS_PODS,
+        *(path for path, _, _ in NEEDS_RESOURCES),
+        *ENVIRONMENTS,
+        *SECRET_NAMES,
+        *AMOUNTS,
+        GPU_RESOURCE_NAME,
+    ],
+)
 def test_every_field_that_the_admission_policy_guards_exists_in_the_spec(path: str) -> None:
     assert node_of(path)
 
@@ -72,6 +84,6 @@ def test_the_admission_policy_matches_the_resource_without_its_status_and_scale(
 def test_every_check_of_the_admission_policy_has_a_message_and_all_fit_the_cost_budget() -> None:
     checks = POLICY["validations"]
     others = 3  # the GPU resource, the claim of the model, and many Secrets
-    assert len(checks) == len(NEEDS_PODS) + len(AMOUNTS) + MAX_SECRETS + others
+    assert len(checks) == len(NEEDS_PODS) + len(NEEDS_RESOURCES) + len(AMOUNTS) + MAX_SECRETS + others
     assert all(check["messageExpression"] and check["reason"] == "Forbidden" for check in checks)
     assert sum("authorizer" in check["expression"] for check in checks) + 1 <= 28

@@ -12,8 +12,9 @@ from e2e.waiting import eventually
 from tests.apiserver.conftest import new_workspace
 from tests.testing.workspace import QWEN, Workspace, manifest
 
-PLAIN, POD_MAKER, READER = "plain", "pod-maker", "secret-reader"
-"""May write InferenceDeployments; may also create pods; may also get the Secret `known`."""
+PLAIN, POD_MAKER, READER, PUBLISHER = "plain", "pod-maker", "secret-reader", "publisher"
+"""May write InferenceDeployments; may also create pods; may also get the Secret `known`; may create Services, Ingresses
+and HTTPRoutes."""
 
 IMAGE = {"engine": {"image": "example.com/own:1"}}
 VARIABLE = {"engine": {"env": [{"name": "A", "value": "1"}]}}
@@ -56,14 +57,23 @@ def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa:
     rules = {
         PLAIN: (),
         POD_MAKER: (["--verb=create", "--resource=pods"],),
+        PUBLISHER: (["--verb=create", "--resource=services,ingresses.networking.k8s.io"],),
         READER: (["--verb=create", "--resource=pods"], ["--verb=get", "--resource=secrets", "--resource-name=known"]),
     }
     for user, roles in rules.items():
         for number, role in enumerate([_WRITER, *roles]):
             found.kubectl("create", "role", f"{user}-{number}", *role)
             found.kubectl("create", "rolebinding", f"{user}-{number}", f"--role={user}-{number}", f"--user={user}")
+    # kubectl refuses to write a Role for a kind whose CRD is not installed.
+    rule = {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["httproutes"], "verbs": ["create"]}
+    meta = {"name": "publisher-routes"}
+    routes = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+    found.kubectl("apply", "--filename=-", input=json.dumps(routes))
+    found.kubectl("create", "rolebinding", "publisher-routes", "--role=publisher-routes", f"--user={PUBLISHER}")
     made = {user: User(user, found) for user in rules}
     eventually(lambda: not made[PLAIN].refusal("ready", {}), seconds=20, what="rights are known")
+    route = {"router": {"httpRoute": {"parentRefs": [{"name": "gw"}]}}}
+    eventually(lambda: not made[PUBLISHER].refusal("publishes", route), seconds=20, what="rights are known")
     eventually(lambda: not made[READER].refusal("reads", secret("known")), seconds=20, what="rights are known")
     yield made
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
@@ -84,6 +94,7 @@ GUARDED: dict[str, dict[str, Any]] = {
     "scheduling.runtimeClassName": {"scheduling": {"runtimeClassName": "privileged"}},
     "scheduling.schedulerName": {"scheduling": {"schedulerName": "own"}},
     "router.podTemplate": {"router": {"podTemplate": {"labels": {"a": "b"}}}},
+    "router.tls": {"router": {"tls": {"secretName": "llm-tls"}}},
     "router.scheduling.tolerations": {"router": {"scheduling": {"tolerations": [{"operator": "Exists"}]}}},
     "router.scheduling.priorityClassName": {"router": {"scheduling": {"priorityClassName": "system-node-critical"}}},
     "router.scheduling.runtimeClassName": {"router": {"scheduling": {"runtimeClassName": "privileged"}}},
@@ -107,6 +118,25 @@ def test_fields_that_shape_the_pod_need_the_right_to_create_pods(users: dict[str
     said = users[PLAIN].refusal(name, GUARDED[field])
     assert f"spec.{field}: requires the right to create pods in namespace {users[PLAIN].workspace.namespace}" in said
     assert users[POD_MAKER].refusal(name, GUARDED[field]) == ""
+
+
+EXPOSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "router.service": ("services", {"router": {"service": {"type": "LoadBalancer"}}}),
+    "router.ingress": ("ingresses", {"router": {"ingress": {"host": "llm.example.com"}}}),
+    "router.httpRoute": ("httproutes", {"router": {"httpRoute": {"parentRefs": [{"name": "gw"}]}}}),
+}
+
+
+@pytest.mark.parametrize("field", EXPOSED)
+def test_a_field_that_becomes_an_object_needs_the_right_to_create_such_objects(
+    users: dict[str, User], field: str
+) -> None:
+    plural, asked = EXPOSED[field]
+    name = field.replace(".", "-").lower()
+    said = users[PLAIN].refusal(name, asked)
+    assert f"spec.{field}: requires the right to create {plural} in namespace" in said
+    assert users[PUBLISHER].refusal(name, asked) == ""
+    assert users[PLAIN].patch(name, {"replicas": 2}) == "", "not what is there"
 
 
 def amounts(part: str, **named: str) -> dict[str, Any]:

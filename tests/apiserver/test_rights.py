@@ -1,19 +1,40 @@
 """The rights in the chart's Role equal those that the operator uses."""
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+import pytest
+
 from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
+from tests.testing.gateway_api import http_route_crd
+from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 
+EXPOSED = {"ingress": {"host": "llm.example.com"}, "httpRoute": {"parentRefs": [{"name": "gw"}]}}
 CREATED = 201
 FORBIDDEN = 403
 
 
+@pytest.fixture
+def gateway_api(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
+    """The CRD of HTTPRoute, while the operator runs."""
+    operator.stop()
+    kubernetes.kubectl("create", "--filename", str(http_route_crd()))
+    operator.start()
+    yield
+    operator.stop()
+    kubernetes.kubectl("delete", "crd", "httproutes.gateway.networking.k8s.io")
+    operator.start()
+
+
+@pytest.mark.usefixtures("gateway_api")
 def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Workspace, audit: AuditLog) -> None:
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})
@@ -25,7 +46,8 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
     _inspect_a_model(workspace)
-    _find_names_taken(workspace, "left", QWEN, "pdb")
+    _find_names_taken(workspace, "left", {**QWEN, "router": EXPOSED}, "httproute")
+    _leave_routing_to_others(workspace)
     _find_names_taken(workspace, "left-mine", MINE, "job")
     let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
@@ -62,6 +84,21 @@ def _inspect_a_model(workspace: Workspace) -> None:
     gone = "--selector=app.kubernetes.io/component=inspection"
     eventually(lambda: not workspace.kubectl("get", "cm", gone, "--output=name"), seconds=20, what="nothing kept of it")
     workspace.kubectl("delete", "infd", "mine")
+
+
+def _leave_routing_to_others(workspace: Workspace) -> None:
+    """A router that is exposed, and then nothing of it."""
+    workspace.create("shown", {**QWEN, "router": EXPOSED})
+    eventually(lambda: workspace.exists("httproute", "shown"), seconds=20, what="the HTTPRoute")
+    fields = {"strategy": "External", "ingress": None, "httpRoute": None}
+    workspace.patch("shown", {"router": fields})
+    for kind, name in (("ingress", "shown"), ("httproute", "shown"), ("deployment", "shown-router")):
+        eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
+    workspace.kubectl("delete", "infd", "shown")
+
+
+def _is_gone(workspace: Workspace, kind: str, name: str) -> bool:
+    return not workspace.exists(kind, name)
 
 
 def _find_names_taken(workspace: Workspace, name: str, spec: dict[str, Any], kind: str) -> None:

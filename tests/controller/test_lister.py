@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from inference_operator.controller.cache import Cache
-from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing, NotFoundError
 from inference_operator.controller.lister import Lister
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest
+from inference_operator.manifest import HTTP_ROUTE, INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest
 from inference_operator.settings import Settings
 from tests.testing.builders import SETTINGS, inference_deployment
 from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster
@@ -24,11 +24,13 @@ class Guarded(MemoryCluster):
         super().__init__()
         self.errors: dict[str | None, ClusterError] = {}
         self.nodes_error: ClusterError | None = None
+        self.routes_error: ClusterError | None = None
 
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
-        error = self.nodes_error if kind == NODE else self.errors.get(namespace)
+        of_kind = {NODE: self.nodes_error, HTTP_ROUTE: self.routes_error}
+        error = of_kind.get(kind) or self.errors.get(namespace)
         if error:
             raise error
         async for page in super().pages(kind, namespace=namespace, selector=selector):
@@ -144,3 +146,33 @@ async def test_a_watch_without_events_is_not_dead_when_listings_find_no_changes(
         await scene.lister.list_all()
         scene.lister.on_event("MODIFIED", node("gpu-a", gpus=1))
     assert scene.lister.dead_watches() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (NotFoundError("the server could not find the requested resource"), "Install its CustomResourceDefinition"),
+        (ForbiddenError("httproutes is forbidden"), "Update the chart"),
+    ],
+)
+async def test_a_cluster_without_gateway_api_is_served_and_http_routes_are_found_when_they_come(
+    error: ClusterError, fix: str
+) -> None:
+    scene = Scene()
+    scene.cluster.routes_error = error
+    assert await scene.lister.list_all()
+    assert HTTP_ROUTE not in scene.lister.watchable
+    assert fix in scene.cache.unavailable_kinds[HTTP_ROUTE]
+    scene.cluster.routes_error = None
+    assert await scene.lister.list_all()
+    assert HTTP_ROUTE in scene.lister.watchable
+    assert not scene.cache.unavailable_kinds
+
+
+async def test_a_failed_listing_leaves_unknown_whether_gateway_api_has_gone_or_come() -> None:
+    scene = Scene()
+    scene.cluster.routes_error = NotFoundError("the server could not find the requested resource")
+    await scene.lister.list_all()
+    scene.cluster.routes_error = ClusterError("HTTP 500: etcd is slow")
+    await scene.lister.list_all()
+    assert HTTP_ROUTE not in scene.lister.watchable

@@ -50,6 +50,18 @@ VARIANTS: dict[str, Manifest] = {
         scheduling={**SCHEDULING, "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}},
     ),
     "with additions": inference_deployment(podTemplate=POD_TEMPLATE),
+    "exposed": inference_deployment(
+        router={
+            "service": {
+                "type": "LoadBalancer",
+                "annotations": {"example.com/internal": "true"},
+                "labels": {"team": "search"},
+                "loadBalancerClass": "example.com/lb",
+            },
+            "ingress": {"host": "llm.example.com", "className": "nginx", "tlsSecretName": "llm-tls"},
+            "tls": {"secretName": "router-tls"},
+        }
+    ),
     "scaled to zero": inference_deployment(replicas=0),
     "everything": inference_deployment(
         engine={

@@ -44,7 +44,8 @@ REQUEST = RouterRequest(
 CONFIG = haproxy_cfg(REQUEST)
 PREFIX_AFFINITY = replace(REQUEST, spec=RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))
 USAGE = replace(REQUEST, spec=RouterSpec.model_validate({"usage": "Enabled", "accessLog": "Errors"}))
-CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY), haproxy_cfg(USAGE)]
+WITH_TLS = replace(REQUEST, spec=RouterSpec.model_validate({"tls": {"secretName": "llm-tls"}}))
+CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY), haproxy_cfg(USAGE), haproxy_cfg(WITH_TLS)]
 
 
 @pytest.fixture
@@ -62,6 +63,10 @@ def test_the_haproxy_configuration_of_prefix_affinity_equals_the_golden_file(gol
 
 def test_the_haproxy_configuration_with_usage_equals_the_golden_file(golden: SnapshotAssertion) -> None:
     assert golden(name="haproxy-usage") == haproxy_cfg(USAGE)
+
+
+def test_the_haproxy_configuration_with_tls_equals_the_golden_file(golden: SnapshotAssertion) -> None:
+    assert golden(name="haproxy-tls") == haproxy_cfg(WITH_TLS)
 
 
 def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:

@@ -204,6 +204,7 @@ def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> No
         ConditionType.SIZED: [start, start, start],
         ConditionType.ENGINES_AVAILABLE: [start, start, two],
         ConditionType.ROUTER_AVAILABLE: [start, minute, minute],
+        ConditionType.EXPOSED: [],
     }
 
 

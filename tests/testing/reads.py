@@ -18,6 +18,7 @@ from inference_operator.manifest import (
     CHILD_KINDS,
     INFERENCE_DEPLOYMENT,
     NETWORK_POLICY,
+    OPTIONAL_KINDS,
     POD,
     Kind,
     Manifest,
@@ -25,7 +26,7 @@ from inference_operator.manifest import (
 
 KINDS = {
     name: kind
-    for kind in (*CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, POD)
+    for kind in (*CHILD_KINDS, *OPTIONAL_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, POD)
     for name in (kind.name.lower(), kind.plural)
 } | {"infd": INFERENCE_DEPLOYMENT, "pdb": next(kind for kind in CHILD_KINDS if kind.name == "PodDisruptionBudget")}
 """What kubectl calls the kinds that tests wait for."""

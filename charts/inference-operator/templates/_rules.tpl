@@ -20,15 +20,21 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
-  resources: [deployments]
-  verbs: [get, list, watch, create, patch]
+  resources: [deployments] # delete: the routers, when another router takes over
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
   verbs: [get, list, watch, create, patch, delete]
 {{- if .Values.networkPolicies.enabled }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 {{- end }}
 - apiGroups: [""]
   resources: [pods] # patch: one label, by which an engine without progress gets no new requests

@@ -2,7 +2,7 @@
 
 A user who may create pods in a namespace may read its Secrets through them. The operator creates pods for users who
 may create InferenceDeployments. The policy therefore requires the user's own rights on pods and Secrets for the fields
-that need them.
+that need them. Fields that become a Service, Ingress or HTTPRoute require the right to create one.
 
 A field is checked when it is added or changed, not when it is removed. The policy applies to the resource itself, not
 to its subresources status and `/scale`. The operator never writes the resource itself.
@@ -25,6 +25,7 @@ NEEDS_PODS: tuple[str, ...] = (
     "scheduling.runtimeClassName",
     "scheduling.schedulerName",
     "router.podTemplate",
+    "router.tls",
     "router.scheduling.tolerations",
     "router.scheduling.priorityClassName",
     "router.scheduling.runtimeClassName",
@@ -32,6 +33,14 @@ NEEDS_PODS: tuple[str, ...] = (
 )
 """Fields below `spec` that decide what runs in a pod, or on which reserved nodes and with which priority. Setting them
 requires the right to create pods."""
+
+NEEDS_RESOURCES: tuple[tuple[str, str, str], ...] = (
+    ("router.service", "", "services"),
+    ("router.ingress", "networking.k8s.io", "ingresses"),
+    ("router.httpRoute", "gateway.networking.k8s.io", "httproutes"),
+)
+"""Fields below `spec` that become an object of a kind, with its API group and plural. Setting them requires the right
+to create such objects: their type and annotations decide what is published, and what controllers do."""
 
 AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limits")
 """Maps of resource amounts below `spec`. An extended resource in them, such as a device of the node, requires the right
@@ -113,6 +122,16 @@ def _field_check(path: str) -> _Check:
     )
 
 
+def _resource_check(path: str, group: str, plural: str) -> _Check:
+    new, old = value_of("object", path), value_of("oldObject", path)
+    allowed = f"authorizer.group('{group}').resource('{plural}').namespace(request.namespace).check('create').allowed()"
+    return _Check(
+        f"!{new}.hasValue() || (oldObject != null && {new} == {old}) || {allowed}",
+        f"'spec.{path}: requires the right to create {plural} in namespace ' + request.namespace + '. Remove the"
+        " field, or request this right.'",
+    )
+
+
 def _amount_check(path: str) -> _Check:
     new, old = (f"{value_of(root, path)}.orValue({{}})" for root in ("object", "oldObject"))
     changed = f"(oldObject == null || !(name in {old}) || {old}[name] != {new}[name])"
@@ -178,6 +197,7 @@ def policy() -> list[Manifest]:
     """
     checks = [
         *map(_field_check, NEEDS_PODS),
+        *(_resource_check(*needed) for needed in NEEDS_RESOURCES),
         *map(_amount_check, AMOUNTS),
         _gpu_resource_check(),
         _claim_check(),

@@ -165,6 +165,27 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.ROUTER_UNAVAILABLE: Explanation(
         _READY, "No router is ready.", "Check the router pods. Engines stay loaded meanwhile."
     ),
+    Reason.EXTERNAL_ROUTING: Explanation(
+        ConditionType.ROUTER_AVAILABLE,
+        "`spec.router.strategy` is `External`: no router runs. A Gateway or another router sends the requests.",
+        "Point it at the pods in the message. Clients that call the Service reach the engines directly.",
+    ),
+    Reason.EXPOSED: Explanation(ConditionType.EXPOSED, "Clients outside the cluster can reach the router.", _NO_ACTION),
+    Reason.ADDRESS_PENDING: Explanation(
+        ConditionType.EXPOSED,
+        "The Service, Ingress or HTTPRoute has no address yet. A controller of the cluster assigns it.",
+        "Wait. If it lasts, check that the cluster has a load balancer, an Ingress controller or a Gateway for it.",
+    ),
+    Reason.ROUTE_NOT_ACCEPTED: Explanation(
+        ConditionType.EXPOSED,
+        "A Gateway does not accept the HTTPRoute; the message quotes it.",
+        "Correct `spec.router.httpRoute`, or the Gateway's listeners.",
+    ),
+    Reason.GATEWAY_API_MISSING: Explanation(
+        ConditionType.EXPOSED,
+        "`spec.router.httpRoute` is set, and the operator cannot use HTTPRoutes in this cluster.",
+        "Install Gateway API (v1.2 or later). The operator looks for it every `resyncSeconds`.",
+    ),
     Reason.ROLLING_OUT: Explanation(
         _RECONCILING,
         "Engine pods of the previous specification are being replaced.",

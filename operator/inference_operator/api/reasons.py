@@ -13,6 +13,7 @@ class ConditionType(StrEnum):
     SIZED = "Sized"
     ENGINES_AVAILABLE = "EnginesAvailable"
     ROUTER_AVAILABLE = "RouterAvailable"
+    EXPOSED = "Exposed"
 
 
 class Reason(StrEnum):
@@ -24,6 +25,11 @@ class Reason(StrEnum):
     STARTING = "Starting"
     ENGINES_UNAVAILABLE = "EnginesUnavailable"
     ROUTER_UNAVAILABLE = "RouterUnavailable"
+    EXTERNAL_ROUTING = "ExternalRouting"
+    EXPOSED = "Exposed"
+    ADDRESS_PENDING = "AddressPending"
+    ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
+    GATEWAY_API_MISSING = "GatewayApiMissing"
     ROLLING_OUT = "RollingOut"
     SWITCHED_TO_REPLACE = "SwitchedToReplace"
     WAITING_FOR_NODE = "WaitingForNode"

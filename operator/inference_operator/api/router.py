@@ -7,9 +7,10 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.pod_template import PodTemplateSpec
+from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ServiceSpec, TlsSpec
 from inference_operator.api.router_keys import RouterKeysSpec
 from inference_operator.api.scheduling import PodScheduling
-from inference_operator.api.validation import CelRules, Quantity, SpecModel, matches
+from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel, matches
 
 MAX_ROUTERS = 16
 """More router pods would only divide the load further: one sends more requests per second than many engines serve."""
@@ -20,6 +21,7 @@ class RouterStrategy(StrEnum):
 
     LEAST_OUTSTANDING = "LeastOutstanding"
     PREFIX_AFFINITY = "PrefixAffinity"
+    EXTERNAL = "External"
 
 
 class RouterAccessLog(StrEnum):
@@ -64,7 +66,8 @@ class RouterSpec(SpecModel):
         description=(
             "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
             " sends requests with the same session, system prompt or first message to the same engine, which has them"
-            " in its prefix cache. Default: `LeastOutstanding`. Change: rolling restart of the routers."
+            " in its prefix cache. `External` runs no router: a Gateway or another router chooses, and the Service"
+            " selects the engines. Default: `LeastOutstanding`. Change: rolling restart of the routers."
         ),
     )
     session_header: Annotated[str, StringConstraints(max_length=63), CelRules(_HEADER)] = Field(
@@ -93,3 +96,29 @@ class RouterSpec(SpecModel):
         " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
         " restart of the routers.",
     )
+    service: ServiceSpec = Field(default_factory=ServiceSpec, description="Service that clients call.")
+    ingress: IngressSpec | None = Field(
+        None, description="Ingress in front of the Service. Default: none. Change: in place."
+    )
+    http_route: HttpRouteSpec | None = Field(
+        None, description="HTTPRoute of Gateway API in front of the Service. Default: none. Change: in place."
+    )
+    tls: TlsSpec | None = Field(
+        None,
+        description="TLS on port 443 of the Service. HTTP stays on port 80. Default: none."
+        " Change: rolling restart of the routers.",
+    )
+
+
+def _needs_router(model: type[RouterSpec]) -> Rule:
+    """That `External` has no other field of the router: nothing would read it."""
+    others = [info.alias or name for name, info in model.model_fields.items() if name != "strategy"]
+    given = " || ".join(f"has(self.{name})" for name in others)
+    return Rule(
+        f"!has(self.strategy) || self.strategy != 'External' || !({given})",
+        lambda router: router.strategy is not RouterStrategy.EXTERNAL or router.model_fields_set <= {"strategy"},
+        "`External` runs no router, so every other field of `router` must be removed",
+    )
+
+
+RouterSpec.rules = (_needs_router(RouterSpec),)

@@ -5,7 +5,7 @@
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import Field, StringConstraints
 
@@ -13,9 +13,9 @@ from inference_operator.api.container import BY_NAME, Argument, Environment, Ima
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
-from inference_operator.api.router import RouterSpec
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.scheduling import SchedulingSpec
-from inference_operator.api.validation import CelRules, SpecModel, cel, matches
+from inference_operator.api.validation import CelRules, Rule, SpecModel, cel, matches
 
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
@@ -304,3 +304,12 @@ class Spec(SpecModel):
         description="Scheduling of the engine pods. Routers have their own, `router.scheduling`.",
     )
     pod_template: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Additions to the engine pods.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.replicas > 0 || !has(self.router) || !has(self.router.strategy)"
+            " || self.router.strategy != 'External'",
+            lambda spec: spec.replicas > 0 or spec.router.strategy is not RouterStrategy.EXTERNAL,
+            "`replicas` must be 1 or more with `router.strategy: External`: no router holds requests at zero",
+        ),
+    )

@@ -18,6 +18,9 @@ NEVER_OBSERVED = -1
 """`observedGeneration` before the operator has seen the resource, so that kstatus reports InProgress."""
 
 
+MAX_EXTERNAL_URLS = 16
+
+
 def _camel(name: str) -> str:
     """The JSON name of a field, with units as they are written.
 
@@ -25,7 +28,7 @@ def _camel(name: str) -> str:
         >>> _camel("kv_cache_gib")
         'kvCacheGiB'
     """
-    return to_camel(name).replace("Gib", "GiB")
+    return to_camel(name).replace("Gib", "GiB").replace("Urls", "URLs")
 
 
 def _renamed(name: str, former: str) -> AliasChoices:
@@ -262,6 +265,11 @@ class Status(_StatusModel):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     url: str | None = Field(None, description="URL of the OpenAI API inside the cluster.")
+    external_urls: tuple[str, ...] = Field(
+        (),
+        max_length=MAX_EXTERNAL_URLS,
+        description="URLs of the OpenAI API outside the cluster, once they have an address.",
+    )
     replicas: int = Field(0, description="Number of engine pods.")
     ready_replicas: int = Field(0, description="Number of ready engine pods.")
     ready: str | None = Field(None, description="Ready and desired engine pods, for example `1/2`.")
@@ -281,4 +289,5 @@ class Status(_StatusModel):
             >>> Status(observed_generation=3).dump()
             {'observedGeneration': 3, 'conditions': [], 'replicas': 0, 'readyReplicas': 0}
         """
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        found = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {name: value for name, value in found.items() if (name, value) != ("externalURLs", [])}

@@ -49,6 +49,8 @@ class Cache:
         self._lookups: dict[Lookup, LookupResult] = {}
         self.nodes = NodeStore()
         """The nodes with GPUs."""
+        self.unavailable_kinds: Mapping[Kind, str] = {}
+        """Kinds of children that the operator cannot use in this cluster, and why."""
         self.samples = SampleStore()
         """The last metrics of the pods."""
 
@@ -98,6 +100,7 @@ class Cache:
             nodes=self.nodes.nodes,
             engines=self._engines,
             roles=self._roles,
+            unavailable_kinds=self.unavailable_kinds,
         )
 
     def put_lookup(self, look: Lookup, result: LookupResult | None) -> None:

@@ -2,15 +2,16 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from inference_operator.controller.cache import Cache
-from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, Listing
+from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, Listing, NotFoundError
 from inference_operator.manifest import (
     CHILD_KINDS,
     INFERENCE_DEPLOYMENT,
     NETWORK_POLICY,
     NODE,
+    OPTIONAL_KINDS,
     POD,
     Key,
     Kind,
@@ -51,6 +52,8 @@ class Lister:
         self.kinds = watched_kinds(settings)
         self._unreadable: dict[str | None, str] = {}
         """The namespaces whose last listing failed, with the cause."""
+        self._missing: dict[str | None, Mapping[Kind, str]] = {}
+        """The optional kinds that the last listing of a namespace found unavailable, and why."""
         self._listed: set[str | None] = set()
         self._nodes_listed = True
         """Whether the last listing of nodes worked, so that a failure is logged as a warning only once."""
@@ -75,8 +78,10 @@ class Lister:
 
     @property
     def watchable(self) -> Sequence[Kind]:
-        """The kinds to watch: all that are listed, and nodes if they could be listed."""
-        return self.kinds if self._cache.nodes.nodes is None else (*self.kinds, NODE)
+        """The kinds to watch: all that are listed, optional ones that exist, and nodes if they could be listed."""
+        optional = [kind for kind in OPTIONAL_KINDS if kind not in self._cache.unavailable_kinds]
+        nodes = () if self._cache.nodes.nodes is None else (NODE,)
+        return (*self.kinds, *optional, *nodes)
 
     def on_event(self, event: str, manifest: Manifest) -> None:
         """Put a watch event into the cache and queue the key that it concerns."""
@@ -109,6 +114,9 @@ class Lister:
                 self._fail(namespace, error)
             else:
                 self._succeed(namespace)
+        self._cache.unavailable_kinds = {
+            kind: why for namespace in self._listed for kind, why in self._missing.get(namespace, {}).items()
+        }
         changed.update(await self._list_nodes())
         for kind in self.watchable:
             if kind in self._with_events:
@@ -121,12 +129,21 @@ class Lister:
     async def _list(self, namespace: str | None) -> Iterable[Kind]:
         """List one namespace; returns the kinds of which something changed."""
         changed = []
-        for kind in self.kinds:
+        missing: dict[Kind, str] = {}
+        for kind in (*self.kinds, *OPTIONAL_KINDS):
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
-            if concerned := await self._cache.replace(kind, self._pages(kind, namespace, selector)):
+            try:
+                concerned = await self._cache.replace(kind, self._pages(kind, namespace, selector))
+            except (NotFoundError, ForbiddenError) as error:
+                if kind not in OPTIONAL_KINDS:
+                    raise
+                missing[kind] = _why_unavailable(kind, error)
+                continue
+            if concerned:
                 changed.append(kind)
             for key in concerned:
                 self._add(key)
+        self._missing[namespace] = missing
         return changed
 
     async def _pages(
@@ -167,6 +184,16 @@ class Lister:
         if self._unreadable.pop(namespace, None) is not None:
             log.info("Can list %s again", _named(namespace))
         self._listed.add(namespace)
+
+
+def _why_unavailable(kind: Kind, error: ClusterError) -> str:
+    """Why an optional kind cannot be used, and the fix, in sentences."""
+    group = kind.api_version.partition("/")[0]
+    if isinstance(error, ForbiddenError):
+        return f"the operator has no right to list {kind.plural}.{group}. Update the chart, which grants it."
+    return (
+        f"the cluster has no {kind.plural}.{group}. Install its CustomResourceDefinition; the operator finds it then."
+    )
 
 
 def _named(namespace: str | None) -> str:

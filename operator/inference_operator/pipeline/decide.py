@@ -12,6 +12,7 @@ from inference_operator.api.affinity import Affinity
 from inference_operator.api.pod_defaults import over, with_engine_defaults, with_router_defaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.router import RouterStrategy
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Device, Spec
 from inference_operator.engines.base import Engine, EngineProcess, ServedModel
@@ -22,7 +23,17 @@ from inference_operator.inspection.inspection import (
     without_inspection_jobs,
 )
 from inference_operator.inspection.result import refusal_of
-from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, Kind, Manifest, Ref
+from inference_operator.manifest import (
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    HTTP_ROUTE,
+    INGRESS,
+    NETWORK_POLICY,
+    SERVICE,
+    Kind,
+    Manifest,
+    Ref,
+)
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import HubModel, ModelSource, model_source
 from inference_operator.objects.child import content_hash
@@ -42,6 +53,7 @@ from inference_operator.planning.known_model import KnownModel, fallback_model, 
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.router.children import children as router_children
 from inference_operator.router.deployment import own_parts as router_parts
+from inference_operator.router.exposure import refusal_of_exposure
 from inference_operator.router.haproxy import RouterRequest, slots
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import Capacity, ModelInspection
@@ -50,7 +62,7 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.children import children as workload_children
-from inference_operator.workload.children import selects_traffic, service_host
+from inference_operator.workload.children import engines_selector, selects_traffic, service_host
 from inference_operator.workload.deployment import engine_deployment, progress_deadline_seconds
 from inference_operator.workload.hardware_errors import move_due, moved_pods, pods_to_move
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
@@ -89,7 +101,14 @@ class _Model:
     """Why the inspection has no result."""
 
 
-_APPLIED_LATE: Mapping[Kind, int] = {SERVICE: 1, DEPLOYMENT: 2, NETWORK_POLICY: 3, DISRUPTION_BUDGET: 4}
+_APPLIED_LATE: Mapping[Kind, int] = {
+    SERVICE: 1,
+    DEPLOYMENT: 2,
+    NETWORK_POLICY: 3,
+    DISRUPTION_BUDGET: 4,
+    INGRESS: 5,
+    HTTP_ROUTE: 6,
+}
 """Kinds in the order in which they are applied: ConfigMaps first, since Deployments mount them."""
 
 
@@ -229,6 +248,7 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
             or refusal_of_resources(spec.engine.resources)
             or refusal_of_router_resources(router.resources)
+            or refusal_of_exposure(spec.router)
             or refusal_of_additions(spec.pod_template, PodParts("spec.podTemplate", {state.request.name}, mounts))
             or refusal_of_additions(spec.router.pod_template, router_parts("spec.router.podTemplate"))
         )
@@ -364,7 +384,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         workload=workload,
         pods=pods,
         rollout=None if isinstance(decided, Undecided) else decided,
-        objects=workload_children(request, workload, pods),
+        objects=workload_children(request, workload, pods, open_to_all=_is_direct(inputs, spec)),
         notice=_sentences(
             older_image(plan.image, spec, settings),
             older_template(template.template, built),
@@ -396,11 +416,19 @@ def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Man
         progress_deadline_seconds=progress_deadline_seconds(spec, first.process),
         owner=owner,
         settings=settings,
+        engines_selector=engines_selector(first.objects, owner, first.name),
+        direct=_is_direct(inputs, spec),
+        has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
     )
     objects = {ref: manifest for role in roles for ref, manifest in role.objects.items()}
     return dict(
         sorted({**objects, **router_children(request)}.items(), key=lambda item: _APPLIED_LATE.get(item[0].kind, 0))
     )
+
+
+def _is_direct(inputs: Inputs, spec: Spec) -> bool:
+    """Whether the main Service selects the engines: with `External`, and after it until a router is ready."""
+    return spec.router.strategy is RouterStrategy.EXTERNAL or (inputs.is_direct and not inputs.routers.ready)
 
 
 def _removals(inputs: Inputs) -> tuple[Removal, ...]:

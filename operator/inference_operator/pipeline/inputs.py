@@ -9,24 +9,26 @@ from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
-from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest, Owner, Ref
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.names import (
     COMPONENT_LABEL,
     ENGINE,
     ROUTER,
     headless_service_name,
     router_name,
+    service_name,
     workload_name,
 )
 from inference_operator.pipeline.roles import RoleRequest, requested_roles
 from inference_operator.router.config_map import live_slots
+from inference_operator.router.exposure import selects_engines
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.samples import Samples
-from inference_operator.views.workload import WORKLOAD_KINDS
+from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, workload_view
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan, plan_from_status
 
 RolePolicy: TypeAlias = Callable[[Spec, EngineRegistry], Sequence[RoleRequest]]
@@ -51,6 +53,8 @@ class Inputs:
     """Nodes with GPUs; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles
+    unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
+    """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
 
     @property
     def owner(self) -> Owner:
@@ -84,6 +88,22 @@ class Inputs:
         """HAProxy server slots of the live router configuration; 0 where there is none."""
         key = self.resource.key
         return live_slots(self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name))))
+
+    @property
+    def main_service(self) -> Ref:
+        """The Service that clients call."""
+        return Ref(SERVICE, self.resource.key.namespace, service_name(self.resource.key.name))
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the live main Service selects engines instead of routers."""
+        return selects_engines(self.child(self.main_service))
+
+    @property
+    def routers(self) -> WorkloadView:
+        """The Deployment of the routers."""
+        key = self.resource.key
+        return workload_view(self.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
 
     def workload(self, role: str = ENGINE) -> Manifest | None:
         """The live workload of a role, or None."""

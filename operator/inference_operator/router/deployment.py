@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.child import child, content_hash
@@ -27,6 +28,9 @@ from inference_operator.router.haproxy import (
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
     POD_IPS_VARIABLE,
+    TLS_CERTIFICATE_FILE,
+    TLS_FOLDER,
+    TLS_KEY_FILE,
     RouterRequest,
 )
 from inference_operator.router.resources import process_resources
@@ -43,6 +47,7 @@ ENDPOINT_REMOVAL_SECONDS = 10
 _KEYS_MOUNT: Manifest = {"name": "api-keys", "mountPath": KEYS_FOLDER, "readOnly": True}
 """The whole folder, because the kubelet never updates a single file (Kubernetes documentation, "Secrets")."""
 
+TLS_VOLUME = "tls-certificate"
 _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
@@ -78,8 +83,8 @@ def router_deployment(request: RouterRequest, config: Mapping[str, str]) -> Mani
 
 def own_parts(path: str) -> PodParts:
     """The operator's own parts of a router pod; `path` is that of the additions."""
-    mounts = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
-    return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts, _KEYS_MOUNT])
+    mounts_of_all = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
+    return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT])
 
 
 def _own_volumes(request: RouterRequest) -> list[Manifest]:
@@ -87,6 +92,7 @@ def _own_volumes(request: RouterRequest) -> list[Manifest]:
         {"name": "config", "configMap": {"name": router_name(request.name)}},
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
         *_keys_volume(request),
+        *([_tls_volume(request.spec.tls)] if request.spec.tls else []),
     ]
 
 
@@ -96,6 +102,14 @@ def _keys_volume(request: RouterRequest) -> list[Manifest]:
         return []
     items = [{"key": KEYS_FILE, "path": KEYS_FILE}]
     return [{"name": _KEYS_MOUNT["name"], "secret": {"secretName": keys.secret_name, "items": items}}]
+
+
+def _tls_volume(tls: TlsSpec) -> Manifest:
+    items = [{"key": "tls.crt", "path": TLS_CERTIFICATE_FILE}, {"key": "tls.key", "path": TLS_KEY_FILE}]
+    return {"name": TLS_VOLUME, "secret": {"secretName": tls.secret_name, "items": items}}
+
+
+_TLS_MOUNT: Manifest = {"name": TLS_VOLUME, "mountPath": TLS_FOLDER, "readOnly": True}
 
 
 def _own_mounts(number: int) -> list[Manifest]:
@@ -144,7 +158,6 @@ def _pod(request: RouterRequest) -> Manifest:
 def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
     settings, metrics = request.settings, f"metrics-{number}"
-    keys_mounts = [_KEYS_MOUNT] if request.spec.keys else []
     return {
         "name": _name(number),
         "image": settings.router_image,
@@ -164,5 +177,10 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
         "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
         "securityContext": RESTRICTED_CONTAINER,
-        "volumeMounts": [*_own_mounts(number), *keys_mounts, *mounts(request.spec.pod_template.volume_mounts)],
+        "volumeMounts": [
+            *_own_mounts(number),
+            *([_KEYS_MOUNT] if request.spec.keys else []),
+            *([_TLS_MOUNT] if request.spec.tls else []),
+            *mounts(request.spec.pod_template.volume_mounts),
+        ],
     }

@@ -1,7 +1,8 @@
 """haproxy.cfg: rendered from a RouterRequest. And the RouterRequest: what all objects of the router are built from."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,6 +18,9 @@ from inference_operator.settings import Settings
 
 PORT = 8080
 """Port on which every HAProxy of a router pod accepts requests."""
+
+TLS_PORT = 8443
+"""Port on which they accept TLS, if `router.tls` is set."""
 
 METRICS_PORTS = tuple(range(9100, 9100 + PROCESSES))
 """One port for each HAProxy process of a router pod, for its metrics and probes. There are two processes: if one dies,
@@ -73,13 +77,21 @@ MIN_SLOTS = 32
 RETRY_AFTER_SECONDS = 5
 
 CONFIG_FOLDER = "/etc/haproxy"
-CONFIG_FILE, AFFINITY_FILE, KEYS_SCRIPT = "haproxy.cfg", "affinity.lua", "keys.lua"
+CONFIG_FILE, AFFINITY_FILE, KEYS_SCRIPT, TLS_FILE = "haproxy.cfg", "affinity.lua", "keys.lua", "tls.lua"
 
 KEYS_FOLDER = "/etc/haproxy-keys"
 """Where the Secret with the API keys is mounted."""
 
 IDENTITY_HEADERS = "^x-(forwarded-(user|email|groups|preferred-username)|auth-request-.*|remote-.*|user(-.*)?)$"
 """Headers by which authenticating proxies tell who the user is (oauth2-proxy 7, "Overview"; RFC 3875's REMOTE_USER)."""
+
+TLS_FOLDER = "/etc/haproxy-tls"
+"""Where the Secret of `router.tls` is mounted. HAProxy finds the key of a certificate at its path with `.key` added
+(HAProxy 3.0, `ssl-load-extra-files`)."""
+TLS_CHECK_SECONDS = 10.0
+"""How often a process looks whether the certificate has been renewed. The kubelet replaces the files of a Secret within
+two minutes (Kubernetes, "Secrets", "Mounted Secrets are updated automatically")."""
+TLS_CERTIFICATE_FILE, TLS_KEY_FILE = "tls.crt", "tls.crt.key"
 
 BODY_BYTES = 256 * 1024
 """Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 64,000 tokens of English. They are also
@@ -175,6 +187,12 @@ class RouterRequest:
     progress_deadline_seconds: int
     owner: Owner
     settings: Settings
+    engines_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the engines that take requests."""
+    direct: bool = False
+    """Whether the main Service selects the engines instead of the routers."""
+    has_http_routes: bool = True
+    """Whether the cluster has the kind HTTPRoute."""
 
     @property
     def name(self) -> str:
@@ -213,6 +231,16 @@ def _access_values(spec: RouterSpec) -> dict[str, object]:
     }
 
 
+def _tls_values() -> Mapping[str, str | int]:
+    return {
+        "tls_port": TLS_PORT,
+        "tls_lua": f"{CONFIG_FOLDER}/{TLS_FILE}",
+        "tls_certificate": f"{TLS_FOLDER}/{TLS_CERTIFICATE_FILE}",
+        "tls_key": f"{TLS_FOLDER}/{TLS_KEY_FILE}",
+        "tls_check_ms": round(1000 * TLS_CHECK_SECONDS),
+    }
+
+
 def haproxy_cfg(request: RouterRequest) -> str:
     """The whole haproxy.cfg."""
     return _TEMPLATE.render(
@@ -243,6 +271,8 @@ def haproxy_cfg(request: RouterRequest) -> str:
         queue_full=_QUEUE_FULL,
         not_found=_NOT_FOUND,
         api_paths=request.api_paths,
+        tls=request.spec.tls is not None,
+        **_tls_values(),
         prefix_affinity=request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
         affinity_lua=f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
         body_bytes=BODY_BYTES,
@@ -262,6 +292,7 @@ def config_files(request: RouterRequest) -> dict[str, str]:
         USAGE_FILE: request.spec.usage is RouterUsage.ENABLED,
         AFFINITY_FILE: request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
         KEYS_SCRIPT: request.spec.keys is not None,
+        TLS_FILE: request.spec.tls is not None,
     }
     folder = files(__package__)
     texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name, is_used in scripts.items() if is_used}

@@ -1,24 +1,40 @@
-"""The Service of the router: the address that clients use."""
+"""The main Service: the address that clients use. It selects the routers, or with `External` the engines."""
 
 from inference_operator.manifest import SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, selector_labels, service_name
-from inference_operator.router.haproxy import PORT
+from inference_operator.router.haproxy import PORT, TLS_PORT, RouterRequest
 
 SERVICE_PORT = 80
+TLS_SERVICE_PORT = 443
 
 
-def router_service(*, owner: Owner) -> Manifest:
-    """The Service of the router."""
-    name = owner.key.name
+def main_service(request: RouterRequest) -> Manifest:
+    """The main Service."""
+    wanted, name = request.spec.service, request.name
+    ports = [_port("http", SERVICE_PORT, PORT)]
+    if request.spec.tls:
+        ports.append(_port("https", TLS_SERVICE_PORT, TLS_PORT))
+    if request.direct:
+        ports = [_port("http", SERVICE_PORT, request.engine_port)]
+    of_balancer = {"loadBalancerClass": wanted.load_balancer_class} if wanted.load_balancer_class else {}
     content = {
         "spec": {
-            "type": "ClusterIP",
-            "selector": selector_labels(name, ROUTER),
-            "ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PORT}],
+            "type": wanted.type.value,
+            "selector": dict(request.engines_selector) if request.direct else selector_labels(name, ROUTER),
+            "ports": ports,
+            **of_balancer,
         }
     }
-    return child(SERVICE, service_name(name), owner=owner, component=ROUTER, content=content)
+    return child(
+        SERVICE,
+        service_name(name),
+        owner=request.owner,
+        component=ROUTER,
+        content=content,
+        annotations=wanted.annotations,
+        added_labels=wanted.labels,
+    )
 
 
 def url(owner: Owner, *, cluster_domain: str) -> str:
@@ -30,3 +46,7 @@ def url(owner: Owner, *, cluster_domain: str) -> str:
         'http://qwen.default.svc.cluster.local/v1'
     """
     return f"http://{service_name(owner.key.name)}.{owner.key.namespace}.svc.{cluster_domain}/v1"
+
+
+def _port(name: str, port: int, target: int) -> Manifest:
+    return {"name": name, "port": port, "protocol": "TCP", "targetPort": target}

@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
 from inference_operator.diagnosis.pending_causes import rejection_reason_of
@@ -14,20 +15,38 @@ from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of, di
 from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
 from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
 from inference_operator.diagnosis.volumes import volume_diagnosis
-from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Key, Ref
-from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_name
+from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
+from inference_operator.objects.names import ROUTER, headless_service_name, router_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.planning.known_model import KnownModel
+from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import PodView
+from inference_operator.views.raw import mapping, objects
 from inference_operator.views.workload import WorkloadView, combined, workload_view
 from inference_operator.workload.children import selects_traffic
 from inference_operator.workload.pinned_plan import PinnedPlan
 from inference_operator.workload.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPath:
+    """How requests reach the engines."""
+
+    external: bool
+    """Whether something else than our routers is to send the requests."""
+    direct: bool
+    """Whether the Service selects the engines themselves, so that requests need no router."""
+    exposures: Sequence[Exposure]
+    """How each object exposes the router outside the cluster."""
+    engines_selector: str
+    """Labels of the engines that take requests, as text."""
+    engine_port: int
+    """Port of the engines' API; 0 while their Service does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,8 @@ class Facts:
     engines: WorkloadView
     """The workloads of all roles."""
     routers: WorkloadView
+    path: RequestPath
+    """How requests reach the engines."""
     connected: bool
     """Whether the Services and the router's configuration exist, which requests need."""
     refusal: Refusal | None
@@ -92,12 +113,17 @@ class Facts:
     @property
     def complete(self) -> bool:
         """Whether every object that serving needs exists, even if not as desired now."""
-        return self.connected and self.engines.exists and self.routers.exists
+        return self.connected and self.engines.exists and (self.path.direct or self.routers.exists)
 
     @property
     def serving(self) -> bool:
         """Whether a request would be answered now."""
-        return self.connected and self.engines.ready > 0 and self.routers.ready > 0
+        return self.connected and self.engines.ready > 0 and self.routable
+
+    @property
+    def routable(self) -> bool:
+        """Whether a request would reach an engine that is ready."""
+        return self.path.direct or self.routers.ready > 0
 
     @property
     def at_zero(self) -> bool:
@@ -138,9 +164,8 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
     key = inputs.resource.key
     workloads = {role.name: workload_view(inputs.workload(role.name)) for role in inputs.role_requests}
     engines = combined(list(workloads.values()))
-    routers = workload_view(inputs.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
     staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
-    diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), routers, staying)
+    diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), inputs.routers, staying)
     failures = [one for one in results if isinstance(one, Failed)]
     first = inputs.role_requests[0].name
     decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(first)), None)
@@ -148,8 +173,9 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         key=key,
         desired=_desired(inputs, outcome, engines),
         engines=engines,
-        routers=routers,
-        connected=all(ref in inputs.children for ref in _path_of_requests(key, first)),
+        routers=inputs.routers,
+        path=_request_path(inputs, first),
+        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, first)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
         paused=isinstance(outcome, Paused),
@@ -252,12 +278,24 @@ def _diagnoses(
     )
 
 
-def _path_of_requests(key: Key, role: str) -> Sequence[Ref]:
+def _path_of_requests(inputs: Inputs, role: str) -> Sequence[Ref]:
     """The objects between a client and the engines, Deployments aside."""
-    return (
-        Ref(SERVICE, key.namespace, service_name(key.name)),
-        Ref(CONFIG_MAP, key.namespace, router_name(key.name)),
-        Ref(SERVICE, key.namespace, headless_service_name(key.name, role)),
+    key = inputs.resource.key
+    config = Ref(CONFIG_MAP, key.namespace, router_name(key.name))
+    engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role))
+    return (inputs.main_service, engines) if inputs.is_direct else (inputs.main_service, config, engines)
+
+
+def _request_path(inputs: Inputs, role: str) -> RequestPath:
+    spec, service = inputs.resource.spec, mapping(inputs.engines_service(role) or {}, "spec")
+    valid, ports = isinstance(spec, Spec), objects(service, "ports")
+    router = spec.router if isinstance(spec, Spec) else RouterSpec()
+    return RequestPath(
+        external=router.strategy is RouterStrategy.EXTERNAL if valid else inputs.is_direct,
+        direct=inputs.is_direct,
+        exposures=exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds),
+        engines_selector=",".join(f"{name}={value}" for name, value in sorted(mapping(service, "selector").items())),
+        engine_port=next((int(port["port"]) for port in ports), 0),
     )
 
 

@@ -69,7 +69,7 @@ def _paused(facts: Facts) -> Verdict | None:
     """The user paused it: what runs is counted, without a cause, since the operator does nothing about it."""
     if not facts.paused:
         return None
-    idle = facts.at_zero and facts.connected and facts.routers.ready > 0
+    idle = facts.at_zero and facts.connected and facts.routable
     counted = f"{facts.engines.ready} of {facts.desired} engines and {facts.routers.ready} routers are ready."
     message = f"Paused: the operator changes nothing while `spec.paused` is true. {counted}"
     return Verdict("True" if facts.serving or idle else "False", Reason.PAUSED, message)
@@ -77,7 +77,7 @@ def _paused(facts: Facts) -> Verdict | None:
 
 def _scaled_to_zero(facts: Facts) -> Verdict | None:
     """No engine should run, and a router is ready."""
-    if not (facts.at_zero and facts.connected and facts.routers.ready):
+    if not (facts.at_zero and facts.connected and facts.routable):
         return None
     return Verdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero. Set `spec.replicas` to 1 or more to serve.")
 
@@ -107,7 +107,7 @@ def _child_not_written(facts: Facts) -> Verdict | None:
 
 def _no_router(facts: Facts) -> Verdict | None:
     """Engines are ready, or none should run, but no router is ready."""
-    if not (facts.at_zero or facts.engines.ready):
+    if facts.routable or not (facts.at_zero or facts.engines.ready):
         return None
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, _sentences("No router is ready.", _cause(facts)))
 

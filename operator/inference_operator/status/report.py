@@ -6,13 +6,14 @@ from datetime import UTC, timedelta
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
-from inference_operator.api.status import EngineStatus, PlanStatus, Status
+from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, PlanStatus, Status
 from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
 from inference_operator.sizing.stored_plan import to_json
 from inference_operator.status.engines_available import engines_available
+from inference_operator.status.exposed import exposed
 from inference_operator.status.facts import Facts, facts
 from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.ready import ready
@@ -24,7 +25,7 @@ from inference_operator.status.verdict import Verdict
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import Lookup
 
-RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
+RULES: dict[ConditionType, Callable[[Facts], Verdict | None]] = {
     ConditionType.READY: ready,
     ConditionType.RECONCILING: reconciling,
     ConditionType.STALLED: stalled,
@@ -32,7 +33,9 @@ RULES: dict[ConditionType, Callable[[Facts], Verdict]] = {
     ConditionType.SIZED: sized,
     ConditionType.ENGINES_AVAILABLE: engines_available,
     ConditionType.ROUTER_AVAILABLE: router_available,
+    ConditionType.EXPOSED: exposed,
 }
+"""The rule of each condition. One that returns None says that the condition is not reported."""
 
 RECHECK = timedelta(seconds=15)
 """Interval between two reads of a foreign object with the name of a child, which no watch shows; one request each."""
@@ -67,12 +70,14 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         results: the results of this round's writes.
     """
     current = facts(inputs, outcome, results)
-    conditions = tuple(_condition(kind, rule(current), inputs) for kind, rule in RULES.items())
+    verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
+    conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
     decided = current.decided
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
+        external_urls=tuple(url for exposure in current.path.exposures for url in exposure.urls)[:MAX_EXTERNAL_URLS],
         replicas=current.engines.replicas,
         ready_replicas=current.engines.ready,
         ready=f"{current.engines.ready}/{current.desired}",

@@ -9,6 +9,8 @@ from inference_operator.status.verdict import Verdict
 
 def router_available(facts: Facts) -> Verdict:
     """Whether a router is ready, and why not."""
+    if facts.path.external:
+        return Verdict("True", Reason.EXTERNAL_ROUTING, _external(facts))
     ready, wanted = facts.routers.ready, facts.routers.desired
     if ready > 0:
         return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
@@ -17,3 +19,12 @@ def router_available(facts: Facts) -> Verdict:
         message = f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
         return Verdict("False", reason, with_cure(message, cure_of(reason)))
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
+
+
+def _external(facts: Facts) -> str:
+    """Where a Gateway or another router finds the engines."""
+    path = facts.path
+    return (
+        f"No router runs: `spec.router.strategy` is `External`. Send requests to port {path.engine_port} of the pods"
+        f" with the labels {path.engines_selector}. The Service {facts.key.name} selects them too."
+    )

@@ -1,6 +1,6 @@
 """The objects of one role: headless Service, Deployment, NetworkPolicy and PodDisruptionBudget."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from inference_operator.manifest import SERVICE, Manifest, Owner, Ref
 from inference_operator.objects.child import child
@@ -12,17 +12,20 @@ from inference_operator.views.raw import mapping
 from inference_operator.workload.pod_spec import WorkloadRequest
 
 
-def children(request: WorkloadRequest, deployment: Manifest, pods: Sequence[PodView]) -> dict[Ref, Manifest]:
+def children(
+    request: WorkloadRequest, deployment: Manifest, pods: Sequence[PodView], *, open_to_all: bool
+) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
         request: what they are built from.
         deployment: the Deployment of the role.
         pods: its pods.
+        open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
     built = [_service(request, by_traffic=_all_labelled(deployment, pods)), deployment]
     if request.settings.network_policies:
-        built.append(_network_policy(request))
+        built.append(_network_policy(request, open_to_all=open_to_all))
     if request.spec.replicas >= FEWEST_REPLICAS:
         name = workload_name(request.name, request.role)
         built.append(disruption_budget(name, request.role, owner=request.owner))
@@ -32,6 +35,12 @@ def children(request: WorkloadRequest, deployment: Manifest, pods: Sequence[PodV
 def service_host(owner: Owner, role: str, *, cluster_domain: str) -> str:
     """The DNS name of a role's headless Service."""
     return f"{headless_service_name(owner.key.name, role)}.{owner.key.namespace}.svc.{cluster_domain}"
+
+
+def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:
+    """The labels by which the headless Service of a role selects the engines that take requests."""
+    service = objects[Ref(SERVICE, owner.key.namespace, headless_service_name(owner.key.name, role))]
+    return dict(service["spec"]["selector"])
 
 
 def selects_traffic(service: Manifest | None) -> bool:
@@ -63,11 +72,12 @@ def _service(request: WorkloadRequest, *, by_traffic: bool) -> Manifest:
     return child(SERVICE, name, owner=request.owner, component=request.role, content=content)
 
 
-def _network_policy(request: WorkloadRequest) -> Manifest:
-    """Engines accept their own routers, the operator and the readers of metrics.
+def _network_policy(request: WorkloadRequest, *, open_to_all: bool) -> Manifest:
+    """Engines accept their own routers, the operator and the readers of metrics; or everybody.
 
     All other ports of an engine, such as those between its processes, have no authentication.
     """
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(request.name, ROUTER)}}
-    rules = [rule([routers, *metrics_readers(request.settings)], request.process.port)]
+    sources = [] if open_to_all else [routers, *metrics_readers(request.settings)]
+    rules = [rule(sources, request.process.port)]
     return network_policy(workload_name(request.name, request.role), request.role, rules, owner=request.owner)

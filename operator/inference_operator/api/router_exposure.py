@@ -1,0 +1,118 @@
+"""`spec.router.service`, `.ingress`, `.httpRoute` and `.tls`: how clients outside the cluster reach the router."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StringConstraints
+
+from inference_operator.api.pod_template import MAX_ANNOTATION_LENGTH
+from inference_operator.api.validation import (
+    LABEL_KEYS,
+    CelRules,
+    LabelKey,
+    Labels,
+    ObjectName,
+    Rule,
+    SpecModel,
+)
+
+MAX_PARENTS = 8
+MAX_HOSTNAMES = 8
+
+Annotations = Annotated[
+    dict[str, Annotated[str, StringConstraints(max_length=MAX_ANNOTATION_LENGTH)]],
+    Field(max_length=32),
+    CelRules(LABEL_KEYS),
+]
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+Hostname = Annotated[str, StringConstraints(max_length=253, pattern=rf"^(\*\.)?{_LABEL}(\.{_LABEL})*$")]
+"""A DNS name in lower case; `*` may stand for its first label."""
+
+
+class ServiceType(StrEnum):
+    """Type of the Service, as in Kubernetes."""
+
+    CLUSTER_IP = "ClusterIP"
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+class ServiceSpec(SpecModel):
+    """The Service that clients call."""
+
+    type: ServiceType = Field(
+        ServiceType.CLUSTER_IP,
+        description="`ClusterIP`, `NodePort` or `LoadBalancer`. Default: `ClusterIP`. Change: in place.",
+    )
+    annotations: Annotations = Field(
+        {}, description="Annotations, for example those of a cloud's load balancer. Default: none. Change: in place."
+    )
+    labels: Labels = Field({}, description="Additional labels. Default: none. Change: in place.")
+    load_balancer_class: LabelKey | None = Field(
+        None,
+        description="Class of the load balancer. Kubernetes accepts it only while `type` changes to `LoadBalancer`."
+        " Default: the cluster's own load balancer. Change: set `type` to `ClusterIP` first.",
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.loadBalancerClass) || (has(self.type) && self.type == 'LoadBalancer')",
+            lambda service: service.load_balancer_class is None or service.type is ServiceType.LOAD_BALANCER,
+            "`loadBalancerClass` needs `type: LoadBalancer`",
+        ),
+    )
+
+
+class IngressSpec(SpecModel):
+    """An Ingress in front of the Service."""
+
+    host: Hostname = Field(description="Host name that clients use. Required. Change: in place.")
+    class_name: ObjectName | None = Field(
+        None, description="Name of the IngressClass. Default: the cluster's default class. Change: in place."
+    )
+    annotations: Annotations = Field(
+        {},
+        description="Annotations. They replace the operator's own of the same key, which set ingress-nginx to streams"
+        " of an hour. Default: none. Change: in place.",
+    )
+    tls_secret_name: ObjectName | None = Field(
+        None,
+        description="Secret of type `kubernetes.io/tls` with which the Ingress controller serves HTTPS for `host`."
+        " Default: none. Change: in place.",
+    )
+
+
+class ParentRef(SpecModel):
+    """A Gateway that the route attaches to."""
+
+    name: ObjectName = Field(description="Name of the Gateway.")
+    namespace: ObjectName | None = Field(None, description="Namespace of the Gateway. Default: this resource's own.")
+    section_name: ObjectName | None = Field(
+        None,
+        description="Name of a listener. If it begins with `https`, so does the URL in status. Default: all listeners.",
+    )
+
+
+class HttpRouteSpec(SpecModel):
+    """An HTTPRoute of Gateway API in front of the Service."""
+
+    parent_refs: tuple[ParentRef, ...] = Field(
+        min_length=1,
+        max_length=MAX_PARENTS,
+        description="Gateways that the route attaches to. Required. Change: in place.",
+    )
+    hostnames: tuple[Hostname, ...] = Field(
+        (),
+        max_length=MAX_HOSTNAMES,
+        description="Host names that clients use. Default: those of the Gateway's listeners. Change: in place.",
+    )
+
+
+class TlsSpec(SpecModel):
+    """TLS that the router itself terminates."""
+
+    secret_name: ObjectName = Field(
+        description="Secret of type `kubernetes.io/tls` in the same namespace. The routers take up a renewed"
+        " certificate without a restart. Required. Change: rolling restart of the routers."
+    )

@@ -1,0 +1,150 @@
+"""The addresses of a router outside the cluster, as the live Service, Ingress and HTTPRoute show them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.router import RouterSpec
+from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ParentRef, ServiceType
+from inference_operator.manifest import HTTP_ROUTE, INGRESS, Kind, Manifest, Ref
+from inference_operator.objects.names import COMPONENT_LABEL, ROUTER
+from inference_operator.objects.pod_additions import refusal_of_keys
+from inference_operator.views.raw import mapping, objects
+
+_HTTPS_LISTENER = "https"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """How one object exposes the router."""
+
+    ref: Ref
+    urls: Sequence[str]
+    """URLs of the OpenAI API; none if it has no address yet, or an address that the object does not name."""
+    reason: Reason
+    """`Exposed`, or why there is no address."""
+    message: str
+    """What there is, or what is missing and what to do, in sentences."""
+
+
+def exposures(
+    spec: RouterSpec, service: Ref, children: Mapping[Ref, Manifest], unavailable: Mapping[Kind, str]
+) -> Sequence[Exposure]:
+    """How each requested object exposes the router; none if only clients inside the cluster are to reach it.
+
+    Args:
+        spec: the router section.
+        service: the main Service; its Ingress and HTTPRoute have the same namespace and name.
+        children: live objects.
+        unavailable: kinds that the operator cannot use, and why.
+    """
+    return list(_exposures(spec, service, children, unavailable))
+
+
+def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
+    """Why an annotation or label of the Service, Ingress or HTTPRoute cannot be set, or None."""
+    maps = {
+        "spec.router.service.annotations": spec.service.annotations,
+        "spec.router.service.labels": spec.service.labels,
+        "spec.router.ingress.annotations": spec.ingress.annotations if spec.ingress else {},
+    }
+    refusals = (refusal_of_keys(keys, path) for path, keys in maps.items())
+    return next((refusal for refusal in refusals if refusal), None)
+
+
+def selects_engines(service: Manifest | None) -> bool:
+    """Whether a live main Service selects engines instead of routers."""
+    component = mapping(mapping(service or {}, "spec"), "selector").get(COMPONENT_LABEL, ROUTER)
+    return bool(component != ROUTER)
+
+
+def _exposures(
+    spec: RouterSpec, service: Ref, children: Mapping[Ref, Manifest], unavailable: Mapping[Kind, str]
+) -> Iterator[Exposure]:
+    if spec.http_route:
+        route = Ref(HTTP_ROUTE, service.namespace, service.name)
+        yield _of_route(spec.http_route, route, children.get(route), unavailable.get(HTTP_ROUTE, ""))
+    if spec.ingress:
+        ingress = Ref(INGRESS, service.namespace, service.name)
+        yield _of_ingress(spec.ingress, ingress, children.get(ingress))
+    if spec.service.type is ServiceType.LOAD_BALANCER:
+        yield _of_balancer(spec, service, children.get(service))
+    if spec.service.type is ServiceType.NODE_PORT:
+        yield _of_node_port(service, children.get(service))
+
+
+def _of_balancer(spec: RouterSpec, ref: Ref, live: Manifest | None) -> Exposure:
+    addresses = _addresses(live)
+    if not addresses:
+        message = f"{ref} has no address yet. The cluster's load balancer assigns it; see the Events of the Service."
+        return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
+    scheme = "https" if spec.tls else "http"
+    urls = [f"{scheme}://{address}/v1" for address in addresses]
+    return Exposure(ref, urls, Reason.EXPOSED, f"{ref} has the address {addresses[0]}.")
+
+
+def _of_node_port(ref: Ref, live: Manifest | None) -> Exposure:
+    ports = [str(port["nodePort"]) for port in objects(mapping(live or {}, "spec"), "ports") if port.get("nodePort")]
+    if not ports:
+        return Exposure(ref, (), Reason.ADDRESS_PENDING, f"{ref} has no node port yet.")
+    return Exposure(ref, (), Reason.EXPOSED, f"{ref} has port {' and '.join(ports)} of every node.")
+
+
+def _of_ingress(wanted: IngressSpec, ref: Ref, live: Manifest | None) -> Exposure:
+    if not _addresses(live):
+        message = (
+            f"{ref} has no address yet. An Ingress controller assigns it: check that one serves"
+            f" {f'the class `{wanted.class_name}`' if wanted.class_name else 'the default class'}."
+        )
+        return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
+    scheme = "https" if wanted.tls_secret_name else "http"
+    return Exposure(ref, [f"{scheme}://{wanted.host}/v1"], Reason.EXPOSED, f"{ref} serves {wanted.host}.")
+
+
+def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailable: str) -> Exposure:
+    if unavailable:
+        message = f"`spec.router.httpRoute` has no effect: {unavailable}"
+        return Exposure(ref, (), Reason.GATEWAY_API_MISSING, message)
+    conditions = [
+        condition
+        for parent in objects(mapping(live or {}, "status"), "parents")
+        for condition in objects(parent, "conditions")
+    ]
+    refused = next((c for c in conditions if c.get("status") == "False"), None)
+    if refused:
+        message = f"A Gateway refuses {ref}: {refused.get('type')} is False ({refused.get('reason')}):"
+        return Exposure(ref, (), Reason.ROUTE_NOT_ACCEPTED, f"{message} {refused.get('message', '')}".strip())
+    if not any(c.get("type") == "Accepted" and c.get("status") == "True" for c in conditions):
+        names = ", ".join(f"`{parent.name}`" for parent in wanted.parent_refs)
+        message = f"No Gateway has accepted {ref} yet. Check that {names} exists and admits routes of this namespace."
+        return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
+    scheme = "https" if any(_is_https(parent) for parent in wanted.parent_refs) else "http"
+    urls = [f"{scheme}://{host}/v1" for host in wanted.hostnames]
+    return Exposure(ref, urls, Reason.EXPOSED, f"A Gateway has accepted {ref}.")
+
+
+def _is_https(parent: ParentRef) -> bool:
+    """Whether the reference itself says so. The operator reads no Gateways, so it cannot ask the listener."""
+    return (parent.section_name or "").startswith(_HTTPS_LISTENER)
+
+
+def _addresses(live: Manifest | None) -> Sequence[str]:
+    """Names or IP addresses that a load balancer or Ingress controller has assigned, as they stand in a URL."""
+    balancer = mapping(mapping(live or {}, "status"), "loadBalancer")
+    found = (one.get("hostname") or one.get("ip") for one in objects(balancer, "ingress"))
+    return [_in_url(address) for address in found if isinstance(address, str)]
+
+
+def _in_url(address: str) -> str:
+    """An address as it stands in a URL.
+
+    Examples:
+        >>> _in_url("192.0.2.1"), _in_url("2001:db8::1"), _in_url("lb.example.com")
+        ('192.0.2.1', '[2001:db8::1]', 'lb.example.com')
+    """
+    try:
+        return f"[{address}]" if isinstance(ip_address(address), IPv6Address) else address
+    except ValueError:
+        return address

@@ -1,0 +1,172 @@
+"""Service types, Ingress, HTTPRoute and `External` on a real API server, with the rights of the chart."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.apiserver.conftest import SETTINGS, free_lease, new_workspace
+from tests.testing.gateway_api import http_route_crd
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
+
+BALANCED = {
+    "type": "LoadBalancer",
+    "annotations": {"example.com/internal": "true"},
+    "labels": {"team": "search"},
+    "loadBalancerClass": "example.com/lb",
+}
+ROUTED = {
+    "parentRefs": [{"name": "gw", "namespace": "gateways", "sectionName": "https"}],
+    "hostnames": ["a.example.com"],
+}
+SECONDS = 60
+
+
+def set_status(workspace: Workspace, what: str, status: dict[str, Any]) -> None:
+    """Write a status as the controller of a cloud or a Gateway does."""
+    patch = json.dumps({"status": status})
+    workspace.kubectl("patch", what, "qwen", "--subresource=status", "--type=merge", f"--patch={patch}")
+
+
+def until_external(workspace: Workspace, *urls: str) -> None:
+    eventually(
+        lambda: workspace.get("infd", "qwen")["status"].get("externalURLs", []) == list(urls),
+        seconds=SECONDS,
+        what=lambda: f"{urls}: {workspace.get('infd', 'qwen')['status']}",
+    )
+
+
+def component(workspace: Workspace) -> str:
+    """What the main Service selects."""
+    found: str = workspace.get("service", "qwen")["spec"]["selector"]["app.kubernetes.io/component"]
+    return found
+
+
+def test_a_service_becomes_a_load_balancer_and_a_cluster_ip_again_without_drift(
+    qwen: Workspace, audit: AuditLog
+) -> None:
+    before = qwen.get("service", "qwen")["spec"]["clusterIP"]
+    qwen.patch("qwen", {"router": {"service": BALANCED, "tls": {"secretName": "llm-tls"}}})
+    qwen.settled("qwen", "Exposed", "False", "AddressPending")
+    live = qwen.get("service", "qwen")
+    assert live["spec"]["clusterIP"] == before
+    assert all(port["nodePort"] for port in live["spec"]["ports"])
+    qwen.kubectl("annotate", "service", "qwen", "cloud.example.com/id=lb-1")
+    set_status(qwen, "service", {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
+    until_external(qwen, "https://192.0.2.1/v1")
+    qwen.settled("qwen", "Exposed", "True", "Exposed")
+    time.sleep(QUIET_SECONDS)
+    mark = audit.mark()
+    qwen.kubectl("annotate", "service", "qwen", "cloud.example.com/id=lb-2", "--overwrite")
+    time.sleep(QUIET_SECONDS)
+    assert not [r for r in audit.requests(mark) if r.resource == "services" and r.verb in ("patch", "create")]
+
+    qwen.kubectl("patch", "infd", "qwen", "--type=json", '--patch=[{"op": "remove", "path": "/spec/router"}]')
+    eventually(lambda: qwen.get("service", "qwen")["spec"]["type"] == "ClusterIP", seconds=SECONDS, what="ClusterIP")
+    live = qwen.get("service", "qwen")
+    assert live["spec"]["clusterIP"] == before
+    assert "example.com/internal" not in live["metadata"]["annotations"]
+    assert live["metadata"]["annotations"]["cloud.example.com/id"] == "lb-2"
+    assert not any("nodePort" in port for port in live["spec"]["ports"])
+    until_external(qwen)
+    assert qwen.condition("qwen", "Exposed") == {}
+
+
+def test_an_ingress_is_created_reported_restored_and_deleted_with_its_field(qwen: Workspace) -> None:
+    qwen.patch("qwen", {"router": {"ingress": {"host": "llm.example.com", "tlsSecretName": "llm-tls"}}})
+    qwen.settled("qwen", "Exposed", "False", "AddressPending")
+    set_status(qwen, "ingress", {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}})
+    until_external(qwen, "https://llm.example.com/v1")
+    qwen.kubectl("delete", "ingress", "qwen", "--wait=false")
+    qwen.settled("qwen", "Exposed", "False", "AddressPending")
+    assert qwen.exists("ingress", "qwen")
+    qwen.patch("qwen", {"router": {"ingress": None}})
+    eventually(lambda: not qwen.exists("ingress", "qwen"), seconds=SECONDS, what="the Ingress is gone")
+
+
+def test_external_deletes_the_routers_and_comes_back_without_a_gap_in_the_service(qwen: Workspace) -> None:
+    address = qwen.get("service", "qwen")["spec"]["clusterIP"]
+    qwen.patch("qwen", {"router": {"strategy": "External"}})
+    qwen.settled("qwen", "RouterAvailable", "True", "ExternalRouting")
+    eventually(lambda: not qwen.exists("deployment", "qwen-router"), seconds=SECONDS, what="the routers are gone")
+    assert component(qwen) == "engine"
+    assert not qwen.exists("configmap", "qwen-router")
+    qwen.settled("qwen")
+    qwen.patch("qwen", {"router": {"strategy": "LeastOutstanding"}})
+    qwen.settled("qwen", "RouterAvailable", "True", "Serving")
+    eventually(lambda: component(qwen) == "router", seconds=SECONDS, what="the Service selects routers")
+    assert qwen.get("service", "qwen")["spec"]["clusterIP"] == address
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"router": {"strategy": "External", "tls": {"secretName": "a"}}}, "every other field of `router`"),
+        ({"router": {"strategy": "External"}, "replicas": 0}, "no router holds requests at zero"),
+        ({"router": {"service": {"loadBalancerClass": "a"}}}, "needs `type: LoadBalancer`"),
+        ({"router": {"ingress": {"host": "Not_A_Host"}}}, "spec.router.ingress.host"),
+        ({"router": {"httpRoute": {"parentRefs": []}}}, "spec.router.httpRoute.parentRefs"),
+    ],
+)
+def test_the_api_server_refuses_exposure_that_cannot_work(
+    workspace: Workspace, spec: dict[str, Any], message: str
+) -> None:
+    assert message in workspace.refusal("qwen", {**QWEN, **spec})
+
+
+def test_scaling_an_external_resource_to_zero_is_refused(workspace: Workspace) -> None:
+    workspace.create("qwen", {**QWEN, "router": {"strategy": "External"}})
+    with pytest.raises(Exception, match="no router holds requests at zero"):
+        workspace.kubectl("scale", "infd", "qwen", "--replicas=0")
+
+
+@pytest.fixture
+def own(
+    kubernetes: LocalCluster, operator: OperatorProcess, account: Path, tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    """An operator of the test's own, which ends and is started again as its container would be."""
+    operator.stop()
+    process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, "RESYNC_SECONDS": "2"})
+    process.start()
+    yield process
+    process.kill()
+    free_lease(kubernetes)
+    kubernetes.kubectl("delete", "crd", "httproutes.gateway.networking.k8s.io", "--ignore-not-found")
+    operator.start()
+
+
+def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
+    kubernetes: LocalCluster, own: OperatorProcess
+) -> None:
+    workspace = served(new_workspace(kubernetes))
+    workspace.patch("qwen", {"router": {"httpRoute": ROUTED}})
+    condition = workspace.settled("qwen", "Exposed", "False", "GatewayApiMissing")
+    assert "Install its CustomResourceDefinition" in condition["message"]
+    workspace.settled("qwen")
+
+    kubernetes.kubectl("create", "--filename", str(http_route_crd()))
+    eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch HTTPRoutes too")
+    assert own.exit_status() == 0
+    own.start()
+    workspace.settled("qwen", "Exposed", "False", "AddressPending")
+    accepted = [
+        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        for kind in ("Accepted", "ResolvedRefs")
+    ]
+    parent = {"controllerName": "example.com/gw", "parentRef": {"name": "gw"}, "conditions": accepted}
+    set_status(workspace, "httproute", {"parents": [parent]})
+    until_external(workspace, "https://a.example.com/v1")
+    time.sleep(QUIET_SECONDS)
+    version = workspace.get("httproute", "qwen")["metadata"]["resourceVersion"]
+    time.sleep(QUIET_SECONDS)
+    assert workspace.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
+    workspace.patch("qwen", {"router": {"httpRoute": None}})
+    eventually(lambda: not workspace.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")
+    kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")

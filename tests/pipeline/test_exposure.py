@@ -1,0 +1,268 @@
+"""Service types, Ingress, HTTPRoute, TLS and `External`: objects, their order and what status says about them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import HTTP_ROUTE, INGRESS, NETWORK_POLICY, Kind, Manifest, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.settings import Settings
+from inference_operator.status.report import Report, report
+from tests.testing.builders import (
+    BUDGET_OF_ROUTERS,
+    CONFIG,
+    ENGINES,
+    ROUTERS,
+    SERVICE_OF_ENGINES,
+    SERVICE_OF_ROUTERS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+    planned,
+)
+
+INGRESS_OF_ROUTERS, ROUTE = Ref(INGRESS, "default", "qwen"), Ref(HTTP_ROUTE, "default", "qwen")
+EXTERNAL = inference_deployment(router={"strategy": "External"})
+LOAD_BALANCER = {"service": {"type": "LoadBalancer"}}
+HTTP_ROUTED = {"httpRoute": {"parentRefs": [{"name": "gw", "sectionName": "https"}], "hostnames": ["llm.example.com"]}}
+ACCEPTED = {"parents": [{"conditions": [{"type": "Accepted", "status": "True"}]}]}
+REFUSED = {"type": "ResolvedRefs", "status": "False", "reason": "RefNotPermitted", "message": "no grant"}
+
+
+def live(raw: Manifest, *, ready: int = 1) -> dict[Ref, Manifest]:
+    """The objects of a resource that serves; `ready` is that of each Deployment."""
+    found = planned(raw).desired
+    return {
+        ref: {**one, "status": deployment_status(1, ready=ready)} if ref in (ENGINES, ROUTERS) else one
+        for ref, one in found.items()
+    }
+
+
+def reported(raw: Manifest, children: Iterable[Manifest], unavailable: Mapping[Kind, str] | None = None) -> Report:
+    seen = replace(inputs(raw, children=children), unavailable_kinds=unavailable or {})
+    return report(seen, outcome(seen), ())
+
+
+def condition(result: Report, kind: ConditionType) -> tuple[str, str]:
+    found = result.status.condition(kind)
+    return ("", "") if found is None else (found.status, found.reason)
+
+
+def test_a_router_inside_the_cluster_has_no_condition_exposed_and_no_external_url() -> None:
+    raw = inference_deployment()
+    status = reported(raw, live(raw).values()).status
+    assert status.condition(ConditionType.EXPOSED) is None
+    assert "externalURLs" not in status.dump()
+
+
+def test_external_has_no_object_of_a_router_and_its_service_selects_the_engines() -> None:
+    desired = planned(EXTERNAL).desired
+    assert not {ROUTERS, CONFIG, BUDGET_OF_ROUTERS} & desired.keys()
+    service, engines = desired[SERVICE_OF_ROUTERS]["spec"], desired[SERVICE_OF_ENGINES]["spec"]
+    assert service["selector"] == engines["selector"]
+    assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(80, 8000)]
+
+
+def test_external_serves_without_a_router_and_says_where_the_engines_are() -> None:
+    result = reported(EXTERNAL, live(EXTERNAL).values())
+    assert condition(result, ConditionType.READY) == ("True", "Serving")
+    assert condition(result, ConditionType.ROUTER_AVAILABLE) == ("True", "ExternalRouting")
+    message = result.status.condition(ConditionType.ROUTER_AVAILABLE)
+    assert message
+    assert "port 8000" in message.message
+    assert "app.kubernetes.io/component=engine,inference-operator.dev/name=qwen" in message.message
+
+
+def test_the_service_selects_engines_before_the_routers_go() -> None:
+    children = live(inference_deployment())
+    decided = outcome(inputs(EXTERNAL, children=children.values()))
+    assert isinstance(decided, Planned)
+    assert decided.desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == "engine"
+    assert ROUTERS not in decided.desired, "the reconciler deletes after it has applied"
+
+
+@pytest.mark.parametrize(("ready", "component"), [(0, "engine"), (1, "router")])
+def test_after_external_the_service_selects_engines_until_a_router_is_ready(ready: int, component: str) -> None:
+    routed = live(inference_deployment(), ready=ready)
+    children = {**routed, SERVICE_OF_ROUTERS: live(EXTERNAL)[SERVICE_OF_ROUTERS]}
+    desired = planned(inference_deployment(), children=children.values()).desired
+    assert desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == component
+    assert ROUTERS in desired
+
+
+def test_the_network_policy_of_engines_admits_everybody_while_the_service_selects_them() -> None:
+    settings = Settings(network_policies=True)
+    policy = Ref(NETWORK_POLICY, "default", "qwen-engine")
+    assert "from" not in planned(EXTERNAL, settings=settings).desired[policy]["spec"]["ingress"][0]
+    assert "from" in planned(inference_deployment(), settings=settings).desired[policy]["spec"]["ingress"][0]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"tls": {"secretName": "a"}},
+        {"ingress": {"host": "a.example.com"}},
+        LOAD_BALANCER,
+        {"replicas": 3},
+        {"sessionHeader": "x-user"},
+    ],
+)
+def test_external_refuses_every_other_field_of_the_router(field: Manifest) -> None:
+    decided = outcome(inputs(inference_deployment(router={"strategy": "External", **field})))
+    assert isinstance(decided, Refused)
+    assert "every other field of `router` must be removed" in decided.refusal.message
+
+
+def test_external_refuses_zero_replicas() -> None:
+    decided = outcome(inputs(inference_deployment(router={"strategy": "External"}, replicas=0)))
+    assert isinstance(decided, Refused)
+    assert "no router holds requests at zero" in decided.refusal.message
+
+
+def test_external_is_accepted_alone() -> None:
+    assert isinstance(resource(EXTERNAL).spec, Spec)
+
+
+@pytest.mark.parametrize(
+    ("router", "path"),
+    [
+        ({"service": {"annotations": {"inference-operator.dev/plan": "x"}}}, "spec.router.service.annotations"),
+        ({"service": {"labels": {"app.kubernetes.io/component": "x"}}}, "spec.router.service.labels"),
+        ({"ingress": {"host": "a", "annotations": {"inference-operator.dev/a": ""}}}, "spec.router.ingress"),
+    ],
+)
+def test_keys_of_the_operator_are_refused_on_exposed_objects(router: Manifest, path: str) -> None:
+    decided = outcome(inputs(inference_deployment(router=router)))
+    assert isinstance(decided, Refused)
+    assert path in decided.refusal.message
+
+
+def test_tls_adds_port_443_and_mounts_the_secret_in_both_processes() -> None:
+    desired = planned(inference_deployment(router={"tls": {"secretName": "llm-tls"}})).desired
+    ports = desired[SERVICE_OF_ROUTERS]["spec"]["ports"]
+    assert [(port["port"], port["targetPort"]) for port in ports] == [(80, 8080), (443, 8443)]
+    pod = desired[ROUTERS]["spec"]["template"]["spec"]
+    (volume,) = [volume for volume in pod["volumes"] if "secret" in volume]
+    assert volume["secret"]["secretName"] == "llm-tls"
+    for container in pod["containers"]:
+        assert volume["name"] in {mount["name"] for mount in container["volumeMounts"]}
+    assert set(desired[CONFIG]["data"]) == {"haproxy.cfg", "metrics.lua", "tls.lua"}
+
+
+def test_the_annotations_of_a_user_replace_those_that_the_operator_sets_on_an_ingress() -> None:
+    timeout = "nginx.ingress.kubernetes.io/proxy-read-timeout"
+    wanted = {"host": "llm.example.com", "annotations": {timeout: "60"}}
+    desired = planned(inference_deployment(router={"ingress": wanted})).desired
+    annotations = desired[INGRESS_OF_ROUTERS]["metadata"]["annotations"]
+    assert annotations[timeout] == "60"
+    assert annotations["nginx.ingress.kubernetes.io/proxy-send-timeout"] == "3600"
+
+
+def test_an_http_route_has_no_timeout_and_the_gateways_it_names() -> None:
+    route = planned(inference_deployment(router=HTTP_ROUTED)).desired[ROUTE]["spec"]
+    assert route["parentRefs"] == [
+        {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gw", "sectionName": "https"}
+    ]
+    assert route["rules"][0]["timeouts"] == {"request": "0s"}
+    assert route["rules"][0]["backendRefs"][0]["port"] == 80
+
+
+def test_without_gateway_api_there_is_no_route_and_the_condition_names_the_fix() -> None:
+    raw = inference_deployment(router=HTTP_ROUTED)
+    missing = {HTTP_ROUTE: "the cluster has no httproutes. Install its CustomResourceDefinition."}
+    seen = replace(inputs(raw, children=live(inference_deployment()).values()), unavailable_kinds=missing)
+    decided = outcome(seen)
+    assert ROUTE not in decided.desired
+    result = report(seen, decided, ())
+    found = result.status.condition(ConditionType.EXPOSED)
+    assert found
+    assert (found.status, found.reason) == ("False", "GatewayApiMissing")
+    assert "Install its CustomResourceDefinition" in found.message
+    assert condition(result, ConditionType.READY) == ("True", "Serving")
+
+
+def test_a_default_service_keeps_no_field_of_a_load_balancer() -> None:
+    service = planned(inference_deployment()).desired[SERVICE_OF_ROUTERS]
+    assert service["spec"].keys() == {"type", "selector", "ports"}
+
+
+ADDRESSES: dict[str, tuple[Manifest, Ref, Manifest, tuple[str, str], list[str]]] = {
+    "a load balancer without address": (LOAD_BALANCER, SERVICE_OF_ROUTERS, {}, ("False", "AddressPending"), []),
+    "a load balancer with IPv4": (
+        LOAD_BALANCER,
+        SERVICE_OF_ROUTERS,
+        {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+        ("True", "Exposed"),
+        ["http://192.0.2.1/v1"],
+    ),
+    "a load balancer with IPv6 and TLS": (
+        {**LOAD_BALANCER, "tls": {"secretName": "a"}},
+        SERVICE_OF_ROUTERS,
+        {"loadBalancer": {"ingress": [{"ip": "2001:db8::1"}, {"hostname": "lb.example.com"}]}},
+        ("True", "Exposed"),
+        ["https://[2001:db8::1]/v1", "https://lb.example.com/v1"],
+    ),
+    "an Ingress without address": (
+        {"ingress": {"host": "llm.example.com"}},
+        INGRESS_OF_ROUTERS,
+        {},
+        ("False", "AddressPending"),
+        [],
+    ),
+    "an Ingress with TLS": (
+        {"ingress": {"host": "llm.example.com", "tlsSecretName": "a"}},
+        INGRESS_OF_ROUTERS,
+        {"loadBalancer": {"ingress": [{"hostname": "lb"}]}},
+        ("True", "Exposed"),
+        ["https://llm.example.com/v1"],
+    ),
+    "a route that no Gateway has seen": (HTTP_ROUTED, ROUTE, {}, ("False", "AddressPending"), []),
+    "a route that a Gateway accepts": (
+        HTTP_ROUTED,
+        ROUTE,
+        ACCEPTED,
+        ("True", "Exposed"),
+        ["https://llm.example.com/v1"],
+    ),
+    "a route that a Gateway refuses": (
+        HTTP_ROUTED,
+        ROUTE,
+        {"parents": [{"conditions": [REFUSED]}]},
+        ("False", "RouteNotAccepted"),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("router", "ref", "status", "wanted", "urls"), ADDRESSES.values(), ids=ADDRESSES)
+def test_status_shows_the_external_urls(
+    router: Manifest, ref: Ref, status: Manifest, wanted: tuple[str, str], urls: list[str]
+) -> None:
+    raw = inference_deployment(router=router)
+    children = live(raw)
+    children[ref] = {**children[ref], "status": status}
+    result = reported(raw, children.values())
+    assert condition(result, ConditionType.EXPOSED) == wanted
+    assert list(result.status.external_urls) == urls
+    assert condition(result, ConditionType.READY) == ("True", "Serving")
+
+
+def test_a_node_port_is_named_in_the_condition() -> None:
+    raw = inference_deployment(router={"service": {"type": "NodePort"}})
+    children = live(raw)
+    service = children[SERVICE_OF_ROUTERS]
+    ports = [{**port, "nodePort": 31234} for port in service["spec"]["ports"]]
+    children[SERVICE_OF_ROUTERS] = {**service, "spec": {**service["spec"], "ports": ports}}
+    found = reported(raw, children.values()).status.condition(ConditionType.EXPOSED)
+    assert found
+    assert "31234" in found.message
+
+
+def test_engines_have_the_name_of_the_clusters_own_domain() -> None:
+    desired = planned(inference_deployment(), settings=Settings(cluster_domain="corp.example")).desired
+    assert "qwen-engines.default.svc.corp.example:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
