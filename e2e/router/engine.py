@@ -57,8 +57,12 @@ async def release(request: web.Request) -> web.Response:
 
 
 async def echo(request: web.Request) -> web.Response:
-    """Answer with the body."""
-    return web.Response(body=await request.read())
+    """Answer with the bytes of the body as they came, encoded and framed as they were."""
+    encoding = request.headers.get("Content-Encoding")
+    response = web.Response(body=await request.read(), headers={"Content-Encoding": encoding} if encoding else None)
+    if "Transfer-Encoding" in request.headers:
+        response.enable_chunked_encoding()
+    return response
 
 
 async def pieces(request: web.Request) -> web.StreamResponse:
@@ -116,7 +120,7 @@ async def serve(address: str, port: int) -> None:
     app.router.add_post("/slow/{seconds}", slow)
     app.router.add_get("/v1/models", headers)
     app.router.add_get("/metrics", health)
-    runner = web.AppRunner(app, handler_cancellation=True)
+    runner = web.AppRunner(app, handler_cancellation=True, auto_decompress=False)
     await runner.setup()
     accept, refuse = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

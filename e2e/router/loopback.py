@@ -113,6 +113,8 @@ class Loopback:
     engine_max_concurrency: int = 256
     """The most requests that HAProxy sends to one engine at a time."""
     spec: RouterSpec = field(default_factory=RouterSpec)
+    model_names: tuple[str, ...] = ("chat",)
+    """The served names."""
     pod_ips: str = "127.0.0.1"
     """Addresses of the router's pod."""
     change: Callable[[str], str] = str
@@ -138,7 +140,7 @@ class Loopback:
             engine_max_concurrency=self.engine_max_concurrency,
             slots=32,
             spec=self.spec,
-            model_names=("chat",),
+            model_names=self.model_names,
             api_paths=API_PATHS,
             drain_seconds=120,
             progress_deadline_seconds=600,

@@ -9,8 +9,8 @@ import pytest
 
 from e2e.router.loopback import Engine, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.router import haproxy
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
+from inference_operator.router.waiting import queue_size
 
 CONVERSATIONS = 40
 
@@ -147,9 +147,10 @@ async def test_a_request_that_is_held_without_engines_is_served_once_one_is_up(l
 
 async def test_a_full_queue_of_held_requests_leaves_buffers_for_probes(loopback: Loopback) -> None:
     await loopback.start_router()
-    held = [asyncio.ensure_future(_engine(loopback, _chat("s" * 500_000, f"{n}"))) for n in range(haproxy.QUEUE_SIZE)]
-    await loopback.until_held(haproxy.QUEUE_SIZE)
-    assert await _without_key(loopback) == haproxy.QUEUE_SIZE, "another frontend of the same process"
+    full = queue_size(loopback.spec)
+    held = [asyncio.ensure_future(_engine(loopback, _chat("s" * 500_000, f"{n}"))) for n in range(full)]
+    await loopback.until_held(full)
+    assert await _without_key(loopback) == full, "another frontend of the same process"
     engine = await loopback.start_engine()
     assert set(await asyncio.gather(*held)) == {engine.address}
 

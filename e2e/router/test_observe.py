@@ -13,7 +13,6 @@ import pytest
 
 from e2e.router.loopback import POLL_SECONDS, Loopback
 from inference_operator.api.router import RouterAccessLog, RouterSpec
-from inference_operator.router import haproxy
 from inference_operator.router.observe import LOG_FIELDS, METRIC_PREFIX, METRICS, ROUTER_METRICS_PATH
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -199,9 +198,7 @@ async def test_chunks_pass_at_once_where_tokens_are_read(loopback: Loopback) -> 
 
 async def test_the_page_counts_running_queued_held_and_refused_requests(loopback: Loopback) -> None:
     loopback.engine_max_concurrency = 2
-    loopback.change = lambda text: text.replace(f"ge {haproxy.QUEUE_SIZE} ", "ge 3 ").replace(
-        f"-m int gt {haproxy.QUEUE_SIZE} ", "-m int gt 3 "
-    )
+    loopback.spec = RouterSpec.model_validate({"queue": {"maxSize": 6}})  # half of it for each process
     await loopback.start_router()
     held = [asyncio.ensure_future(loopback.ask(held=1)) for _ in range(3)]
     await _until_sample(loopback, "held_requests", 3)

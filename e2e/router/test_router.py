@@ -14,6 +14,7 @@ from e2e.router.loopback import ENGINES_HOST, Answer, Engine, Loopback
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.router import RouterSpec
 from inference_operator.router import haproxy
+from inference_operator.router.resources import PROCESSES
 
 QUEUE = 20
 AT_AN_ENGINE = 4
@@ -24,10 +25,15 @@ Asked = list[asyncio.Task[Answer]]
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch, loopback: Loopback) -> None:
+def _small(loopback: Loopback) -> None:
     """Set limits that a test reaches with few requests."""
-    monkeypatch.setattr(haproxy, "QUEUE_SIZE", QUEUE)
+    loopback.spec = queue_of(QUEUE)
     loopback.engine_max_concurrency = AT_AN_ENGINE
+
+
+def queue_of(size: int) -> RouterSpec:
+    """The router section whose HAProxy processes hold or queue this many requests each."""
+    return RouterSpec.model_validate({"queue": {"maxSize": PROCESSES * size}})
 
 
 def statuses(answers: list[Answer]) -> dict[int, int]:
@@ -97,10 +103,8 @@ async def test_without_engines_the_router_holds_at_most_queue_size_requests(loop
     assert statuses(await asyncio.wait_for(asyncio.gather(*held), SOON)) == {200: QUEUE}
 
 
-async def test_a_request_that_waited_too_long_in_the_queue_gets_503(
-    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(haproxy, "MAX_WAIT_SECONDS", 3)
+async def test_a_request_that_waited_too_long_gets_503(loopback: Loopback) -> None:
+    loopback.spec = RouterSpec.model_validate({"maxWait": "3s", "queue": {"timeout": "3s"}})
     await loopback.start_router()
     begin = time.monotonic()
     held = await asyncio.wait_for(loopback.ask(), SOON)
@@ -186,10 +190,8 @@ async def test_one_failed_connection_takes_a_killed_engine_out(loopback: Loopbac
     assert (counts["started"], sum(again)) == (50, 1), "only one request met the killed engine"
 
 
-async def test_running_requests_do_not_count_as_held_while_all_engines_are_down(
-    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(haproxy, "QUEUE_SIZE", 256)
+async def test_running_requests_do_not_count_as_held_while_all_engines_are_down(loopback: Loopback) -> None:
+    loopback.spec = RouterSpec()
     loopback.engine_max_concurrency = 256
     await loopback.start_router()
     engines = [await loopback.start_engine(), await loopback.start_engine()]

@@ -13,7 +13,7 @@ from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.models.entry import Entry
 from tests.controller.test_writes import CHILDREN, STATUS
 from tests.controller.world import World
-from tests.testing.builders import CONFIG, ENGINES, ROUTERS, model_known
+from tests.testing.builders import CONFIG, ENGINES, model_known
 from tests.testing.inspected import MINE, failure, mine, over, pod_of
 from tests.testing.memory_cluster import Request
 
@@ -175,7 +175,8 @@ async def test_engines_stay_unchanged_until_a_new_model_is_inspected(serving: Wo
     end(serving, found())
     written = await serving.settle()
     assert ENGINES in {one.ref for one in written}
-    assert ROUTERS not in {one.ref for one in written}
+    assert "Qwen/Qwen3-8B" in before[CONFIG]["data"]["haproxy.cfg"]
+    assert "Qwen/Qwen3-8B" not in serving.live(CONFIG)["data"]["haproxy.cfg"], "the former repository is no name now"
 
 
 async def test_a_changed_revision_is_inspected_like_another_model(inspecting: World) -> None:

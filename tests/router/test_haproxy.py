@@ -14,16 +14,13 @@ from inference_operator.router.haproxy import (
     CHECK_SECONDS,
     CONFIG_FILE,
     CONNECT_SECONDS,
-    MAX_WAIT_SECONDS,
     MIN_SLOTS,
-    QUEUE_SIZE,
     RouterRequest,
     config_files,
     haproxy_cfg,
     slots,
 )
 from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
-from inference_operator.router.resources import connections
 from tests.testing.builders import KEY, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 
@@ -111,14 +108,14 @@ def test_the_haproxy_configuration_is_rendered_deterministically() -> None:
     assert again == CONFIG
 
 
-def test_retries_of_a_held_request_cover_the_queue_timeout() -> None:
-    assert f"retries {MAX_WAIT_SECONDS}\n" in CONFIG
-    assert f"timeout queue {MAX_WAIT_SECONDS}s\n" in CONFIG
-    assert "retry-on conn-failure\n" in CONFIG
-
-
-def test_the_connection_limit_covers_held_requests() -> None:
-    assert connections(RouterSpec().resources) > QUEUE_SIZE
+def test_retries_come_from_max_wait_and_the_queue_timeout_from_the_queue() -> None:
+    spec = RouterSpec.model_validate({"maxWait": "6m", "queue": {"timeout": "90s"}})
+    config = haproxy_cfg(replace(REQUEST, spec=spec))
+    assert "retries 360\n" in config
+    assert "timeout queue 90s\n" in config
+    assert "retry-on conn-failure\n" in config
+    assert "retries 300\n" in CONFIG
+    assert "timeout queue 300s\n" in CONFIG
 
 
 def test_the_number_of_router_pods_changes_no_configuration() -> None:

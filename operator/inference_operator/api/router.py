@@ -9,6 +9,7 @@ from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ServiceSpec, TlsSpec
 from inference_operator.api.router_keys import RouterKeysSpec
+from inference_operator.api.router_queue import DEFAULT_WAIT, MaxWait, QueueSpec
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel, matches
 
@@ -74,6 +75,16 @@ class RouterSpec(SpecModel):
         "x-session-id",
         description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
         " Change: rolling restart of the routers.",
+    )
+    queue: QueueSpec = Field(
+        default_factory=QueueSpec, description="Requests that wait for a free slot while engines are up."
+    )
+    max_wait: MaxWait = Field(
+        DEFAULT_WAIT,
+        description=(
+            "Maximum time that a request is held while no engine is up, for example while the first one starts; then"
+            " 503. `queue.maxSize` limits how many are held. Default: `5m`. Change: rolling restart of the routers."
+        ),
     )
     keys: RouterKeysSpec | None = Field(
         None,

@@ -56,6 +56,7 @@ from inference_operator.router.deployment import own_parts as router_parts
 from inference_operator.router.exposure import refusal_of_exposure
 from inference_operator.router.haproxy import RouterRequest, slots
 from inference_operator.router.resources import refusal_of_router_resources
+from inference_operator.router.waiting import refusal_of_queue
 from inference_operator.settings import Capacity, ModelInspection
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.pod import PodView
@@ -249,6 +250,7 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
             or refusal_of_resources(spec.engine.resources)
             or refusal_of_router_resources(router.resources)
             or refusal_of_exposure(spec.router)
+            or refusal_of_queue(router)
             or refusal_of_additions(spec.pod_template, PodParts("spec.podTemplate", {state.request.name}, mounts))
             or refusal_of_additions(spec.router.pod_template, router_parts("spec.router.podTemplate"))
         )

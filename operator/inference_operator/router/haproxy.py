@@ -12,8 +12,9 @@ from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import Owner
 from inference_operator.objects.quantity import value
 from inference_operator.router.observe import METRICS_FILE, USAGE_FILE, template_values
-from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections, threads
+from inference_operator.router.resources import PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH
+from inference_operator.router.waiting import BODY_BYTES, waiting
 from inference_operator.settings import Settings
 
 PORT = 8080
@@ -34,12 +35,6 @@ METRICS_PORT_VARIABLE = "METRICS_PORT"
 """Environment variable with the metrics port of a process; all processes share one configuration."""
 
 HEALTH_PATH = "/-/healthz"
-
-MAX_WAIT_SECONDS = 300
-"""How long a request waits for an engine before it gets 503: one retry a second, and as long in the queue."""
-
-QUEUE_SIZE = 512 // len(METRICS_PORTS)
-"""Held or queued requests of one HAProxy process above which new ones get 429: 512 in a router pod."""
 
 CONNECT_SECONDS = 4
 """`timeout connect`. The kernel repeats a lost SYN after one and after three seconds (tcp(7), `tcp_syn_retries`; the
@@ -93,14 +88,6 @@ TLS_CHECK_SECONDS = 10.0
 two minutes (Kubernetes, "Secrets", "Mounted Secrets are updated automatically")."""
 TLS_CERTIFICATE_FILE, TLS_KEY_FILE = "tls.crt", "tls.crt.key"
 
-BODY_BYTES = 256 * 1024
-"""Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 64,000 tokens of English. They are also
-the size of every buffer. There is no limit on buffers: held requests keep theirs, so that probes would find none
-(HAProxy 3.0, configuration manual, `tune.buffers.limit`: "some tasks may freeze until their timeout expires")."""
-
-BUFFERS_OF_WAITING = 2
-"""Buffers of a held or queued request whose body is longer than BODY_BYTES: the stream's and its connection's."""
-
 BALANCE_FACTOR = 300
 """What one engine may have, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
 150, a third of the hits are lost, since each router process counts only its own requests, which are few; without a
@@ -125,12 +112,13 @@ class _ErrorResponse:
         return json.dumps({"error": {"message": self.message, "type": self.kind, "code": self.status}})
 
 
+_NO_ENGINE = _ErrorResponse(503, "server_error", "no engine is available", RETRY_AFTER_SECONDS)
 _ERRORS = (
     _ErrorResponse(400, "invalid_request_error", "the request is not valid HTTP"),
     _ErrorResponse(408, "invalid_request_error", "the request did not arrive in time"),
     _ErrorResponse(500, "server_error", "the router failed"),
     _ErrorResponse(502, "server_error", "the engine ended before it answered", RETRY_AFTER_SECONDS),
-    _ErrorResponse(503, "server_error", "no engine is available", RETRY_AFTER_SECONDS),
+    _NO_ENGINE,
     _ErrorResponse(504, "server_error", "the engine did not answer in time", RETRY_AFTER_SECONDS),
 )
 _NOT_FOUND = _ErrorResponse(404, "invalid_request_error", "this path is not part of the API")
@@ -200,21 +188,6 @@ class RouterRequest:
         return self.owner.key.name
 
 
-def _queue_size(spec: RouterSpec) -> int:
-    """Held or queued requests of one process; with `PrefixAffinity` their buffers take at most half of its memory.
-
-    Examples:
-        >>> small = {"strategy": "PrefixAffinity", "resources": {"limits": {"memory": "64Mi"}}}
-        >>> affinity = RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY)
-        >>> _queue_size(RouterSpec()), _queue_size(affinity), _queue_size(RouterSpec.model_validate(small))
-        (256, 256, 32)
-    """
-    if spec.strategy is not RouterStrategy.PREFIX_AFFINITY:
-        return QUEUE_SIZE
-    memory = connections(spec.resources) * CONNECTION_BYTES
-    return max(1, min(QUEUE_SIZE, memory // 2 // (BUFFERS_OF_WAITING * BODY_BYTES)))
-
-
 def _access_values(spec: RouterSpec) -> dict[str, object]:
     """What `keys.cfg.j2` and `body_size.cfg.j2` need."""
     max_body_bytes = int(value(spec.max_body_size)) if spec.max_body_size else 0
@@ -253,8 +226,8 @@ def haproxy_cfg(request: RouterRequest) -> str:
         pod_ips=f"${{{POD_IPS_VARIABLE}}}",
         health_path=HEALTH_PATH,
         stats_path=STATS_PATH,
-        max_wait_seconds=MAX_WAIT_SECONDS,
-        queue_size=_queue_size(request.spec),
+        **waiting(request.spec, request.model_names),
+        no_engine=_NO_ENGINE,
         connect_seconds=CONNECT_SECONDS,
         check_seconds=CHECK_SECONDS,
         check_interval_seconds=CHECK_INTERVAL_SECONDS,

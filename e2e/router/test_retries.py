@@ -1,0 +1,142 @@
+"""Engines that fail with a request in their hands: it reaches one engine at most, and is never sent again."""
+
+import asyncio
+import io
+import socket
+import struct
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from e2e.router.loopback import Loopback
+
+ENGINES = 3
+SOON = 60.0
+
+Fault = Callable[[StreamReader, StreamWriter], Awaitable[None]]
+
+
+async def _body(reader: StreamReader, head: bytes) -> None:
+    length = next(line for line in head.lower().splitlines() if line.startswith(b"content-length:"))
+    await reader.readexactly(int(length.partition(b":")[2]))
+
+
+@dataclass
+class FailingEngine:
+    """A healthy engine that fails at each request, once it has its header."""
+
+    fault: str
+    requests: list[bytes] = field(default_factory=list)
+    """The headers of the requests that arrived."""
+
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Answer health checks, and fail at everything else."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"POST"):
+                self.requests.append(head)
+                await self._fail(head, reader, writer)
+            else:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # a check without a request, or a router that left
+        finally:
+            writer.close()
+
+    async def _fail(self, head: bytes, reader: StreamReader, writer: StreamWriter) -> None:
+        if self.fault != "closes while the body comes":
+            await _body(reader, head)
+        if self.fault == "resets the connection":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.write(_ANSWERS.get(self.fault, b""))
+        await writer.drain()
+
+
+_ANSWERS = {
+    "ends in the status line": b"HTTP/1.1 20",
+    "ends in the answer": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart",
+    "answers 503": b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy",
+    "answers 500": b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy",
+}
+
+
+@asynccontextmanager
+async def _failing(loopback: Loopback, fault: str) -> AsyncIterator[list[FailingEngine]]:
+    """Engines behind the router which all fail in this way."""
+    engines = [FailingEngine(fault) for _ in range(ENGINES)]
+    addresses = [f"127.0.55.{number}" for number in range(1, ENGINES + 1)]
+    servers = [
+        await asyncio.start_server(engine.serve, address, loopback.engine_port)
+        for engine, address in zip(engines, addresses, strict=True)
+    ]
+    loopback.names.addresses += addresses
+    await loopback.until_served(ENGINES)
+    try:
+        yield engines
+    finally:
+        for server in servers:
+            server.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("closes the connection", 502),
+        ("closes while the body comes", 502),
+        ("resets the connection", 502),
+        ("ends in the status line", 502),
+        ("ends in the answer", 200),
+        ("answers 503", 503),
+        ("answers 500", 500),
+    ],
+)
+async def test_a_request_reaches_one_engine_also_if_that_engine_fails(
+    loopback: Loopback, fault: str, status: int
+) -> None:
+    await loopback.start_router()
+    async with _failing(loopback, fault) as engines:
+        for number in range(1, 11):
+            answer = await asyncio.wait_for(loopback.ask(), SOON)
+            assert (answer.status, answer.whole) == (status, fault != "ends in the answer")
+            assert sum(len(engine.requests) for engine in engines) == number
+
+
+async def test_a_large_body_is_sent_to_one_engine_only_though_it_closes_the_connection(loopback: Loopback) -> None:
+    await loopback.start_router()
+    async with _failing(loopback, "closes while the body comes") as engines:
+        async with loopback.session.post(f"{loopback.url}/v1/embeddings", data=io.BytesIO(b"x" * 2**21)) as answer:
+            assert answer.status == 502
+        assert sum(len(engine.requests) for engine in engines) == 1
+
+
+async def test_while_all_engines_refuse_connections_held_requests_try_none_of_them_again_and_are_served_once_after(
+    loopback: Loopback,
+) -> None:
+    await loopback.start_router()
+    engines = [await loopback.start_engine() for _ in range(ENGINES)]
+    await loopback.until_served(ENGINES)
+    for engine in engines:
+        engine.refuse()
+    for engine in engines:
+        await loopback.until_refusing(engine)
+    asked = [asyncio.ensure_future(loopback.ask()) for _ in range(20)]
+    await loopback.until_held(len(asked))
+    await loopback.until_served(0)
+    attempts = await _attempts(loopback)
+    assert 0 < attempts <= ENGINES * len(asked), "each request meets each engine at most once"
+    await asyncio.sleep(4)  # four times the time between two attempts of a held request
+    assert await _attempts(loopback) == attempts
+    for engine in engines:
+        engine.accept()
+    assert {answer.status for answer in await asyncio.wait_for(asyncio.gather(*asked), SOON)} == {200}
+    assert sum([(await loopback.counts(engine))["started"] for engine in engines]) == len(asked)
+
+
+async def _attempts(loopback: Loopback) -> int:
+    """Connections that the router tried to make to engines for requests."""
+    return await loopback.metric('haproxy_server_connection_attempts_total{proxy="engines",server="e')

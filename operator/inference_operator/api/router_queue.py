@@ -1,0 +1,45 @@
+"""`spec.router.queue` and `spec.router.maxWait`: how many requests wait in a router, and how long."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+from inference_operator.api.duration import Within
+from inference_operator.api.validation import SpecModel
+
+DEFAULT_WAIT = timedelta(minutes=5)
+"""Half of the 10 minutes that the `openai` package waits for an answer (openai-python 2, `DEFAULT_TIMEOUT`)."""
+
+LEAST_SIZE = 2
+"""One request for each HAProxy process of a router pod."""
+
+MOST_SIZE = 100_000
+"""As many as a router pod with 12.5 GiB of memory can hold."""
+
+
+class QueueSpec(SpecModel):
+    """Requests that wait for a free slot while engines are up."""
+
+    max_size: int | None = Field(
+        None,
+        ge=LEAST_SIZE,
+        le=MOST_SIZE,
+        description=(
+            "Maximum number of requests that wait in one router pod: of those that wait for a busy engine, and of those"
+            " held while no engine is up. Each of the pod's two HAProxy processes takes half, rounded down. More get"
+            " 429. Default: 512, or fewer where half of the router's memory holds fewer. Change: rolling restart of"
+            " the routers."
+        ),
+    )
+    timeout: Annotated[timedelta, Within("1s", "30m", "5m")] = Field(
+        DEFAULT_WAIT,
+        description=(
+            "Maximum time in the queue while engines are up; then 503. Default: `5m`."
+            " Change: rolling restart of the routers."
+        ),
+    )
+
+
+MaxWait = Annotated[timedelta, Within("3s", "30m", "5m")]
+"""The least is two lost connections and a third one to another engine: each second of it is a retry of HAProxy."""

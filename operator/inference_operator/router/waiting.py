@@ -1,0 +1,121 @@
+"""How many requests wait in a router, from its memory, and what a router answers about models while no engine is up."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.router.resources import CONNECTION_BYTES, MOST_CONNECTIONS, PROCESSES, connections
+from inference_operator.router.resources import FIELD as RESOURCES
+
+FIELD = "spec.router.queue.maxSize"
+
+QUEUE_SIZE = 512
+"""Default of the requests that wait in a router pod."""
+
+BODY_BYTES = 256 * 1024
+"""Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 64,000 tokens of English. They are also
+the size of every buffer. There is no limit on buffers: held requests keep theirs, so that probes would find none
+(HAProxy 3.0, configuration manual, `tune.buffers.limit`: "some tasks may freeze until their timeout expires")."""
+
+BUFFERS_OF_WAITING = 2
+"""Buffers of a held or queued request whose body is longer than BODY_BYTES: the stream's and its connection's."""
+
+MODELS_PATH = "/v1/models"
+
+_MEBIBYTE = 2**20
+
+
+def most_waiting(spec: RouterSpec) -> int:
+    """Requests that can wait in a router pod: they take at most half of its memory and of its connections.
+
+    Examples:
+        >>> affinity = RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY)
+        >>> most_waiting(RouterSpec()), most_waiting(affinity)
+        (4096, 512)
+    """
+    memory = connections(spec.resources) * CONNECTION_BYTES
+    return PROCESSES * max(1, memory // 2 // _bytes_of_waiting(spec))
+
+
+def queue_size(spec: RouterSpec) -> int:
+    """Held or queued requests of one HAProxy process above which new ones get 429.
+
+    Examples:
+        >>> small = {"strategy": "PrefixAffinity", "resources": {"limits": {"memory": "64Mi"}}}
+        >>> queue_size(RouterSpec()), queue_size(RouterSpec.model_validate(small))
+        (256, 32)
+        >>> queue_size(RouterSpec.model_validate({"queue": {"maxSize": 101}}))
+        50
+    """
+    wanted = min(QUEUE_SIZE, most_waiting(spec)) if spec.queue.max_size is None else spec.queue.max_size
+    return wanted // PROCESSES
+
+
+def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
+    """Why the requested number of waiting requests does not fit the memory of a router pod, or None.
+
+    Args:
+        spec: the router section over the operator's defaults of router pods.
+    """
+    wanted, most = spec.queue.max_size, most_waiting(spec)
+    if wanted is None or wanted <= most:
+        return None
+    each = _bytes_of_waiting(spec)
+    why = " with `PrefixAffinity`, which looks at their bodies" if each > CONNECTION_BYTES else ""
+    memory = 2 * each * PROCESSES * math.ceil(wanted / PROCESSES)
+    cure = f"Set it to `{most}` or less"
+    if memory <= PROCESSES * MOST_CONNECTIONS * CONNECTION_BYTES:
+        cure += f", or `{RESOURCES}.limits.memory` to `{math.ceil(memory / _MEBIBYTE)}Mi` or more"
+    return Refusal(
+        Reason.INVALID_SPEC,
+        FIELD,
+        f"`{wanted}` waiting requests take more than half of the memory of a router pod: up to {each // 1024} KiB"
+        f" each{why}.",
+        f"{cure}.",
+    )
+
+
+def _bytes_of_waiting(spec: RouterSpec) -> int:
+    """Memory of a waiting request, at most."""
+    affine = spec.strategy is RouterStrategy.PREFIX_AFFINITY
+    return BUFFERS_OF_WAITING * BODY_BYTES if affine else CONNECTION_BYTES
+
+
+def waiting(spec: RouterSpec, names: Sequence[str]) -> Mapping[str, object]:
+    """The values of `waiting.cfg.j2`, and the times of `haproxy.cfg.j2` that requests wait.
+
+    Args:
+        spec: the router section over the operator's defaults of router pods.
+        names: names of the model in the API.
+    """
+    return {
+        "max_wait_seconds": int(spec.max_wait.total_seconds()),
+        "queue_seconds": int(spec.queue.timeout.total_seconds()),
+        "queue_size": queue_size(spec),
+        "models_path": MODELS_PATH,
+        "models_list": models(names),
+        "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
+    }
+
+
+def models(names: Sequence[str]) -> str:
+    """The list of models in the form of the OpenAI API, as a HAProxy log-format string.
+
+    Examples:
+        >>> print(models(["qwen"]))  # doctest: +ELLIPSIS
+        {"object": "list", "data": [{"id": "qwen", "object": "model", "created": %[date], "owned_by": ...}]}
+    """
+    return f'{{"object": "list", "data": [{", ".join(map(model, names))}]}}'
+
+
+def model(name: str) -> str:
+    """One model in the form of the OpenAI API, as a HAProxy log-format string.
+
+    Args:
+        name: its name in the API.
+    """
+    quoted = json.dumps(name).replace("'", "\\u0027").replace("%", "%%")
+    return f'{{"id": {quoted}, "object": "model", "created": %[date], "owned_by": "inference-operator"}}'

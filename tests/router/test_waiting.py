@@ -1,0 +1,103 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.router import RouterSpec
+from inference_operator.api.router_queue import MOST_SIZE
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Refused
+from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections
+from inference_operator.router.waiting import model, models, most_waiting, queue_size, refusal_of_queue
+from tests.testing.builders import CONFIG, ENGINES, inference_deployment, inputs, planned
+
+STRATEGIES = ("LeastOutstanding", "PrefixAffinity")
+SIZES = st.integers(2, MOST_SIZE)
+MEMORY = st.integers(1, 65536).map("{}Mi".format)
+
+
+def _spec(size: int | None, *, strategy: str = STRATEGIES[0], memory: str = "512Mi") -> RouterSpec:
+    queue = {} if size is None else {"maxSize": size}
+    return RouterSpec.model_validate(
+        {"queue": queue, "strategy": strategy, "resources": {"limits": {"memory": memory}}}
+    )
+
+
+@given(size=SIZES)
+def test_the_processes_of_a_router_pod_together_hold_at_most_max_size_requests(size: int) -> None:
+    assert size - PROCESSES < PROCESSES * queue_size(_spec(size, memory="64Gi")) <= size
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(memory=MEMORY)
+def test_the_default_number_of_waiting_requests_fits_any_memory(strategy: str, memory: str) -> None:
+    spec = _spec(None, strategy=strategy, memory=memory)
+    assert refusal_of_queue(spec) is None
+    assert 1 <= queue_size(spec) <= 256
+    assert queue_size(spec) <= max(1, connections(spec.resources) // 2)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(size=SIZES, memory=MEMORY)
+def test_a_number_of_waiting_requests_is_taken_as_it_is_or_refused_with_one_that_fits(
+    strategy: str, size: int, memory: str
+) -> None:
+    refusal = refusal_of_queue(_spec(size, strategy=strategy, memory=memory))
+    most = most_waiting(_spec(size, strategy=strategy, memory=memory))
+    assert (refusal is None) == (size <= most)
+    assert refusal_of_queue(_spec(most, strategy=strategy, memory=memory)) is None
+    if refusal is not None:
+        assert f"`{most}`" in refusal.cure
+        _, _, more = refusal.cure.partition("limits.memory` to `")
+        needed = more.partition("`")[0]
+        assert not needed or refusal_of_queue(_spec(size, strategy=strategy, memory=needed)) is None
+
+
+def test_a_refused_queue_names_its_field_the_memory_and_both_fixes() -> None:
+    refusal = refusal_of_queue(_spec(1000, strategy="PrefixAffinity"))
+    assert refusal is not None
+    assert refusal.message == (
+        "spec.router.queue.maxSize: `1000` waiting requests take more than half of the memory of a router pod: up to"
+        " 512 KiB each with `PrefixAffinity`, which looks at their bodies. Set it to `512` or less, or"
+        " `spec.router.resources.limits.memory` to `1000Mi` or more."
+    )
+
+
+def test_waiting_requests_use_at_most_half_of_the_connections() -> None:
+    spec = _spec(4096)
+    assert refusal_of_queue(spec) is None
+    assert queue_size(spec) == connections(spec.resources) // 2
+    assert queue_size(spec) * CONNECTION_BYTES == 128 * 2**20
+
+
+def test_a_queue_that_does_not_fit_is_refused_before_any_object_changes() -> None:
+    decided = outcome(inputs(inference_deployment(router={"queue": {"maxSize": 5000}})))
+    assert isinstance(decided, Refused)
+    assert decided.refusal.field == "spec.router.queue.maxSize"
+    assert decided.desired == {}
+
+
+def test_queue_and_wait_change_the_configuration_of_routers_and_no_engine() -> None:
+    before = planned(inference_deployment()).desired
+    after = planned(inference_deployment(router={"queue": {"maxSize": 100, "timeout": "1m"}, "maxWait": "10m"})).desired
+    assert after[ENGINES] == before[ENGINES]
+    config = after[CONFIG]["data"]["haproxy.cfg"]
+    assert "{ queue(engines) ge 50 }" in config
+    assert "timeout queue 60s\n" in config
+    assert "retries 600\n" in config
+
+
+@given(names=st.lists(st.text(), min_size=1))
+def test_the_list_of_models_is_valid_json_between_single_quotes_for_any_names(names: list[str]) -> None:
+    text = models(names)
+    assert "'" not in text
+    assert "\n" not in text
+    answered = json.loads(text.replace("%[date]", "1").replace("%%", "%"))
+    assert [one["id"] for one in answered["data"]] == names
+    assert answered["object"] == "list"
+    assert all(one["object"] == "model" and one["created"] == 1 for one in answered["data"])
+
+
+def test_a_percent_sign_in_a_name_is_no_variable_of_haproxy() -> None:
+    assert '"50%%[date]"' in model("50%[date]")
