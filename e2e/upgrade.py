@@ -2,6 +2,8 @@
 
 The earlier commit's own `make demo` starts the cluster, its operator and two engines. Then this tree's chart and
 operator take over, while a client keeps sending requests. No pod may restart, and no request may be lost.
+
+An earlier commit without pinned routers has its routers replaced once. The result is 1 then, although nothing is lost.
 """
 
 import json

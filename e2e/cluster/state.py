@@ -134,8 +134,14 @@ def read_record(name: str) -> Record | None:
         return None
     # Another version of this tool may have recorded it, from another checkout: with other fields, or fewer.
     known = {field.name: content[field.name] for field in fields(Record) if field.name in content}
-    level = Level(known.get("level", Level.CONTROL_PLANE))
-    family = IpFamily(known.get("ip_family", IpFamily.IPV4))
+    try:
+        level = Level(known.get("level", Level.CONTROL_PLANE))
+        family = IpFamily(known.get("ip_family", IpFamily.IPV4))
+    except ValueError as error:
+        raise ClusterError(
+            f"the record of cluster {name} is of another version of this tool ({error}): delete the cluster with that"
+            f" version, or stop its processes and remove {layout(name).directory}"
+        ) from None
     return Record(**{**known, "level": level, "ip_family": family})
 
 

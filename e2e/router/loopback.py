@@ -27,6 +27,7 @@ from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
 from inference_operator.router import haproxy
+from inference_operator.router.stop_hook import stop_hook
 from inference_operator.settings import Settings
 
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
@@ -332,6 +333,12 @@ class Loopback:
         """Send the signal that the container runtime sends at the pod's end (STOPSIGNAL of the image)."""
         assert self.router is not None  # noqa: S101 - a test's helper
         self.router.send_signal(signal.SIGUSR1)
+
+    async def stop_hook(self, *, drain_seconds: int) -> int:
+        """Run the preStop hook of the router's container, as the kubelet does before `soft_stop`."""
+        command = self.chrooted(*stop_hook(drain_seconds, 0), metrics_port=self.metrics_port)
+        hook = await create_subprocess_exec(*command)
+        return await hook.wait()
 
     async def close(self) -> None:
         """End every process."""

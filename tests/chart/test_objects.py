@@ -197,6 +197,15 @@ def test_security_contexts_of_the_operator_pod_are_values(helm: Helm) -> None:
     assert operator_container(deployment)["securityContext"]["capabilities"] == {"drop": ["NET_RAW"]}
 
 
+def test_a_label_of_the_pod_wins_over_a_common_label_with_its_key_and_is_written_once(helm: Helm) -> None:
+    deployment = helm.one("Deployment", "commonLabels.team=all", "podLabels.team=inference")
+    assert deployment["spec"]["template"]["metadata"]["labels"]["team"] == "inference"
+    labels = deployment["metadata"]["labels"]
+    assert labels["team"] == "all"
+    text = helm.text("commonLabels.team=all", "podLabels.team=inference")
+    assert text.count("team: inference") == 1
+
+
 def test_common_labels_are_on_every_object_and_pod_of_the_chart(helm: Helm) -> None:
     for found in helm.objects("commonLabels.team=inference"):
         if found["kind"] in UNLABELLED:

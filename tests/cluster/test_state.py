@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.network import IpFamily
 from e2e.cluster.state import Record, layout, read_record, write_record
 
@@ -40,3 +41,11 @@ def test_a_record_with_other_fields_or_fewer_is_read() -> None:
     stored(Record("demo", "local"))
     layout("demo").record.write_text(json.dumps({"name": "demo", "provider": "local", "of_a_later_version": 1}))
     assert read_record("demo") == Record("demo", "local")
+
+
+@pytest.mark.parametrize("field", ["level", "ip_family"])
+def test_a_record_with_a_value_of_another_version_is_an_error_that_names_the_cluster_and_the_value(field: str) -> None:
+    content = {**stored(Record("demo", "local")), field: "of-later"}
+    layout("demo").record.write_text(json.dumps(content))
+    with pytest.raises(ClusterError, match=r"record of cluster demo .*of-later.* remove "):
+        read_record("demo")

@@ -191,8 +191,10 @@ def test_grace_periods_cover_the_shutdown_of_engines_and_routers(raw: Manifest) 
     assert engine["terminationGracePeriodSeconds"] == staleness + drain + shutdown + 10
     assert staleness == 35
     (hard_stop,) = re.findall(r"hard-stop-after (\d+)s", desired[CONFIG]["data"]["haproxy.cfg"])
-    pauses = [haproxy["lifecycle"]["preStop"]["sleep"]["seconds"] for haproxy in router["containers"]]
-    assert router["terminationGracePeriodSeconds"] > max(pauses) + int(hard_stop)
+    for haproxy in router["containers"]:
+        removal, held = map(int, haproxy["lifecycle"]["preStop"]["exec"]["command"][4:6])
+        assert (removal, held) == (10, drain)
+        assert router["terminationGracePeriodSeconds"] == removal + drain + 10
     assert drain == int(hard_stop) == (1200 if "drainTimeout" in raw["spec"] else 300)
 
 

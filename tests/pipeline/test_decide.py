@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -79,6 +80,18 @@ def test_the_pinned_plan_is_recorded_in_the_annotation_and_the_status() -> None:
     assert inputs(RAW, children=MADE.values()).pinned_plans() == [decided]
     assert inputs(with_status(RAW)).pinned_plans() == [decided]
     assert inputs(RAW).pinned_plans() == []
+
+
+@pytest.mark.parametrize("commit", ["", "0123abcd"], ids=["catalogue", "commit"])
+def test_fields_that_the_crd_of_an_earlier_release_drops_from_status_are_read_from_the_annotation(commit: str) -> None:
+    """Without them, engines would get other arguments and restart."""
+    annotated = replace(planned(RAW).plan, commit=commit)
+    assert annotated.plan.left_to_engine
+    raw = with_status(RAW)
+    del raw["status"]["plan"]["leftToEngine"]
+    raw["status"]["engine"].pop("modelCommit", None)
+    latest, *_ = inputs(raw, children=with_annotation(annotated.text)).pinned_plans()
+    assert latest == annotated
 
 
 def test_an_edited_plan_annotation_is_restored_from_the_status() -> None:

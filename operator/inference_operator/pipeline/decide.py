@@ -39,6 +39,7 @@ from inference_operator.models.source import HubModel, ModelSource, model_source
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.model_volume import model_argument
+from inference_operator.objects.names import ROUTER
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import engine_mounts
@@ -51,6 +52,7 @@ from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
 from inference_operator.planning.timeouts import timeouts
+from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.deployment import own_parts as router_parts
 from inference_operator.router.exposure import refusal_of_exposure
@@ -152,9 +154,11 @@ def _decided(inputs: Inputs) -> Outcome:
             return _with_inspection(inputs, inspected, refused)
         roles.append(role)
     # 5. The desired objects of all roles and of the router.
+    router = _router(inputs, spec, roles[0])
     planned = Planned(
-        desired=_children(inputs, spec, roles),
+        desired=_children(roles, router),
         roles=tuple(roles),
+        router_notice=router.notice,
         model=model,
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
         recheck_at=min((role.recheck_at for role in roles if role.recheck_at), default=None),
@@ -402,9 +406,9 @@ def _sentences(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Manifest]:
-    """The objects of all roles and of the router, which sends requests to the first role, in the order of applying."""
-    owner, settings, first = inputs.owner, inputs.settings, roles[0]
+def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
+    """The router, which sends requests to the first role."""
+    owner, settings = inputs.owner, inputs.settings
     request = RouterRequest(
         engines_host=service_host(owner, first.name, cluster_domain=settings.cluster_domain),
         engine_port=first.process.port,
@@ -422,10 +426,13 @@ def _children(inputs: Inputs, spec: Spec, roles: list[Role]) -> Mapping[Ref, Man
         direct=_is_direct(inputs, spec),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
     )
+    return router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
+
+
+def _children(roles: list[Role], router: RouterObjects) -> Mapping[Ref, Manifest]:
+    """The objects of all roles and of the router, in the order of applying."""
     objects = {ref: manifest for role in roles for ref, manifest in role.objects.items()}
-    return dict(
-        sorted({**objects, **router_children(request)}.items(), key=lambda item: _APPLIED_LATE.get(item[0].kind, 0))
-    )
+    return dict(sorted({**objects, **router.objects}.items(), key=lambda item: _APPLIED_LATE.get(item[0].kind, 0)))
 
 
 def _is_direct(inputs: Inputs, spec: Spec) -> bool:

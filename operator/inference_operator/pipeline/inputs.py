@@ -22,6 +22,7 @@ from inference_operator.objects.names import (
 from inference_operator.pipeline.roles import RoleRequest, requested_roles
 from inference_operator.router.config_map import live_slots
 from inference_operator.router.exposure import selects_engines
+from inference_operator.router.pinned_router import pinned_slots
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
@@ -29,7 +30,13 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, workload_view
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan, plan_from_status
+from inference_operator.workload.pinned_plan import (
+    PLAN_ANNOTATION,
+    PinnedPlan,
+    completed,
+    pinned_plan,
+    plan_from_status,
+)
 
 RolePolicy: TypeAlias = Callable[[Spec, EngineRegistry], Sequence[RoleRequest]]
 """Which roles a specification needs, and which engine runs each."""
@@ -85,9 +92,16 @@ class Inputs:
 
     @property
     def router_slots(self) -> int:
-        """HAProxy server slots of the live router configuration; 0 where there is none."""
+        """HAProxy server slots of the pinned router, else of the live configuration; 0 where there is none."""
         key = self.resource.key
-        return live_slots(self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name))))
+        config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
+        return pinned_slots(self.router_deployment) or live_slots(config)
+
+    @property
+    def router_deployment(self) -> Manifest | None:
+        """The live Deployment of the routers, or None."""
+        key = self.resource.key
+        return self.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))
 
     @property
     def main_service(self) -> Ref:
@@ -101,9 +115,8 @@ class Inputs:
 
     @property
     def routers(self) -> WorkloadView:
-        """The Deployment of the routers."""
-        key = self.resource.key
-        return workload_view(self.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name))))
+        """The Deployment of the routers, as it is observed."""
+        return workload_view(self.router_deployment)
 
     def workload(self, role: str = ENGINE) -> Manifest | None:
         """The live workload of a role, or None."""
@@ -131,6 +144,8 @@ class Inputs:
         annotated = pinned_plan(text)
         engine = annotated.engine if annotated else requests[role].engine
         recorded = plan_from_status(self.resource.status, engine=engine) if role == next(iter(requests)) else None
+        if recorded and annotated:
+            recorded = completed(recorded, annotated)
         plans = [plan for plan in (recorded, annotated) if plan is not None]
         return sorted(plans, key=lambda plan: -plan.plan.decision)
 

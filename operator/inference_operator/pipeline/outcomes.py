@@ -41,6 +41,8 @@ class Planned(Outcome):
 
     roles: tuple[Role, ...]
     """The roles; the router sends requests to the first one."""
+    router_notice: str = ""
+    """What users should know about the decision for the routers; empty if nothing."""
 
     @property
     def plan(self) -> PinnedPlan:
@@ -50,7 +52,7 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """What users should know about the decisions; empty if nothing."""
-        return " ".join(role.notice for role in self.roles if role.notice)
+        return " ".join(filter(None, [*(role.notice for role in self.roles), self.router_notice]))
 
     @property
     def missing_gpu_kind(self) -> str:

@@ -1,35 +1,63 @@
 """All objects of the router, built from one RouterRequest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.manifest import Manifest, Ref
+from inference_operator.objects.child import content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, router_name
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.router.config_map import router_config
-from inference_operator.router.deployment import router_deployment
+from inference_operator.router.deployment import router_deployment, router_template
 from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, RouterRequest, config_files
 from inference_operator.router.http_route import http_route
 from inference_operator.router.ingress import ingress
+from inference_operator.router.pinned_router import PinnedRouter, older_router, router_in_use, router_inputs
 from inference_operator.router.service import main_service
+from inference_operator.views.pod import PodView
 
 
-def children(request: RouterRequest) -> dict[Ref, Manifest]:
-    """All objects of the router by reference, in the order in which they are applied.
+@dataclass(frozen=True, slots=True)
+class RouterObjects:
+    """The router as decided."""
+
+    objects: dict[Ref, Manifest]
+    """All its objects by reference, in the order in which they are applied."""
+    notice: str = ""
+    """What users should know about the decision; empty if nothing."""
+
+
+def children(request: RouterRequest, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
+    """All objects of the router. Pod template and configuration change together, or not at all.
 
     With `External` these are the main Service alone: something else routes.
+
+    Args:
+        request: what they are built from.
+        live: the live Deployment of the routers.
+        pods: the router pods.
     """
-    built = [main_service(request)]
-    if request.spec.strategy is not RouterStrategy.EXTERNAL:
-        built = [*_router(request), *built, *_exposure(request)]
-    return {Ref.of(manifest): manifest for manifest in built}
+    service = main_service(request)
+    if request.spec.strategy is RouterStrategy.EXTERNAL:
+        return RouterObjects({Ref.of(service): service})
+    now = _built(request)
+    used = router_in_use(now, live, pods)
+    built = [*_router(request, used), service, *_exposure(request)]
+    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, older_router(used, now))
 
 
-def _router(request: RouterRequest) -> Iterator[Manifest]:
+def _built(request: RouterRequest) -> PinnedRouter:
+    """The router as this release builds it."""
     config = config_files(request)
-    yield router_config(config, slots=request.slots, owner=request.owner)
-    yield router_deployment(request, config)
+    inputs_hash = content_hash(router_inputs(request))
+    return PinnedRouter(inputs_hash, request.slots, router_template(request, config), config)
+
+
+def _router(request: RouterRequest, used: PinnedRouter) -> Iterator[Manifest]:
+    yield router_config(used.files, slots=used.slots, owner=request.owner)
+    yield router_deployment(request, used)
     if request.settings.network_policies:
         yield _network_policy(request)
     if request.spec.replicas >= FEWEST_REPLICAS:

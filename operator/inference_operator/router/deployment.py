@@ -33,16 +33,15 @@ from inference_operator.router.haproxy import (
     TLS_KEY_FILE,
     RouterRequest,
 )
+from inference_operator.router.pinned_router import ROUTER_ANNOTATION, PinnedRouter
 from inference_operator.router.resources import process_resources
+from inference_operator.router.stop_hook import ENDPOINT_REMOVAL_SECONDS, stop_hook
 
 ROUTER_USER = 99
 """The user of HAProxy's official image (docker-library/haproxy)."""
 
 CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 """Hash of the configuration in the pod template: a new configuration causes a rolling update, which drains routers."""
-
-ENDPOINT_REMOVAL_SECONDS = 10
-"""How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
 
 _KEYS_MOUNT: Manifest = {"name": "api-keys", "mountPath": KEYS_FOLDER, "readOnly": True}
 """The whole folder, because the kubelet never updates a single file (Kubernetes documentation, "Secrets")."""
@@ -52,12 +51,12 @@ _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
-def router_deployment(request: RouterRequest, config: Mapping[str, str]) -> Manifest:
+def router_deployment(request: RouterRequest, router: PinnedRouter) -> Manifest:
     """The Deployment of the routers.
 
     Args:
         request: what the router's objects are built from.
-        config: the files of the configuration folder.
+        router: the pod template in use.
     """
     content = {
         "spec": {
@@ -66,19 +65,36 @@ def router_deployment(request: RouterRequest, config: Mapping[str, str]) -> Mani
             "progressDeadlineSeconds": request.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(request.name, ROUTER)},
-            "template": pod_template(
-                _pod(request),
-                labels=labels(request.name, ROUTER),
-                annotations={
-                    **evictable(_own_volumes(request)),
-                    **request.spec.pod_template.annotations,
-                    CHECKSUM_ANNOTATION: content_hash(config),
-                },
-                added_labels={**request.owner.child_labels, **request.spec.pod_template.labels},
-            ),
+            "template": router.template,
         }
     }
-    return child(DEPLOYMENT, router_name(request.name), owner=request.owner, component=ROUTER, content=content)
+    return child(
+        DEPLOYMENT,
+        router_name(request.name),
+        owner=request.owner,
+        component=ROUTER,
+        content=content,
+        annotations={ROUTER_ANNOTATION: router.text},
+    )
+
+
+def router_template(request: RouterRequest, config: Mapping[str, str]) -> Manifest:
+    """The template of the router pods.
+
+    Args:
+        request: what the router's objects are built from.
+        config: the files of the configuration folder.
+    """
+    return pod_template(
+        _pod(request),
+        labels=labels(request.name, ROUTER),
+        annotations={
+            **evictable(_own_volumes(request)),
+            **request.spec.pod_template.annotations,
+            CHECKSUM_ANNOTATION: content_hash(config),
+        },
+        added_labels={**request.owner.child_labels, **request.spec.pod_template.labels},
+    )
 
 
 def own_parts(path: str) -> PodParts:
@@ -175,7 +191,7 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
         "resources": process_resources(request.spec.resources),
         "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
-        "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_REMOVAL_SECONDS}}},
+        "lifecycle": {"preStop": {"exec": {"command": stop_hook(request.drain_seconds)}}},
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
             *_own_mounts(number),

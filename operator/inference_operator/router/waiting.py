@@ -12,6 +12,9 @@ from inference_operator.router.resources import FIELD as RESOURCES
 
 FIELD = "spec.router.queue.maxSize"
 
+HELD_PATH = "/held"
+"""Path of the metrics port that answers 409 while requests wait and no engine is up, else 200."""
+
 QUEUE_SIZE = 512
 """Default of the requests that wait in a router pod."""
 
@@ -95,6 +98,7 @@ def waiting(spec: RouterSpec, names: Sequence[str]) -> Mapping[str, object]:
         "max_wait_seconds": int(spec.max_wait.total_seconds()),
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
         "queue_size": queue_size(spec),
+        "held_path": HELD_PATH,
         "models_path": MODELS_PATH,
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},

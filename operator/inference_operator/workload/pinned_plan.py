@@ -5,7 +5,7 @@ stored together with a hash of the part of the specification that it depends on.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -68,6 +68,18 @@ def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
     return PinnedPlan(
         status.plan.spec_hash, engine_status.image, sizes, engine=engine, commit=engine_status.model_commit
     )
+
+
+def completed(recorded: PinnedPlan, annotated: PinnedPlan) -> PinnedPlan:
+    """The plan of status, completed from the annotation if that is the same plan.
+
+    An API server with the CRD of an earlier release drops `modelCommit` and `leftToEngine` from status. Without them
+    engines would get other arguments.
+    """
+    commit = recorded.commit or annotated.commit
+    left = recorded.plan.left_to_engine or annotated.plan.left_to_engine
+    whole = replace(recorded, commit=commit, plan=replace(recorded.plan, left_to_engine=left))
+    return whole if whole == replace(annotated, rules=whole.rules) else recorded
 
 
 def recorded_engine(workload: Manifest) -> str:

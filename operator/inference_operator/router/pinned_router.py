@@ -1,0 +1,148 @@
+"""The pinned router: pod template and configuration that running routers keep when the operator is upgraded.
+
+Another release, or another router image, may build both differently from the same specification. So they are stored
+together in one annotation of the router Deployment, with a hash of their inputs. They stay in use while the inputs are
+the same and a router made from them is ready.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
+from inference_operator.manifest import Manifest
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.router.haproxy import RouterRequest
+from inference_operator.views.pod import PodView, has_answered, pod_template_hash
+from inference_operator.views.raw import annotations
+
+ROUTER_ANNOTATION = "inference-operator.dev/router-template"
+_NO_INPUTS = {
+    "spec",
+    "owner",
+    "settings",
+    "api_paths",
+    "progress_deadline_seconds",
+    "engines_selector",
+    "direct",
+    "has_http_routes",
+}
+"""Fields of a request that are no inputs, or of which only a part is one: see `router_inputs`."""
+_OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
+"""Fields of `spec.router` that change neither the pod template nor the configuration."""
+_MAX_BYTES = 2**20
+"""Of the annotation: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredRouter:
+    """The annotation's JSON."""
+
+    inputsHash: str  # noqa: N815 - a key of the JSON
+    hash: str
+    """Of slots, template and files."""
+    slots: int
+    template: Manifest
+    files: dict[str, str]
+
+
+_ADAPTER = TypeAdapter(_StoredRouter)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRouter:
+    """Pod template and configuration of routers, and the hash of their inputs."""
+
+    inputs_hash: str
+    slots: int
+    """Server slots of the configuration."""
+    template: Manifest
+    files: Mapping[str, str]
+    """Files of the configuration folder by name."""
+    stored: str = field(default="", compare=False)
+    """The annotation that it was parsed from; empty if it was built now."""
+
+    @property
+    def text(self) -> str:
+        """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
+        if self.stored:
+            return self.stored
+        stored = _StoredRouter(self.inputs_hash, self._hash, self.slots, self.template, dict(self.files))
+        return compact_json(asdict(stored))
+
+    @property
+    def _hash(self) -> str:
+        return content_hash([self.slots, self.template, dict(self.files)])
+
+    def is_intact(self, stored_hash: str) -> bool:
+        """Whether the content is what was stored with this hash."""
+        return self._hash == stored_hash
+
+    @property
+    def template_hash(self) -> str:
+        """The hash that the template carries, and so its pods."""
+        return pod_template_hash(self.template.get("metadata") or {}) or ""
+
+
+def pinned_router(text: object) -> PinnedRouter | None:
+    """Parse the annotation; None if it is absent, or was edited.
+
+    Examples:
+        >>> built = PinnedRouter("0123", 32, {"spec": {"containers": []}}, {"haproxy.cfg": "global"})
+        >>> pinned_router(built.text) == built, pinned_router(built.text[:-12]), pinned_router(None)
+        (True, None, None)
+    """
+    if not isinstance(text, str) or len(text) > _MAX_BYTES:
+        return None
+    parsed = parsed_json(text, _ADAPTER)
+    if parsed is None:
+        return None
+    router = PinnedRouter(parsed.inputsHash, parsed.slots, parsed.template, parsed.files, stored=text)
+    return router if router.is_intact(parsed.hash) else None
+
+
+def pinned_slots(deployment: Manifest | None) -> int:
+    """Server slots of the pinned router; 0 if the live Deployment has none."""
+    pinned = pinned_router(annotations(deployment).get(ROUTER_ANNOTATION))
+    return pinned.slots if pinned else 0
+
+
+def router_inputs(request: RouterRequest) -> Manifest:
+    """Everything that template and configuration are built from, release and the operator's image aside.
+
+    They are `spec.router` over the owner's defaults, and what the engines are: their name, port, limits and slots.
+    Values that are the default or empty are left out. So a field of a later
+    release changes nothing for those who do not use it. Paths of the API come from the release and are no input.
+    """
+    facts = {one.name: getattr(request, one.name) for one in fields(request) if one.name not in _NO_INPUTS}
+    defaults = request.settings.router_defaults.model_dump(mode="json", exclude_defaults=True)
+    spec = request.spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True)
+    used: Manifest = {name: value for name, value in facts.items() if value}
+    built: Manifest = to_jsonable_python({**used, "spec": spec, "defaults": defaults})
+    return built
+
+
+def router_in_use(built: PinnedRouter, live: Manifest | None, pods: Sequence[PodView]) -> PinnedRouter:
+    """What routers should have: the pinned one if it has the same inputs and a router of it is ready, else the new one.
+
+    Args:
+        built: the router as this operator builds it.
+        live: the live Deployment of the routers.
+        pods: the router pods.
+    """
+    pinned = pinned_router(annotations(live).get(ROUTER_ANNOTATION))
+    if pinned is None or pinned.inputs_hash != built.inputs_hash:
+        return built
+    return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
+
+
+def older_router(used: PinnedRouter, built: PinnedRouter) -> str:
+    """A notice that routers keep an older pod template or configuration; empty if they do not."""
+    if used == built:
+        return ""
+    return (
+        "Routers keep their current pod template and configuration. This release, or its settings, would build others."
+        " To replace the routers one by one, edit `spec.router.podTemplate.annotations`."
+    )

@@ -1,0 +1,15 @@
+"""The operator of a later release, which renders another haproxy.cfg: `python -m tests.apiserver.later_release`."""
+
+from inference_operator.app import main
+from inference_operator.router import children
+from inference_operator.router.haproxy import RouterRequest, config_files
+
+
+def later_files(request: RouterRequest) -> dict[str, str]:
+    """The files of this release, each with one line more."""
+    return {name: f"{text}\n# of a later release\n" for name, text in config_files(request).items()}
+
+
+if __name__ == "__main__":
+    children.config_files = later_files  # type: ignore[attr-defined]
+    main()
