@@ -34,6 +34,11 @@ demo-down: $(UV) ## End the demo's cluster
 push: $(UV) ## Build the operator's and the router's image, and push them and the chart to REGISTRY
 	@$(RUN) python -m e2e.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example))
 
+.PHONY: release
+release: $(UV) ## Build for amd64 and arm64, push to REGISTRY with bills of materials and signatures of KEY (root)
+	@$(RUN) python -m e2e.release $(or $(REGISTRY),$(error name the registry: make release REGISTRY=registry.example KEY=cosign.key)) \
+	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key))
+
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster wheel
 # Every command reports the ten slowest tests.
@@ -54,7 +59,8 @@ e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
 	@$(RUN) python -m e2e.run
-	@$(PYTEST) -m "not full" --ipv6 e2e/test_answers.py e2e/test_watchdog.py
+	@$(PYTEST) -m "not full" --ip-family=IPv6 e2e/test_answers.py e2e/test_watchdog.py
+	@$(PYTEST) -m "not full" --ip-family=DualStack e2e/test_answers.py e2e/test_watchdog.py e2e/test_dual_stack.py
 	@$(PYTEST) -m full -s tests
 	@$(PYTEST) -m hypothesis --hypothesis-profile=many tests
 

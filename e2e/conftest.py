@@ -1,6 +1,7 @@
 """Fixtures: a cluster with a real node, the operator on it, and a served model."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,28 +12,36 @@ from e2e.said import pytest_runtest_logreport, say
 from e2e.served import Served
 
 __all__ = ["pytest_runtest_logreport", "say"]
-IPV6 = "--ipv6"
-"""The option with which the tests' cluster has IPv6 addresses only."""
-LAST = "test_uninstall.py"
-"""Uninstalls the operator that all tests share."""
+IP_FAMILY = "--ip-family"
+"""The option for the addresses of the tests' cluster."""
+LAST = ("test_release.py", "test_uninstall.py")
+"""Replace and uninstall the operator that all tests share."""
+DUAL_STACK = "test_dual_stack.py"
+"""Runs on a cluster with addresses of both families."""
 collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py", "vllm_parser/derive.py"]
 """Scripts that run inside the engine's image; they import packages that exist only there."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
-    parser.addoption(IPV6, action="store_true", help="start the cluster with IPv6 addresses only")
+    parser.addoption(IP_FAMILY, choices=list(IpFamily), default=IpFamily.IPV4, help="addresses of the cluster")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the tests that need addresses of both families, on another cluster."""
+    is_dual = config.getoption(IP_FAMILY) == IpFamily.DUAL_STACK
+    return True if collection_path.name == DUAL_STACK and not is_dual else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the test of `helm uninstall` last."""
-    items.sort(key=lambda item: item.path.name == LAST)
+    """Run the tests that replace or uninstall the operator last."""
+    items.sort(key=lambda item: LAST.index(item.path.name) + 1 if item.path.name in LAST else 0)
 
 
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A node with the project's images, and the operator on it."""
-    family = IpFamily.IPV6 if pytestconfig.getoption(IPV6) else IpFamily.IPV4
+    family = IpFamily(pytestconfig.getoption(IP_FAMILY))
     with stack.tests_cluster(family) as cluster:
         yield cluster
 

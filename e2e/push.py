@@ -5,6 +5,7 @@ chart's value `imageRegistry` is all that an installation sets.
 """
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,25 +42,33 @@ def push(registry: str) -> list[str]:
     names = [target(name, registry) for name in IMAGES]
     for name, pushed in zip(IMAGES, names, strict=True):
         images.push(name, pushed)
-    return [*names, push_chart(registry)]
+    return [*names, f"oci://{push_chart(registry)[0]}"]
 
 
 def target(name: str, registry: str) -> str:
     """The name of an image in the registry: that of the chart's values, with this registry."""
+    return f"{registry}/{repository(name).partition('/')[2]}:{chart()['appVersion']}"
+
+
+def repository(name: str) -> str:
+    """The repository of an image in the chart's values."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    repository = {"operator": values["image"], "router": values["router"]["image"]}[name]["repository"]
-    return f"{registry}/{repository.partition('/')[2]}:{chart()['appVersion']}"
+    found: str = {"operator": values["image"], "router": values["router"]["image"]}[name]["repository"]
+    return found
 
 
-def push_chart(registry: str) -> str:
-    """Package the chart and push it; returns its name, as `helm install` takes it."""
+def push_chart(registry: str, source: Path = CHART) -> tuple[str, str]:
+    """Package the chart and push it; returns its name, without `oci://`, and its digest."""
     helm, described = str(ensure_command("helm")), chart()
     plain = ["--plain-http"] if registry_host(registry) in LOCAL_HOSTS else []
     with tempfile.TemporaryDirectory() as folder:
-        _run(helm, "package", str(CHART), f"--destination={folder}")
+        _run(helm, "package", str(source), f"--destination={folder}")
         (package,) = Path(folder).glob("*.tgz")
-        _run(helm, "push", str(package), f"oci://{registry}/charts", *plain)
-    return f"oci://{registry}/charts/{described['name']}:{described['version']}"
+        said = _run(helm, "push", str(package), f"oci://{registry}/charts", *plain)
+    digest = re.search(r"sha256:[0-9a-f]{64}", said)
+    if digest is None:
+        raise ClusterError(f"helm push names no digest: {said}")
+    return f"{registry}/charts/{described['name']}:{described['version']}", digest[0]
 
 
 def chart() -> dict[str, str]:
@@ -68,10 +77,12 @@ def chart() -> dict[str, str]:
     return described
 
 
-def _run(*command: str) -> None:
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(*command: str) -> str:
+    """All that a command prints."""
+    answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if answer.returncode:
-        raise ClusterError(f"`{' '.join(command)}` failed: {answer.stderr.strip()}")
+        raise ClusterError(f"`{' '.join(command)}` failed: {answer.stdout.strip()}")
+    return answer.stdout
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def sources(cluster: LocalCluster) -> Iterator[Sources]:
     """A registry and a hub, which the node reaches by the host's address and without TLS."""
     record = read_record(cluster.name)
     assert record is not None
-    sources = Sources(str(record.subnets.outside), REPOSITORY, model_folder())
+    sources = Sources(str(record.subnets[0].outside), REPOSITORY, model_folder())
     trusted = layout(cluster.name).registries / sources.authority
     trusted.mkdir(parents=True)
     (trusted / "hosts.toml").write_text(f'server = "http://{sources.authority}"\n')

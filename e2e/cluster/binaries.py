@@ -25,7 +25,11 @@ MODULE = Path(__file__).parent / "binaries"
 PREVIOUS_MODULE = Path(__file__).parent / "previous"
 """Of the Kubernetes before, for what an upgrade of the cluster is like."""
 REGISTRY_MODULE = Path(__file__).parents[1] / "registry"
-"""Of an image registry, for the test that pushes to one."""
+"""Of an image registry, for the tests that push to one."""
+SIGNER_MODULE = Path(__file__).parents[1] / "signer"
+"""Of the command that signs releases."""
+KARPENTER_MODULE = Path(__file__).parents[1] / "karpenter"
+"""Of Karpenter with its provider `kwok`, for the test that runs it."""
 KEY_DIGITS = 16
 """Length of a key: 64 bits of the digest, far more than the few builds of one machine need."""
 STAGES = Path("kwok-stages")
@@ -50,6 +54,8 @@ class Command:
 
 API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
+COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
+KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 KWOK = Command("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONTROL_PLANE = (
     Command("etcd", "go.etcd.io/etcd/server/v3"),
@@ -85,6 +91,18 @@ def ensure_previous_api_server() -> Path:
 def ensure_registry() -> Path:
     """A registry of images and charts, built if it is missing."""
     return _ensure((REGISTRY,), REGISTRY_MODULE) / REGISTRY.name
+
+
+def ensure_cosign() -> Path:
+    """The command that signs images and charts, built if it is missing."""
+    return _ensure((COSIGN,), SIGNER_MODULE) / COSIGN.name
+
+
+def ensure_karpenter() -> tuple[Path, list[Path]]:
+    """Karpenter with its provider `kwok`, built if it is missing, and the files with its CRDs."""
+    command = _ensure((KARPENTER,), KARPENTER_MODULE) / KARPENTER.name
+    folder = _module_folder(go_command(KARPENTER_MODULE / "go.mod"), KARPENTER_MODULE, "sigs.k8s.io/karpenter")
+    return command, [*(folder / "pkg/apis/crds").glob("*.yaml"), *(folder / "kwok/apis/crds").glob("*.yaml")]
 
 
 def _ensure(commands: Sequence[Command], module: Path) -> Path:
@@ -138,7 +156,7 @@ def module_version(go_mod: str, module: str) -> str:
 
 def _flags(module: Path) -> tuple[str, ...]:
     """The build's flags; versions are set because clients refuse a server that calls itself v0.0.0."""
-    if module == REGISTRY_MODULE:
+    if module not in (MODULE, PREVIOUS_MODULE):
         return ("-trimpath", "-ldflags", "-s -w")
     go_mod = (module / "go.mod").read_text()
     kubernetes = module_version(go_mod, "k8s.io/kubernetes")
@@ -175,9 +193,19 @@ def _build(go: Path, flags: Sequence[str], command: Command, module: Path, direc
 
 def _copy_stages(go: Path, directory: Path) -> None:
     """Copy the node and pod life cycles that KWOK plays out of its module's folder."""
+    source = _module_folder(go, MODULE, "sigs.k8s.io/kwok")
+    (directory / STAGES).mkdir(exist_ok=True)
+    for folder in _KWOK_STAGES:
+        for stage in (source / "kustomize" / "stage" / folder).glob("*.yaml"):
+            if stage.name != "kustomization.yaml":
+                shutil.copyfile(stage, directory / STAGES / stage.name)
+
+
+def _module_folder(go: Path, module: Path, name: str) -> Path:
+    """The folder with the source of a module that `module` requires."""
     answer = subprocess.run(
-        [go, "mod", "download", "-json", "sigs.k8s.io/kwok"],
-        cwd=MODULE,
+        [go, "mod", "download", "-json", name],
+        cwd=module,
         env=go_environment(go),
         capture_output=True,
         text=True,
@@ -185,12 +213,8 @@ def _copy_stages(go: Path, directory: Path) -> None:
     )
     source = re.search(r'"Dir": "(.+)"', answer.stdout)
     if source is None:
-        raise ClusterError(f"the module sigs.k8s.io/kwok could not be fetched: {answer.stderr.strip()}")
-    (directory / STAGES).mkdir(exist_ok=True)
-    for folder in _KWOK_STAGES:
-        for stage in (Path(source[1]) / "kustomize" / "stage" / folder).glob("*.yaml"):
-            if stage.name != "kustomization.yaml":
-                shutil.copyfile(stage, directory / STAGES / stage.name)
+        raise ClusterError(f"the module {name} could not be fetched: {answer.stderr.strip()}")
+    return Path(source[1])
 
 
 @contextmanager

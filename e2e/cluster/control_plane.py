@@ -10,7 +10,7 @@ from string import Template
 
 from e2e.cluster.certificates import Authority, Identity
 from e2e.cluster.health import is_ready
-from e2e.cluster.network import Network
+from e2e.cluster.network import Network, joined
 from e2e.cluster.ports import Ports
 from e2e.cluster.state import Layout
 from e2e.cluster.supervisor import Component
@@ -38,7 +38,8 @@ class ControlPlane:
     binaries: Path
     host: str
     ports: Ports
-    services: Network
+    services: tuple[Network, ...]
+    """One range for each family of addresses, the primary one first."""
 
     @property
     def server(self) -> str:
@@ -64,7 +65,7 @@ class ControlPlane:
 def write_files(plane: ControlPlane, *others: Identity) -> None:
     """Write certificates, client configurations and component configurations; `others` get client ones too."""
     authority = Authority(plane.layout.certificates)
-    hosts = ("localhost", LOOPBACK, plane.host, str(plane.services[1]))
+    hosts = ("localhost", LOOPBACK, plane.host, str(plane.services[0][1]))
     names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
     authority.issue(Identity(_API_SERVER.file, _API_SERVER.user, hosts=(*dict.fromkeys(hosts), *names)))
     for identity in (_FRONT_PROXY, _TO_KUBELET):
@@ -148,7 +149,7 @@ def api_server(plane: ControlPlane) -> Component:
         f"--secure-port={plane.ports.api_server}",
         f"--advertise-address={plane.host}",
         *(["--endpoint-reconciler-type=none"] if plane.host == LOOPBACK else []),
-        f"--service-cluster-ip-range={plane.services}",
+        f"--service-cluster-ip-range={joined(plane.services)}",
         f"--tls-cert-file={certificates}/apiserver.crt",
         f"--tls-private-key-file={certificates}/apiserver.key",
         f"--client-ca-file={certificates}/ca.crt",

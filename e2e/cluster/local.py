@@ -14,12 +14,21 @@ from e2e.cluster.binaries import Level, ensure_binaries
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.health import is_ready
-from e2e.cluster.network import NODE_SLOTS, IpFamily, Subnets
+from e2e.cluster.network import NODE_SLOTS, IpFamily
 from e2e.cluster.ports import SLOTS, free_slot
 from e2e.cluster.processes import end_processes, first_inside, last_lines, marked_environment, processes
 from e2e.cluster.progress import say
 from e2e.cluster.serve import plane
-from e2e.cluster.state import Record, exclusive, exclusive_if_free, layout, read_record, records, write_record
+from e2e.cluster.state import (
+    Record,
+    exclusive,
+    exclusive_if_free,
+    layout,
+    read_record,
+    records,
+    subnets_of,
+    write_record,
+)
 from e2e.cluster.supervisor import KEEP, READY, START
 
 PROVIDER = "local"
@@ -48,8 +57,8 @@ def up(
 ) -> LocalCluster:
     """Return the running cluster of this name; start it if it does not run.
 
-    An `owned` cluster ends with the calling process, however that ends: for tests. Pods, Services and the node have
-    addresses of this family only; at level control-plane there are none of them, and the family must be IPv4.
+    An `owned` cluster ends with the calling process, however that ends: for tests. Pods and the node have
+    addresses of this family, or of both; at level control-plane there are none of them, and the family must be IPv4.
     """
     if ip_family is not IpFamily.IPV4 and level is not Level.NODE:
         raise ClusterError(f"a cluster of {ip_family} needs pods and Services that can be reached: use --level node")
@@ -130,7 +139,7 @@ def _reserve(record: Record) -> Record:
         taken = {other.slot for other in records() if other.name != record.name}
         candidates: Iterable[int] = range(NODE_SLOTS, SLOTS)
         if record.level is Level.NODE:
-            candidates = (slot for slot in range(NODE_SLOTS) if network.are_free(Subnets(slot, record.ip_family)))
+            candidates = (slot for slot in range(NODE_SLOTS) if network.are_free(subnets_of(slot, record.ip_family)))
         reserved = replace(record, slot=free_slot(candidates, taken))
         reserved = replace(reserved, server=plane(reserved).server)
         write_record(reserved)
@@ -247,7 +256,7 @@ def _stop(name: str) -> None:
             child.kill()
     record = read_record(name)
     if record is not None and record.level is Level.NODE:
-        network.detach(record.subnets)
+        network.detach(record.subnets[0])
         cgroups.remove(name)
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
@@ -22,15 +23,22 @@ Network = IPv4Network | IPv6Network
 
 
 class IpFamily(StrEnum):
-    """The only kind of addresses that a cluster has, in the words of Kubernetes."""
+    """The kinds of addresses that a cluster has, in the words of Kubernetes."""
 
     IPV4 = "IPv4"
     IPV6 = "IPv6"
+    DUAL_STACK = "DualStack"
+    """Both. Kubernetes gives Services an IPv4 address first (`--service-cluster-ip-range`)."""
+
+    @property
+    def single(self) -> tuple["IpFamily", ...]:
+        """The families of addresses, the primary one first."""
+        return (IpFamily.IPV4, IpFamily.IPV6) if self is IpFamily.DUAL_STACK else (self,)
 
 
 @dataclass(frozen=True, slots=True)
 class Subnets:
-    """The ranges of one node-level cluster. Those of IPv6 are unique local addresses (RFC 4193).
+    """The ranges of one node-level cluster in one family. Those of IPv6 are unique local addresses (RFC 4193).
 
     >>> Subnets(1).services, Subnets(1, IpFamily.IPV6).services
     (IPv4Network('10.97.0.0/16'), IPv6Network('fd6f:7065:1:1::/112'))
@@ -38,6 +46,7 @@ class Subnets:
 
     slot: int
     family: IpFamily = IpFamily.IPV4
+    """One family, never both."""
 
     @property
     def services(self) -> Network:
@@ -85,27 +94,44 @@ class Subnets:
         return IPv6Network(f"fd6f:7065:{self.slot:x}:{ipv6}")
 
 
-def are_free(subnets: Subnets) -> bool:
+def joined(ranges: Iterable[Network | Address]) -> str:
+    """Ranges or addresses of several families, as flags of Kubernetes take them."""
+    return ",".join(map(str, ranges))
+
+
+def are_free(every: Sequence[Subnets]) -> bool:
     """Whether the host has no route into any of these ranges."""
-    ranges = (subnets.services, subnets.pods, subnets.link)
-    return not any(route.overlaps(wanted) for route in _routes(subnets.family) for wanted in ranges)
+    return not any(
+        route.overlaps(wanted)
+        for subnets in every
+        for route in _routes(subnets.family)
+        for wanted in (subnets.services, subnets.pods, subnets.link)
+    )
 
 
-def attach(subnets: Subnets, process: int) -> None:
+def attach(every: Sequence[Subnets], process: int) -> None:
     """Lay a cable into the network namespace of this process, and route pods and services through it."""
-    detach(subnets)
+    detach(every[0])
+    device = every[0].device
+    _ip("link", "add", device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(process))
+    _ip("link", "set", device, "up")
+    _ip("link", "set", "lo", "up", within=process)
+    _ip("link", "set", _INSIDE_DEVICE, "up", within=process)
+    for subnets in every:
+        _address(subnets, process)
+
+
+def _address(subnets: Subnets, process: int) -> None:
+    """Give both ends of the cable an address of one family, and lay its routes."""
     inside, outside = f"{subnets.inside}/{subnets.link.prefixlen}", f"{subnets.outside}/{subnets.link.prefixlen}"
+    version = _version(subnets.family)
     # Nobody else has these addresses, so they are usable before duplicate address detection would have ended.
     at_once = ("nodad",) if subnets.family is IpFamily.IPV6 else ()
-    _ip("link", "add", subnets.device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(process))
     _ip("address", "add", outside, "dev", subnets.device, *at_once)
-    _ip("link", "set", subnets.device, "up")
-    _ip("link", "set", "lo", "up", within=process)
     _ip("address", "add", inside, "dev", _INSIDE_DEVICE, *at_once, within=process)
-    _ip("link", "set", _INSIDE_DEVICE, "up", within=process)
-    _ip("route", "add", "default", "via", str(subnets.outside), within=process)
+    _ip(version, "route", "add", "default", "via", str(subnets.outside), within=process)
     for destination in (subnets.pods, subnets.services):
-        _ip("route", "add", str(destination), "via", str(subnets.inside), "dev", subnets.device)
+        _ip(version, "route", "add", str(destination), "via", str(subnets.inside), "dev", subnets.device)
 
 
 def detach(subnets: Subnets) -> None:
@@ -123,9 +149,13 @@ def detach(subnets: Subnets) -> None:
 
 
 def _routes(family: IpFamily) -> list[Network]:
-    wanted = "-4" if family is IpFamily.IPV4 else "-6"
-    destinations = (str(route["dst"]) for route in _query(wanted, "route", "show", "table", "all"))
+    destinations = (str(route["dst"]) for route in _query(_version(family), "route", "show", "table", "all"))
     return [ip_network(destination) for destination in destinations if destination != "default"]
+
+
+def _version(family: IpFamily) -> str:
+    """The option of `ip` for a family."""
+    return "-4" if family is IpFamily.IPV4 else "-6"
 
 
 def _query(*arguments: str) -> list[dict[str, object]]:

@@ -1,7 +1,9 @@
 """A real node in namespaces of its own: containerd, kubelet and kube-proxy, and the ground they stand on."""
 
+import json
 import os
 import subprocess
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from e2e.cluster.control_plane import LOOPBACK, ControlPlane, filled_in, write_c
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.health import is_listening, is_ready
 from e2e.cluster.images import NODE_IMAGES
-from e2e.cluster.network import Subnets
+from e2e.cluster.network import Subnets, joined
 from e2e.cluster.supervisor import Component
 
 NAME = "node-0"
@@ -35,13 +37,15 @@ _KERNEL_SETTINGS = {
 """What a kubelet sets for the whole machine at its start (pkg/kubelet/cm/container_manager_linux.go, v1.36)."""
 
 
-def identities(subnets: Subnets) -> tuple[Identity, ...]:
+def identities(every: Sequence[Subnets]) -> tuple[Identity, ...]:
     """Who else speaks to the API server where a node is; the kubelet's certificate also serves."""
-    kubelet = Identity("kubelet", f"system:node:{NAME}", "system:nodes", hosts=(NAME, str(subnets.inside)))
+    kubelet = Identity(
+        "kubelet", f"system:node:{NAME}", "system:nodes", hosts=(NAME, *(str(one.inside) for one in every))
+    )
     return kubelet, _KUBE_PROXY
 
 
-def write_files(plane: ControlPlane, subnets: Subnets) -> None:
+def write_files(plane: ControlPlane, every: Sequence[Subnets]) -> None:
     """Write the configuration files of the node's components."""
     where = plane.layout
     for folder in (
@@ -60,7 +64,7 @@ def write_files(plane: ControlPlane, subnets: Subnets) -> None:
         "kubelet.yaml",
         containerd_socket=str(where.containerd_socket),
         certificates=str(where.certificates),
-        dns=str(subnets.dns),
+        dns=str(every[0].dns),
         resolv_conf=str(resolv_conf),
         kubelet=str(where.kubelet),
         cgroup=cgroup_name(where.directory.name),
@@ -75,13 +79,15 @@ def write_files(plane: ControlPlane, subnets: Subnets) -> None:
         cni_plugins=str(next(folder for folder in CNI_PLUGINS if (folder / "ptp").exists())),
         cni=str(where.configuration / "cni"),
     )
-    write_configuration(where, "cni.conflist", pods=str(subnets.pods), everywhere=subnets.everywhere)
+    ranges = [[{"subnet": str(one.pods)}] for one in every]
+    routes = [{"dst": one.everywhere} for one in every]
+    write_configuration(where, "cni.conflist", ranges=json.dumps(ranges), routes=json.dumps(routes))
     (where.configuration / "cni.conflist").rename(where.configuration / "cni" / "pods.conflist")
 
 
-def dns(plane: ControlPlane, subnets: Subnets) -> str:
+def dns(plane: ControlPlane, every: Sequence[Subnets]) -> str:
     """The manifest of the cluster's DNS."""
-    values = {"image": NODE_IMAGES["coredns"].reference(plane.binaries), "address": str(subnets.dns)}
+    values = {"image": NODE_IMAGES["coredns"].reference(plane.binaries), "address": str(every[0].dns)}
     return filled_in("coredns.yaml", values)
 
 
@@ -111,7 +117,7 @@ def containerd(plane: ControlPlane) -> Component:
     return Component("containerd", command, partial(is_listening, where.containerd_socket), _path(plane))
 
 
-def kubelet(plane: ControlPlane, subnets: Subnets) -> Component:
+def kubelet(plane: ControlPlane, every: Sequence[Subnets]) -> Component:
     """The kubelet of the one real node."""
     command = (
         plane.binary("kubelet"),
@@ -119,19 +125,19 @@ def kubelet(plane: ControlPlane, subnets: Subnets) -> Component:
         f"--kubeconfig={plane.layout.configuration}/kubelet.kubeconfig",
         f"--root-dir={plane.layout.kubelet}",
         f"--hostname-override={NAME}",
-        f"--node-ip={subnets.inside}",
+        f"--node-ip={joined(one.inside for one in every)}",
     )
     return _component("kubelet", command, plane, _KUBELET_HEALTH_PORT)
 
 
-def kube_proxy(plane: ControlPlane, subnets: Subnets) -> Component:
+def kube_proxy(plane: ControlPlane, every: Sequence[Subnets]) -> Component:
     """Services, as nftables of this network namespace."""
     command = (
         plane.binary("kube-proxy"),
         f"--kubeconfig={plane.kubeconfig(_KUBE_PROXY)}",
         "--proxy-mode=nftables",
         f"--hostname-override={NAME}",
-        f"--cluster-cidr={subnets.pods}",
+        f"--cluster-cidr={joined(one.pods for one in every)}",
         "--conntrack-max-per-core=0",  # the machine's limit is not ours to change
     )
     return _component("kube-proxy", command, plane, _PROXY_HEALTH_PORT)

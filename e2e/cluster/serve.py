@@ -15,13 +15,13 @@ from e2e.cluster.supervisor import READY, START, Deserted, Supervisor
 
 def plane(record: Record) -> ControlPlane:
     """The control plane of a recorded cluster."""
-    subnets = record.subnets if record.level is Level.NODE else Subnets(0)
+    subnets = record.subnets if record.level is Level.NODE else (Subnets(0),)
     return ControlPlane(
         layout=layout(record.name),
         binaries=Path(record.binaries),
-        host=str(subnets.inside) if record.level is Level.NODE else LOOPBACK,
+        host=str(subnets[0].inside) if record.level is Level.NODE else LOOPBACK,
         ports=ports(record.slot),
-        services=subnets.services,
+        services=tuple(one.services for one in subnets),
     )
 
 

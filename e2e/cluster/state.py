@@ -101,9 +101,14 @@ class Record:
     ip_family: IpFamily = IpFamily.IPV4
 
     @property
-    def subnets(self) -> Subnets:
-        """The address ranges of a cluster with a node."""
-        return Subnets(self.slot, self.ip_family)
+    def subnets(self) -> tuple[Subnets, ...]:
+        """The address ranges of a cluster with a node: one for each family, the primary one first."""
+        return subnets_of(self.slot, self.ip_family)
+
+
+def subnets_of(slot: int, family: IpFamily) -> tuple[Subnets, ...]:
+    """The address ranges of a slot: one for each family, the primary one first."""
+    return tuple(Subnets(slot, one) for one in family.single)
 
 
 def clusters_directory() -> Path:

@@ -32,5 +32,5 @@ def base_url(address: str) -> str:
 
 
 def _networks() -> list[Network]:
-    clusters = (Subnets(slot, family) for slot in range(NODE_SLOTS) for family in IpFamily)
+    clusters = (Subnets(slot, family) for slot in range(NODE_SLOTS) for family in IpFamily.DUAL_STACK.single)
     return [*_LOOPBACK, *(network for c in clusters for network in (c.services, c.pods, c.link))]

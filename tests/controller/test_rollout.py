@@ -111,10 +111,11 @@ async def test_a_surge_pod_without_a_gpu_switches_the_strategy_with_one_write(se
     serving.cluster.set_status(ENGINES, deployment_status(2, ready=1, updated=1, seen=generation))
     await serving.settle()
     assert serving.conditions()["Reconciling"] == ("True", "Unschedulable")
-    again = await serving.reconcile()
-    assert again is not None
-    assert again.seconds == 30
-    serving.now += timedelta(seconds=30)
+    for _ in ("until the pod's Events are read", "until the strategy changes"):
+        again = await serving.reconcile()
+        assert again is not None
+        assert again.seconds == 15
+        serving.now += timedelta(seconds=15)
     assert await serving.settle() == [APPLY, STATUS]
     assert strategy(serving) == (REPLACING, RolloutReason.UNSCHEDULABLE)
     assert serving.conditions()["Reconciling"] == ("True", "SwitchedToReplace")
@@ -137,8 +138,12 @@ async def test_the_last_ready_engine_is_kept_for_15_minutes_while_a_node_may_com
     assert serving.conditions()["Reconciling"] == ("True", "WaitingForNode")
     again = await serving.reconcile()
     assert again is not None
-    assert again.seconds == 900
-    serving.now += timedelta(seconds=900)
+    assert again.seconds == 15, "until the pod's Events are read"
+    serving.now += timedelta(seconds=15)
+    again = await serving.reconcile()
+    assert again is not None
+    assert again.seconds == 885
+    serving.now += timedelta(seconds=885)
     assert await serving.settle() == [APPLY, STATUS]
     assert strategy(serving) == (REPLACING, RolloutReason.NO_NODE_CAME)
     assert serving.conditions()["Reconciling"] == ("True", "SwitchedToReplace")

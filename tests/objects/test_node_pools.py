@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inference_operator.hardware.kinds import GPU_KINDS, kind_of_product
-from inference_operator.hardware.node_labels import KIND_LABELS, PLATFORM_LABELS, alternatives
+from inference_operator.hardware.node_labels import KIND_LABELS, PLATFORM_LABELS, alternatives, kind_told
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.settings import Settings
@@ -127,3 +127,24 @@ def test_the_alternatives_of_a_kind_are_few_and_begin_with_the_label_of_existing
     assert "Observed" in found[0]["nvidia.com/gpu.product"]
     assert list(found[1]) == ["example.com/gpu"]
     assert all(one.keys() & PLATFORM_LABELS for one in found[2:])
+
+
+def test_a_setting_names_a_kind_by_karpenters_label_of_the_gpu_without_its_memory() -> None:
+    given = ["H100-NVL:karpenter.k8s.aws/instance-gpu-name=h100nvl"]
+    memory = {"karpenter.k8s.aws/instance-gpu-memory": "95830"}
+    found = kind_told({"karpenter.k8s.aws/instance-gpu-name": "h100nvl", **memory}, given)
+    assert found is not None
+    assert found.name == "H100-NVL"
+    known = kind_told({"karpenter.k8s.aws/instance-gpu-name": "a100", "karpenter.k8s.aws/instance-gpu-memory": "40960"})
+    assert known is not None
+    assert known.name == "A100-40GB"
+
+
+@pytest.mark.parametrize(("operator", "bound", "made"), [("Gt", "40000", True), ("Lt", "40000", False)])
+def test_the_provisioner_compares_labels_with_integers(operator: str, bound: str, *, made: bool) -> None:
+    term = {
+        "matchExpressions": [{"key": "karpenter.k8s.aws/instance-gpu-memory", "operator": operator, "values": [bound]}]
+    }
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    pod: Manifest = {"affinity": {"nodeAffinity": nodes}}
+    assert isinstance(provisioned(pod, [NodePool([P5])]), Launched) is made

@@ -104,4 +104,9 @@ def test_engine_places_are_counted_per_node_without_cordoned_and_unready_nodes()
 )
 def test_only_nodes_with_gpus_are_observed(resource: str, has: bool) -> None:  # noqa: FBT001
     assert has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "1"}}})) is has
-    assert not has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "0"}}}))
+    assert has_gpus(node_view({**node("a"), "status": {"allocatable": {resource: "0"}}})) is has
+
+
+def test_a_node_whose_device_plugin_reports_no_gpu_offers_none_and_is_not_called_unknown() -> None:
+    found = offers([node_view({**node("a", labels=L4), "status": {"allocatable": {"nvidia.com/gpu": "0"}}})])
+    assert (found.live, found.unknown_nodes) == ((), 0)

@@ -128,5 +128,12 @@ def _met(labels: Mapping[str, str], requirement: Manifest) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
+        case "Gt" | "Lt" as operator:
+            return value is not None and _in_order(operator, int(value), int(requirement["values"][0]))
         case other:
             raise NotImplementedError(other)
+
+
+def _in_order(operator: str, value: int, bound: int) -> bool:
+    """Kubernetes' comparison of a label with an integer."""
+    return value > bound if operator == "Gt" else value < bound

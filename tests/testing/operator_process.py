@@ -125,11 +125,7 @@ class OperatorProcess:
     def is_ready(self) -> bool:
         if not self.is_running():
             raise AssertionError(f"the operator ended:\n{self.log()}")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=1):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
+        return answers(f"http://127.0.0.1:{self.port}/readyz")
 
 
 def free_port() -> int:
@@ -138,3 +134,12 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def answers(url: str) -> bool:
+    """Whether a URL answers with a status of success."""
+    try:
+        with urllib.request.urlopen(url, timeout=1):  # noqa: S310 - a process of the test
+            return True
+    except (urllib.error.URLError, OSError):
+        return False

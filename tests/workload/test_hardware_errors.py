@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from inference_operator.controller.node_store import NodeStore
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import LogText, LookupResults
@@ -76,3 +77,17 @@ def test_of_a_recorded_node_no_further_pod_is_recorded() -> None:
 )
 def test_the_record_of_a_node_ends_when_it_is_cordoned_or_gone(nodes: Any, uids: Mapping[str, str]) -> None:  # noqa: ANN401 - nodes or None
     assert moved_pods(recorded({"bad": "pod-a"}), [], {}, Vllm(), nodes).uids == uids
+
+
+def test_the_record_of_a_node_outlives_a_device_plugin_that_reports_no_gpu() -> None:
+    bad = {"metadata": {"name": "bad", "resourceVersion": "1"}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}}
+    store = NodeStore()
+    store.put(bad)
+    store.put(
+        {
+            **bad,
+            "metadata": {"name": "bad", "resourceVersion": "2"},
+            "status": {"allocatable": {"nvidia.com/gpu": "0"}},
+        }
+    )
+    assert moved_pods(recorded({"bad": "pod-a"}), [], {}, Vllm(), store.nodes).uids == {"bad": "pod-a"}

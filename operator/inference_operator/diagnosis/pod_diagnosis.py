@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
+from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
 from inference_operator.engines.base import Diagnosis
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
-from inference_operator.views.pod import PodView, Terminated, one_line
+from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class PodDiagnosis:
     pod: PodView
     reason: Reason
     message: str
+    autoscaler: str = ""
+    """What a node autoscaler says about the pod; empty where none has said anything."""
 
 
 def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosis | None:
@@ -29,7 +33,8 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
 
     The first rule that applies:
 
-    - It is unschedulable: the scheduler's message, in words, with the missing GPUs and node labels.
+    - It is unschedulable: the scheduler's message, in words, with the missing GPUs and node labels, and what a
+      node autoscaler says.
     - No container has run: a known error in the container runtime's message, else the kubelet's message; with what to
       do.
     - An engine terminated, and its termination message or log names a known error: that error.
@@ -40,9 +45,7 @@ def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosi
         return None
     problem, subject = pod.problem, f"Pod {pod.name} does not run"
     if problem.reason is Reason.UNSCHEDULABLE:
-        details = (gpu_shortfall(pod, request), node_requirements(pod, request))
-        cause = scheduler_sentence(problem.cause, " ".join(filter(None, details)))
-        return PodDiagnosis(pod, problem.reason, f"{subject}: {cause}")
+        return _unschedulable(pod, problem, request)
     if problem.terminated is None:
         if error := _runtime_error(pod, problem.cause, request):
             return PodDiagnosis(pod, error.reason, f"{subject}: {error.cause}.")
@@ -78,19 +81,33 @@ def cure_of(reason: Reason) -> str:
 
 
 def diagnosis_lookups(diagnosis: PodDiagnosis | None, request: DiagnosisRequest) -> Sequence[Lookup]:
-    """The lookups that can tell more: log and Events of a terminated container, or nodes with free GPUs."""
+    """The lookups that can tell more: a terminated container's log, free GPUs, Events."""
     if diagnosis is None or diagnosis.pod.problem is None:
         return ()
     pod, ended = diagnosis.pod, diagnosis.pod.problem.terminated
     if ended is None:
-        shortfall = shortfall_lookup(pod, request)
-        return (shortfall,) if shortfall else ()
+        possible = (shortfall_lookup(pod, request), autoscaler_lookup(pod, request))
+        return tuple(lookup for lookup in possible if lookup)
     role = request.roles.get(pod.component)
     message_suffices = role.engine.diagnose(ended.message) if role else ended.message
     if message_suffices:
         return ()
     log = ended.log if request.read_logs else None
     return tuple(lookup for lookup in (log, probe_failure_lookup(pod, ended, request)) if lookup)
+
+
+def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
+    """When a lookup becomes worth a request that can tell more; None if there is none."""
+    return autoscaler_due(diagnosis.pod) if diagnosis else None
+
+
+def _unschedulable(pod: PodView, problem: PodProblem, request: DiagnosisRequest) -> PodDiagnosis:
+    """Why no node fits; what to do is left out if a node is on its way."""
+    answer = autoscaler_answer(pod, request)
+    comes, said = (answer.node_comes, answer.text) if answer else (False, "")
+    details = (gpu_shortfall(pod, request), "" if comes else node_requirements(pod, request), said)
+    cause = scheduler_sentence(problem.cause, " ".join(filter(None, details)), cure=not comes)
+    return PodDiagnosis(pod, problem.reason, f"Pod {pod.name} does not run: {cause}", autoscaler=said)
 
 
 def _engine_error(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> Diagnosis | None:

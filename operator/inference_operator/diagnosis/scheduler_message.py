@@ -36,12 +36,13 @@ _CAUSES: Sequence[tuple[re.Pattern[str], str]] = (
 CURE = "Add a suitable node, free resources on an existing one, or request less"
 
 
-def scheduler_sentence(message: str, more: str = "") -> str:
+def scheduler_sentence(message: str, more: str = "", *, cure: bool = True) -> str:
     """The scheduler's message as a sentence; unchanged if its form is unknown.
 
     Args:
         message: the scheduler's message.
         more: a sentence with further detail.
+        cure: whether to say what to do; not needed if a node is on its way.
 
     Examples:
         >>> scheduler_sentence("0/4 nodes are available: 1 node(s) were unschedulable, 3 Insufficient nvidia.com/gpu.")
@@ -50,8 +51,9 @@ Add a suitable node, free resources on an existing one, or request less.'
         >>> scheduler_sentence("no nodes available to schedule pods")
         'the cluster has no nodes. Add a suitable node, free resources on an existing one, or request less.'
     """
+    advice = f"{CURE}." if cure else ""
     if message.startswith("no nodes available"):
-        return f"the cluster has no nodes. {CURE}."
+        return " ".join(filter(None, ("the cluster has no nodes.", more, advice)))
     counted = _COUNT.match(message)
     if counted is None:
         return message
@@ -60,7 +62,7 @@ Add a suitable node, free resources on an existing one, or request less.'
         return message
     nodes = "it does not fit the only node" if counted["nodes"] == "1" else f"it fits none of {counted['nodes']} nodes"
     sentence = f"{nodes}: {', '.join(causes)}."
-    return " ".join(part for part in (sentence, more, f"{CURE}.") if part)
+    return " ".join(part for part in (sentence, more, advice) if part)
 
 
 def _cause_text(number: int, what: str) -> str:

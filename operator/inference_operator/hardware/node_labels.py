@@ -233,8 +233,10 @@ def kind_told(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind |
     told = _kinds_by_label(tuple(added))
     own = (label for given in _added(added).values() for label, _ in given)
     keys = (
-        (label, labels.get(label, ""), labels.get(AWS_MEMORY, "") if label == AWS_NAME else "")
+        (label, labels.get(label, ""), memory)
         for label in (*own, AWS_NAME, GKE, COREWEAVE, INSTANCE_TYPE)
+        # A label of the settings counts without the memory, after what the table says with it.
+        for memory in ((labels.get(AWS_MEMORY, ""), "") if label == AWS_NAME else ("",))
     )
     return next((told[key] for key in keys if key in told), None)
 

@@ -61,7 +61,7 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, 
         settings: declared GPUs, and whether the capacity is fixed.
     """
     declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
-    suiting = [node for node in nodes or () if matches_node(node, pod)]
+    suiting = _suiting(nodes, pod)
     hinted = _hinted(asked)
     of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
@@ -86,7 +86,7 @@ def usable_offers(
         settings: declared GPUs, and whether the capacity is fixed.
         needs: what the image needs.
     """
-    suiting = [node for node in nodes or () if matches_node(node, pod)]
+    suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
     found = gpu_offers(recent, pod, asked, settings)
@@ -127,8 +127,17 @@ def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
 
 
 def has_gpus(node: NodeView) -> bool:
-    """Whether a node has NVIDIA GPUs."""
-    return any(name.startswith(VENDOR) and node.count(name) for name in node.allocatable)
+    """Whether a node has NVIDIA GPUs, also while it reports none: its device plugin may be starting anew."""
+    return any(name.startswith(VENDOR) for name in node.allocatable)
+
+
+def _suiting(nodes: Sequence[NodeView] | None, pod: Manifest) -> Sequence[NodeView]:
+    """The nodes that the pod may run on and that report GPUs now."""
+    return [
+        node
+        for node in nodes or ()
+        if matches_node(node, pod) and any(name.startswith(VENDOR) and node.count(name) for name in node.allocatable)
+    ]
 
 
 def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -> Sequence[GpuOffer]:

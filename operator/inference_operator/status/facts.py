@@ -11,7 +11,13 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
 from inference_operator.diagnosis.pending_causes import rejection_reason_of
-from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of, diagnosis_lookups, pod_diagnosis
+from inference_operator.diagnosis.pod_diagnosis import (
+    PodDiagnosis,
+    cure_of,
+    diagnosis_due,
+    diagnosis_lookups,
+    pod_diagnosis,
+)
 from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
 from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
 from inference_operator.diagnosis.volumes import volume_diagnosis
@@ -274,7 +280,7 @@ def _diagnoses(
         pod=worst or volumes.diagnosis,
         startup=startup,
         lookups=tuple(lookup for lookup in lookups if lookup),
-        due=(startup.due, volumes.due),
+        due=(startup.due, volumes.due, diagnosis_due(worst)),
     )
 
 

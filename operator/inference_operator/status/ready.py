@@ -24,7 +24,9 @@ def missing_node(facts: Facts) -> str:
     """That no node has the GPUs that the engines need, and what to do; empty if that is not the cause."""
     if not (facts.unschedulable and facts.missing_gpu_kind):
         return ""
-    cure = "Wait for the node autoscaler, add such a node, or name other GPUs in `spec.hardware.gpu.products`."
+    said = facts.diagnosis.autoscaler if facts.diagnosis else ""
+    first = f"{said} Otherwise add" if said else "Wait for the node autoscaler, add"
+    cure = f"{first} such a node, or name other GPUs in `spec.hardware.gpu.products`."
     return f"No node has {facts.missing_gpu_kind} yet. {cure}"
 
 

@@ -1,0 +1,50 @@
+"""The bill of materials of an image, in the form of CycloneDX: its Debian packages and its Python distributions."""
+
+import re
+from collections.abc import Iterator
+from email.parser import HeaderParser
+from pathlib import Path
+
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+_DPKG = Path("var/lib/dpkg/status")
+_INSTALLED = "install ok installed"
+
+
+def bill_of_materials(root: Path, *, name: str, version: str) -> str:
+    """The packages below `root`, the root folder of an image, as a CycloneDX 1.6 document in JSON."""
+    bom = Bom()
+    image = Component(name=name, version=version, type=ComponentType.CONTAINER)
+    packages = [*_debian(root), *_python(root)]
+    bom.metadata.component = image
+    bom.components.update(packages)
+    bom.register_dependency(image, packages)
+    document: str = JsonV1Dot6(bom).output_as_string(indent=1)
+    return document
+
+
+def _debian(root: Path) -> Iterator[Component]:
+    """The installed packages of dpkg's database (deb-control(5))."""
+    database = root / _DPKG
+    text = database.read_text() if database.exists() else ""
+    for paragraph in re.split(r"\n\n+", text.strip()):
+        package = HeaderParser().parsestr(paragraph)
+        if package["Status"] == _INSTALLED:
+            qualifiers = {"arch": package["Architecture"]}
+            yield _library("deb", "debian", package["Package"], package["Version"], qualifiers)
+
+
+def _python(root: Path) -> Iterator[Component]:
+    """The installed distributions (Python's core metadata)."""
+    for metadata in sorted(root.glob("**/*.dist-info/METADATA")):
+        distribution = HeaderParser().parsestr(metadata.read_text(errors="replace"))
+        name = re.sub(r"[-_.]+", "-", distribution["Name"]).lower()
+        yield _library("pypi", None, name, distribution["Version"], {})
+
+
+def _library(kind: str, namespace: str | None, name: str, version: str, qualifiers: dict[str, str]) -> Component:
+    url = PackageURL(kind, namespace, name, version, qualifiers)
+    return Component(name=name, version=version, purl=url, bom_ref=url.to_string(), type=ComponentType.LIBRARY)

@@ -1,0 +1,154 @@
+"""`make release` with a real registry: architectures, bills of materials, signatures, and an installation from it."""
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e import images, push, stack
+from e2e.cluster.binaries import ensure_command
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import LocalCluster
+from e2e.cluster.state import layout, read_record
+from e2e.local_registry import configuration, local_registry, manifest, put_manifest
+from e2e.release import Released, release
+from e2e.served import Served
+from e2e.signing import Signer, cosign, plain
+from e2e.waiting import eventually
+
+pytestmark = pytest.mark.full
+PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - a name
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """A registry after a release."""
+
+    registry: str
+    operator: Released
+    router: Released
+    chart: Released
+    public: Path
+
+    def verify(self, reference: str) -> None:
+        """Fail unless the key has signed it."""
+        cosign("verify", f"--key={self.public}", "--insecure-ignore-tlog", *plain(reference), reference)
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
+    """A release by one command's function, with a new key."""
+    folder = tmp_path_factory.mktemp("release")
+    with pytest.MonkeyPatch.context() as patch, local_registry(folder) as registry:
+        patch.setenv(PASSWORD, "of this test")
+        cosign("generate-key-pair", f"--output-key-prefix={folder / 'key'}")
+        operator, router, chart = release(registry, Signer(folder / "key.key"))
+        yield Stock(registry, operator, router, chart, folder / "key.pub")
+
+
+def repository(released: Released) -> str:
+    return released.name.partition("/")[2].rpartition(":")[0]
+
+
+def parts(stock: Stock, released: Released) -> dict[str, str]:
+    """The digests of an index's images, by architecture."""
+    index = manifest(stock.registry, repository(released), released.name.rpartition(":")[2])
+    return {one["platform"]["architecture"]: one["digest"] for one in index["manifests"]}
+
+
+def packages(stock: Stock, released: Released, digest: str) -> set[str]:
+    """The packages in the bill of materials that the key has signed for an image."""
+    image = f"{released.name.rpartition(':')[0]}@{digest}"
+    trusted = (f"--key={stock.public}", "--insecure-ignore-tlog", "--type=cyclonedx")
+    line = cosign("verify-attestation", *trusted, *plain(image), image).splitlines()[0]
+    statement: dict[str, Any] = json.loads(base64.b64decode(json.loads(line)["payload"]))
+    return {one["purl"] for one in statement["predicate"]["components"]}
+
+
+def test_each_image_has_both_architectures_under_one_name(stock: Stock) -> None:
+    for released in (stock.operator, stock.router):
+        found = parts(stock, released)
+        assert set(found) == {"amd64", "arm64"}
+        for architecture, digest in found.items():
+            assert configuration(stock.registry, repository(released), digest)["architecture"] == architecture
+
+
+def test_each_image_has_a_signed_bill_of_its_own_packages(stock: Stock) -> None:
+    for architecture, digest in parts(stock, stock.router).items():
+        assert any(
+            one.startswith("pkg:deb/debian/haproxy@3.0") and one.endswith(f"arch={architecture}")
+            for one in packages(stock, stock.router, digest)
+        )
+    for digest in parts(stock, stock.operator).values():
+        found = packages(stock, stock.operator, digest)
+        assert any(one.startswith("pkg:pypi/kopf@") for one in found)
+        assert any(one.startswith("pkg:pypi/inference-operator@") for one in found)
+
+
+def test_signatures_verify_with_the_public_key_and_fail_for_changed_content(stock: Stock) -> None:
+    for released in (stock.operator, stock.router, stock.chart):
+        stock.verify(released.pinned)
+    for digest in parts(stock, stock.router).values():
+        stock.verify(f"{stock.registry}/{repository(stock.router)}@{digest}")
+    index = manifest(stock.registry, repository(stock.router), stock.router.digest)
+    changed = put_manifest(stock.registry, repository(stock.router), "changed", {**index, "annotations": {"a": "b"}})
+    with pytest.raises(ClusterError, match="no signatures found"):
+        stock.verify(f"{stock.registry}/{repository(stock.router)}@{changed}")
+
+
+def test_the_pushed_chart_names_the_images_of_its_registry(stock: Stock) -> None:
+    chart, _, version = stock.chart.name.rpartition(":")
+    helm = (str(ensure_command("helm")), "template", "x", f"oci://{chart}", f"--version={version}", "--plain-http")
+    rendered = subprocess.run(helm, capture_output=True, text=True, check=True).stdout
+    for released in (stock.operator, stock.router):
+        assert released.name in rendered
+    assert "ghcr.io/inference-operator" not in rendered
+
+
+@pytest.fixture
+def reachable(cluster: LocalCluster, stock: Stock) -> Iterator[Stock]:
+    """The node reaches the registry by the host's address, under the name that the chart has for it."""
+    record = read_record(cluster.name)
+    assert record is not None
+    trusted = layout(cluster.name).registries / stock.registry
+    trusted.mkdir(parents=True)
+    address = stack.authority(str(record.subnets[0].outside), int(stock.registry.rpartition(":")[2]))
+    (trusted / "hosts.toml").write_text(f'server = "http://{address}"\n')
+    yield stock
+    # The operator stays as installed: the kubelet does not take its image from the node under another name any more.
+    shutil.rmtree(trusted)
+
+
+def test_helm_install_of_the_pushed_chart_serves_with_images_of_its_registry(
+    reachable: Stock, cluster: LocalCluster, tiny: Served
+) -> None:
+    cluster.helm("uninstall", stack.RELEASE, f"--namespace={stack.SYSTEM}", "--wait")
+    chart, _, version = reachable.chart.name.rpartition(":")
+    cluster.helm(
+        *("install", stack.RELEASE, f"oci://{chart}", f"--version={version}", "--plain-http"),
+        *(f"--namespace={stack.SYSTEM}", "--wait", "--timeout=180s"),
+        # The registry has no image of vLLM: this one is in the node.
+        f"--set-string=engine.images.cpu={images.reference('engine-cpu')}",
+        *(f"--set={key}={value}" for key, value in stack.LOCAL_DNS.items()),
+    )
+    operators = json.loads(cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods", "--output=json"))["items"]
+    assert {one["spec"]["containers"][0]["image"] for one in operators} == {reachable.operator.name}
+    eventually(
+        lambda: _router_images(tiny) == {reachable.router.name}, seconds=300, what="all routers have the pushed image"
+    )
+    stack.wait_ready(cluster, tiny.name)
+    assert tiny.complete()
+    assert push.chart()["version"] == version
+
+
+def _router_images(tiny: Served) -> set[str]:
+    """The images of HAProxy in the pods of routers."""
+    selector = f"--selector=inference-operator.dev/name={tiny.name},app.kubernetes.io/component=router"
+    pods = json.loads(tiny.kubectl("get", "pods", selector, "--output=json"))["items"]
+    return {container["image"] for pod in pods for container in pod["spec"]["containers"]}

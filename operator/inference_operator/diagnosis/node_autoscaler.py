@@ -1,0 +1,105 @@
+"""What a node autoscaler says about an unschedulable pod. Only the pod's Events show that.
+
+Message texts:
+
+- cluster-autoscaler 1.36.1, `processors/status/eventing_scale_up_processor.go` (`TriggeredScaleUp`,
+  `NotTriggerScaleUp`) and `processors/nodegroupset/nodegroup_set_processor.go` (`ScaleUpInfo.String`).
+- Karpenter 1.14.0, `pkg/controllers/provisioning/scheduling/events.go` (`Nominated`, `FailedScheduling`). Events of the
+  scheduler have the reason `FailedScheduling` too.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inference_operator.api.reasons import Reason
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
+from inference_operator.views.pod import PodView
+
+PATIENCE = timedelta(seconds=15)
+"""How long a pod may be unschedulable before its Events are looked up. cluster-autoscaler looks at pending pods every
+10 s (`--scan-interval`, 1.36), and Karpenter collects them for 10 s at most (`--batch-max-duration`, 1.14)."""
+
+_GROUP = re.compile(r"\{(?P<group>\S+) (?P<now>\d+)->(?P<then>\d+) \(max: \d+\)\}")
+_NAME_LABEL = (
+    "Give your pool the labels that the engine selects, or name the pool's own label in the operator's setting"
+    " `gpuNodeLabels`."
+)
+_CURES = (
+    ("max node group size reached", "Raise the maximum size of its node group."),
+    ("exceeded quota: ", "Raise that quota of cluster-autoscaler."),
+    ("in backoff after failed scale-up", "The cloud refused a node before: see the log of cluster-autoscaler."),
+    ("max total nodes in cluster reached", "Raise the autoscaler's `--max-nodes-total`."),
+    ("exceed limits for nodepool", "Raise `spec.limits` of the NodePool."),
+    ("limits have been exhausted for nodepool", "Raise `spec.limits` of the NodePool."),
+    ("does not have known values", _NAME_LABEL),
+    ("didn't match Pod's node affinity/selector", _NAME_LABEL),
+)
+"""What to do about a limit, or about labels that no pool has (cluster-autoscaler 1.36.1,
+`core/scaleup/orchestrator/skippedreasons.go`; Karpenter 1.14.0, `scheduling/scheduler.go`, `requirements.go`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalerAnswer:
+    """What the autoscaler decided last."""
+
+    text: str
+    """A sentence, with what to do about a known cause."""
+    node_comes: bool
+    """Whether a node is on its way."""
+
+
+def autoscaler_due(pod: PodView) -> datetime | None:
+    """When the Events of an unschedulable pod are worth a request; None for other pods."""
+    if pod.problem is None or pod.problem.reason is not Reason.UNSCHEDULABLE or pod.created is None:
+        return None
+    return pod.created + PATIENCE
+
+
+def autoscaler_lookup(pod: PodView, request: DiagnosisRequest) -> EventsLookup | None:
+    """The Events that show the answer, once they are worth a request."""
+    due = autoscaler_due(pod)
+    return EventsLookup(request.namespace, pod.name, pod.uid) if due and due <= request.now else None
+
+
+def autoscaler_answer(pod: PodView, request: DiagnosisRequest) -> AutoscalerAnswer | None:
+    """The latest answer; None where no autoscaler has given one."""
+    look = autoscaler_lookup(pod, request)
+    events = request.lookups.get(look) if look else None
+    answers = (_answer(event) for event in events.events) if isinstance(events, ObjectEvents) else ()
+    return next((answer for answer in answers if answer), None)
+
+
+def _answer(event: EventSummary) -> AutoscalerAnswer | None:
+    """What one Event says.
+
+    Examples:
+        >>> _answer(EventSummary("TriggeredScaleUp", "pod triggered scale-up: [{h100 0->1 (max: 4)}]")).text
+        'cluster-autoscaler adds a node: `h100` grows from 0 to 1.'
+        >>> _answer(EventSummary("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 not ready for scale-up")).text
+        'cluster-autoscaler adds no node: 1 not ready for scale-up.'
+        >>> _answer(EventSummary("Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p")).text
+        'Karpenter has chosen a node for it: nodeclaim/gpu-x7k2p.'
+    """
+    cause = event.message.partition(": ")[2].rstrip(". ")
+    match event.reason:
+        case "TriggeredScaleUp":
+            groups = [f"`{m['group']}` grows from {m['now']} to {m['then']}" for m in _GROUP.finditer(cause)]
+            return AutoscalerAnswer(f"cluster-autoscaler adds a node: {', '.join(groups) or cause}.", node_comes=True)
+        case "NotTriggerScaleUp":
+            return _refusal("cluster-autoscaler", cause or "no node group fits")
+        case "Nominated" if event.message.startswith("Pod should schedule on: "):
+            return AutoscalerAnswer(f"Karpenter has chosen a node for it: {cause}.", node_comes=True)
+        case "FailedScheduling" if event.message.startswith(_KARPENTER_FAILED):
+            return _refusal("Karpenter", event.message.removeprefix(_KARPENTER_FAILED))
+        case _:
+            return None
+
+
+_KARPENTER_FAILED = "Failed to schedule pod, "
+
+
+def _refusal(who: str, cause: str) -> AutoscalerAnswer:
+    cure = next((f" {cure}" for words, cure in _CURES if words in cause), "")
+    return AutoscalerAnswer(f"{who} adds no node: {cause}.{cure}", node_comes=False)
