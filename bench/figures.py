@@ -1,6 +1,7 @@
 """The output of every bench: figures with name, value, unit and aim, as text or JSON."""
 
 import json
+import math
 import operator
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,7 @@ class Figure:
 
     name: str
     value: float
+    """Not a number if it was not measured."""
     unit: str
     aim: Aim | None = None
 
@@ -74,6 +76,8 @@ def shown(figures: Sequence[Figure], output: str) -> str:
 def json_of(figures: Sequence[Figure]) -> str:
     """A JSON list of `{name, value, unit, aim}`; an aim is text such as `<= 3`, or null.
 
+    A value that was not measured is null.
+
     Examples:
         >>> print(json_of([Figure("writes", 2, "requests", at_most(3))]))
         [
@@ -85,10 +89,18 @@ def json_of(figures: Sequence[Figure]) -> str:
           }
         ]
     """
-    fields = [{**asdict(figure), "aim": str(figure.aim) if figure.aim else None} for figure in figures]
+    fields = [
+        {
+            **asdict(figure),
+            "value": None if math.isnan(figure.value) else figure.value,
+            "aim": str(figure.aim) if figure.aim else None,
+        }
+        for figure in figures
+    ]
     return json.dumps(fields, indent=2)
 
 
 def _line(figure: Figure, width: int) -> str:
     aim = f"(aim: {figure.aim})" if figure.aim else ""
-    return f"{figure.name:{width}} {figure.value:10.3f} {figure.unit:12} {aim}".rstrip()
+    value = "not measured" if math.isnan(figure.value) else f"{figure.value:10.3f} {figure.unit:12}"
+    return f"{figure.name:{width}} {value} {aim}".rstrip()

@@ -34,7 +34,7 @@ class MeasuredOperator(OperatorProcess):
 @contextmanager
 def running(cluster: LocalCluster, folder: Path) -> Iterator[MeasuredOperator]:
     """An operator that runs inside the `with` block and logs into the folder."""
-    settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default"}
+    settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default", "MODEL_INSPECTION": "WhenUnknown"}
     process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", settings)
     process.start()
     try:

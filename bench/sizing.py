@@ -19,6 +19,7 @@ from bench.baselines import Estimate, kaito, thumb
 from bench.figures import Aim, Figure, at_least, at_most, exactly, json_of, parser_of
 from bench.held_out import without
 from bench.startups import Case, case, excluded, startups
+from inference_operator.models.facts import Kernel
 from inference_operator.sizing.budget import budget
 from inference_operator.sizing.rules import broken_rule
 
@@ -29,6 +30,7 @@ LEAST_GIB = 0.1
 """Smaller logged values have no relative error; only their verdict counts."""
 KV_TOKENS_AIMS = (at_most(2), at_most(6))
 """Per cent: the median error and its 90th percentile."""
+QUANTIZED = tuple(kernel for kernel in Kernel if kernel is not Kernel.NONE)
 SHAPES_OF_H100 = "H100"
 EXPLAINED = {
     "gt-139": "the group size of its int4 experts is not stated; later checkpoints of the family have 32, not 128",
@@ -136,6 +138,7 @@ def measured() -> tuple[list[Figure], list[str]]:
     for family in sorted({one.case.row.family for one in judged}):
         own = [one for one in judged if one.case.row.family == family]
         figures += spread(f"KV tokens of {family}", errors_of(own, "kv_tokens", "kv_tokens"))
+    figures += kinds_of(judged)
     for name, group in (("family", lambda one: one.row.family), ("GPU", lambda one: one.gpu.name.partition("-")[0])):
         fitted = [Judged(one, ours(one), near=False) for one in without(cases, group)]
         figures += spread(f"KV tokens, {name} held out", errors_of(fitted, "kv_tokens", "kv_tokens"), KV_TOKENS_AIMS)
@@ -147,6 +150,34 @@ def measured() -> tuple[list[Figure], list[str]]:
         figures += spread(f"{name}: KV tokens", errors_of(others, "kv_tokens", "kv_tokens"))
         figures += verdict(name, others, aims=False) + near(name, others, None)
     return figures, [line for one in judged for line in remarks(one)]
+
+
+def kinds_of(judged: Sequence[Judged]) -> list[Figure]:
+    """Errors and verdicts by how weights are stored, and of models that read images or compute vectors.
+
+    A kind without a published start-up has the figure `rows` 0: its sizes are from vLLM's source alone.
+    """
+    kinds = {f"weights in {kernel.value}": [j for j in judged if _stored(j.case) is kernel] for kernel in QUANTIZED}
+    kinds["models with a vision tower"] = [one for one in judged if one.case.facts.has_vision]
+    kinds["pooling models"] = [one for one in judged if one.case.facts.is_pooling]
+    figures = []
+    for name, own in kinds.items():
+        unsafe = [one for one in own if one.said.fits and not one.case.row.started]
+        refused = [one for one in own if one.case.row.started and not one.said.fits]
+        figures += [
+            Figure(f"{name}: rows", len(own), "rows"),
+            *spread(f"{name}: weights", errors_of(own, "weights_gib_per_gpu", "weights_gib")),
+            *spread(f"{name}: KV tokens", errors_of(own, "kv_tokens", "kv_tokens")),
+            Figure(f"{name}: unsafe", len(unsafe), "rows", exactly(0)),
+            Figure(f"{name}: over-refusals", len(refused), "rows"),
+        ]
+    return figures
+
+
+def _stored(one: Case) -> Kernel:
+    """How the engine keeps the weights: as in the checkpoint, else as requested."""
+    own, requested = one.facts.quantization.kernel, one.shape.quantization
+    return requested.kernel if requested and own is Kernel.NONE else own
 
 
 def remarks(one: Judged) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from docs import api_reference, chart_values, cli_reference
+from docs import api_reference, chart_values, cli_reference, model_table
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType
 from inference_operator.engines.vllm.flags import (
@@ -180,6 +180,7 @@ PAGES = {
     "arguments.md": arguments,
     "api.md": api_reference.page,
     "cli.md": cli_reference.page,
+    "models.md": model_table.page,
 }
 """All generated pages with their functions."""
 

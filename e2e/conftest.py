@@ -18,7 +18,13 @@ LAST = ("test_release.py", "test_uninstall.py")
 """Replace and uninstall the operator that all tests share."""
 DUAL_STACK = "test_dual_stack.py"
 """Runs on a cluster with addresses of both families."""
-collect_ignore = ["model/make_tiny_llama.py", "model/run_kinds.py", "vllm_parser/parse.py", "vllm_parser/derive.py"]
+collect_ignore = [
+    "model/make_tiny_llama.py",
+    "model/make_tiny_models.py",
+    "model/run_kinds.py",
+    "vllm_parser/parse.py",
+    "vllm_parser/derive.py",
+]
 """Scripts that run inside the engine's image; they import packages that exist only there."""
 
 

@@ -12,7 +12,7 @@ from inference_operator.inspection.result import Cause, Failure
 from inference_operator.inspector.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
 from inference_operator.inspector.folder import inspect_folder
 from inference_operator.models.checkpoint import INDEX
-from inference_operator.models.entry import Entry, entry_facts
+from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import GGUF_ENGINE, model_facts
 
@@ -248,3 +248,37 @@ def test_the_inspect_command_names_what_it_cannot_read(
     said = capsys.readouterr()
     assert words in said.err
     assert said.out == ""
+
+
+def test_unquantized_files_smaller_than_their_config_are_accepted_with_their_own_size(model: Model) -> None:
+    """A model whose layers differ, for example after pruning: the config's fields describe the largest ones."""
+    folder = model(**{"config.json": LARGE})
+    write_header(folder / "model.safetensors", {"a": ("BF16", 2 * 10**8), "positions": ("I64", 64)})
+    entry = found(folder)
+    facts = entry_facts(entry_of(entry_document(entry)))
+    assert isinstance(facts, ModelFacts)
+    assert facts.weight_bytes == HALF_BYTES
+    assert facts.weight_bytes < 0.7 * LARGE_BYTES
+
+
+@pytest.mark.parametrize("header", [{"a": ("I32", 10**8), "scales": ("F16", 10**7)}, {}], ids=["quantized", "none"])
+def test_files_smaller_than_their_config_are_refused_if_their_types_do_not_explain_it(
+    model: Model, header: dict[str, tuple[str, int]]
+) -> None:
+    folder = model(**{"config.json": LARGE})
+    write_header(folder / "model.safetensors", header)
+    cause, problem = refused(folder)
+    assert cause is Cause.UNUSABLE
+    assert "is missing, although the files have only" in problem
+
+
+LARGE = {**CONFIG, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 8}
+LARGE_BYTES = 3 * 10**9
+HALF_BYTES = 17 * 10**8
+
+
+def write_header(path: Path, tensors: dict[str, tuple[str, int]]) -> None:
+    """A safetensors file with only its header; the rest is a hole."""
+    header = json.dumps({name: {"dtype": kind, "shape": [count]} for name, (kind, count) in tensors.items()}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, HALF_BYTES)

@@ -12,7 +12,7 @@ import pytest
 
 from inference_operator.inspection.result import LIMIT, parsed_result
 from inference_operator.inspector.response_limits import MAX_BYTES, MAX_REDIRECTS
-from tests.inspector.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
+from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
 from tests.testing.inspected import QWEN3
 
 CONFIG = {**QWEN3, "torch_dtype": "bfloat16"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.inspection.config_map import model_config_map, model_config_ref
 from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
@@ -25,6 +25,7 @@ ALWAYS = Settings(model_inspection=ModelInspection.ALWAYS)
 WHEN_UNKNOWN = Settings(model_inspection=ModelInspection.WHEN_UNKNOWN)
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 UNREACHABLE = Failure(Cause.UNREACHABLE, NotUnderstood("hf://Qwen/Qwen3-8B", "the hub cannot be reached.", "Check."))
+CPUS = {"device": "CPU"}
 GATED = Failure(Cause.GATED, NotUnderstood("hf://Qwen/Qwen3-8B", "is gated.", "Accept the licence."))
 
 
@@ -125,6 +126,31 @@ def test_a_gated_model_of_the_catalogue_is_refused_before_any_pod() -> None:
     found = outcome(before)
     assert isinstance(found, Refused)
     assert "is gated. Accept the licence." in condition(before, found, ConditionType.MODEL_RESOLVED)
+
+
+def test_an_engine_on_cpus_loads_the_commit_of_a_hub_that_was_inspected() -> None:
+    found = outcome(inspected(with_weights(qwen()), hardware=CPUS))
+    assert isinstance(found, Planned)
+    assert f"--revision={COMMIT}" in args(found)
+
+
+def test_an_engine_on_cpus_of_a_gated_model_is_refused_before_any_pod() -> None:
+    found = outcome(inspected(GATED, hardware=CPUS))
+    assert isinstance(found, Refused)
+    assert found.refusal.reason is Reason.MODEL_GATED
+
+
+def test_an_engine_on_cpus_starts_where_the_hub_cannot_be_asked() -> None:
+    found = outcome(inspected(UNREACHABLE, hardware=CPUS))
+    assert isinstance(found, Planned)
+    assert not [each for each in args(found) if each.startswith("--revision")]
+
+
+def test_an_engine_on_cpus_with_a_model_in_an_image_is_not_inspected() -> None:
+    asked = inputs(inference_deployment(model={"source": "oci://registry/model:1"}, hardware=CPUS), settings=ALWAYS)
+    found = outcome(asked)
+    assert isinstance(found, Planned)
+    assert JOB.name not in kinds(found)
 
 
 def test_an_update_of_the_operator_inspects_no_model_of_a_pinned_plan() -> None:

@@ -60,13 +60,13 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
     ("Qwen/Qwen3-235B-A22B-Instruct-2507", "H200:8", ("H200", 4, 40960, 4)),
     ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "H100:8", ("H100-80GB", 4, 40960, 4)),
     ("deepseek-ai/DeepSeek-R1", "H100:8", InfeasibleReason.NEEDS_MULTI_NODE),
-    ("deepseek-ai/DeepSeek-R1", "H200:8", ("H200", 8, 158720, 8)),
+    ("deepseek-ai/DeepSeek-R1", "H200:8", ("H200", 8, 163840, 8)),
     ("deepseek-ai/DeepSeek-V2-Lite-Chat", "A100-40GB:8", ("A100-40GB", 1, 39936, 1)),
     ("Qwen/Qwen3.5-27B", "H100:1", ("H100-80GB", 1, 72704, 1)),
     ("Qwen/Qwen3.5-27B", "L40S:4", ("L40S", 2, 90112, 2)),
     ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "H100:1", ("H100-80GB", 1, 262144, 1)),
     ("Qwen/Qwen3-Next-80B-A3B-Thinking", "H100:8", ("H100-80GB", 4, 262144, 4)),
-    ("moonshotai/Kimi-K2.5", "H200:8", ("H200", 8, 196608, 8)),
+    ("moonshotai/Kimi-K2.5", "H200:8", ("H200", 8, 199680, 8)),
 ]
 """Kind, tensor parallel size, longest sequence in tokens, GPUs of one engine."""
 REDUCED = {

@@ -248,8 +248,9 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.MODEL_UNKNOWN: Explanation(
         _MODEL,
-        "No model facts are available: engines run on CPUs, whose models are not inspected; or the model could not be"
-        " read, and engines use `spec.parallelism.tensor`; or the specification is paused or rejected.",
+        "No model facts are available: engines run on CPUs, for which only models of hubs are inspected; or the model"
+        " could not be read, and engines run on CPUs or use `spec.parallelism.tensor`; or the specification is paused"
+        " or rejected.",
         "No action needed if engines serve.",
     ),
     Reason.MODEL_NOT_UNDERSTOOD: Explanation(

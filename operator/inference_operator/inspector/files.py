@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
 from inference_operator.inspector.side_files import side_files
 from inference_operator.manifest import Manifest
-from inference_operator.models.checkpoint import GGUF, INDEX, weights_of_files
+from inference_operator.models.checkpoint import GGUF, INDEX, SAFETENSORS, is_plain, weights_of_files
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
-from inference_operator.models.model import model_facts
+from inference_operator.models.model import UNSTATED, model_facts
 from inference_operator.models.slim import slim
 
 CONFIG = "config.json"
@@ -35,6 +35,10 @@ class InspectionError(Exception):
         self.failure = failure
 
 
+def _unread(_: str) -> Mapping[str, int]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """The files of a model."""
@@ -47,6 +51,8 @@ class Files:
     """Size in bytes by path."""
     local: Callable[[str], Path]
     """Returns the local path of a file; raises `InspectionError`."""
+    elements: Callable[[str], Mapping[str, int]] = _unread
+    """Returns the number of elements by type, from the header of a safetensors file."""
     commit: str = ""
 
 
@@ -66,9 +72,17 @@ def _entry(files: Files) -> Entry:
         raise InspectionError(unusable(weights))
     side = side_files(files.sizes, lambda name: parsed(files, name))
     facts = model_facts(config, weights, side)
+    if isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED) and is_plain(files.elements(_first(files))):
+        weights = replace(weights, plain=True)
+        facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
         raise InspectionError(unusable(facts))
     return Entry(files.name, f"{files.source}:{CONFIG}", slim(config, weights, side), weights, files.commit, side)
+
+
+def _first(files: Files) -> str:
+    """The first safetensors file of the model; its types stand for those of all."""
+    return min(name for name in files.sizes if name.endswith(SAFETENSORS) and "/" not in name)
 
 
 def _config(files: Files) -> object:

@@ -1,13 +1,20 @@
 """Inspects a model in a directory: of a volume, of an image, or of the hub cache."""
 
+import json
+import math
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
 from inference_operator.inspector.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
 from inference_operator.models.config import NotUnderstood
+
+MAX_HEADER_BYTES = 25_000_000
+"""Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
 
 
 def inspect_folder(folder: Path, *, name: str, source: str, commit: str = "") -> InspectionResult:
@@ -20,9 +27,29 @@ def inspect_folder(folder: Path, *, name: str, source: str, commit: str = "") ->
         commit: revision of the files, if known.
     """
     try:
-        return inspect_files(Files(name, source, _sizes(folder, name), folder.joinpath, commit))
+        return inspect_files(Files(name, source, _sizes(folder, name), folder.joinpath, _Headers(folder), commit))
     except InspectionError as error:
         return error.failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """Headers of safetensors files in a folder."""
+
+    folder: Path
+
+    def __call__(self, name: str) -> Mapping[str, int]:
+        """Number of elements by type; empty if the file has no valid header."""
+        try:
+            with (self.folder / name).open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(length)) if length <= MAX_HEADER_BYTES else {}
+            found: Counter[str] = Counter()
+            for tensor in (tensor for key, tensor in header.items() if key != "__metadata__"):
+                found[str(tensor["dtype"])] += math.prod(tensor["shape"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return {}
+        return found
 
 
 def _sizes(folder: Path, name: str) -> dict[str, int]:

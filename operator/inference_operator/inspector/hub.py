@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
+    SafetensorsParsingError,
 )
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
@@ -84,7 +85,14 @@ def _files(repository: str, revision: str | None) -> Files:
     def local(name: str) -> Path:
         return Path(hf_hub_download(repository, name, revision=commit, etag_timeout=TIMEOUT_SECONDS))
 
-    return Files(repository, f"hf://{repository}@{commit}", sizes, local, commit)
+    def elements(name: str) -> dict[str, int]:
+        try:
+            header = HfApi().parse_safetensors_file_metadata(repository, name, revision=commit, timeout=TIMEOUT_SECONDS)
+        except SafetensorsParsingError:
+            return {}
+        return {str(kind): count for kind, count in header.parameter_count.items()}
+
+    return Files(repository, f"hf://{repository}@{commit}", sizes, local, elements, commit)
 
 
 def _failure(repository: str, revision: str | None, error: Exception) -> Failure:

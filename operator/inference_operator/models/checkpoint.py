@@ -33,6 +33,28 @@ class Weights:
     exact: bool = True
     """False: the sum of all files, which may be more than the engine loads."""
     file_format: WeightFormat = WeightFormat.SAFETENSORS
+    plain: bool = False
+    """Whether a file's header was read and says that its tensors are not quantized."""
+
+
+PLAIN_TYPES = frozenset({"F16", "BF16", "F32", "F64"})
+"""Types of tensors that are not quantized (safetensors 0.8, `Dtype`)."""
+PLAIN_SHARE = 0.99
+"""Least fraction of elements in these types. Other elements are positions, counters and masks."""
+
+
+def is_plain(elements: Mapping[str, int]) -> bool:
+    """Whether the tensors of a file are not quantized.
+
+    Args:
+        elements: number of elements by the type in the file's header.
+
+    Examples:
+        >>> is_plain({"BF16": 1000, "I64": 1}), is_plain({"F16": 200, "I32": 100}), is_plain({})
+        (True, False, False)
+    """
+    total = sum(elements.values())
+    return total > 0 and sum(count for kind, count in elements.items() if kind in PLAIN_TYPES) >= PLAIN_SHARE * total
 
 
 def format_of(origin: str) -> WeightFormat:

@@ -42,7 +42,10 @@ def entry_document(entry: Entry) -> Manifest:
 'weights': {'gib': 0.5, 'source': 'one file', 'exact': True}}
     """
     size = entry.weights
-    weights = None if size is None else {"gib": size.total_bytes / GIB, "source": size.origin, "exact": size.exact}
+    weights = None
+    if size is not None:
+        plain = {"plain": True} if size.plain else {}
+        weights = {"gib": size.total_bytes / GIB, "source": size.origin, "exact": size.exact, **plain}
     named = {"model": entry.name, "source": entry.source, "config": entry.config, "weights": weights}
     further = {"commit": entry.commit, "side": side_files_document(entry.side)}
     return {**named, **{name: value for name, value in further.items() if value}}
@@ -68,4 +71,4 @@ def entry_of(fields: Manifest) -> Entry:
 def _weights(size: Manifest) -> Weights:
     origin = size["source"]
     file_format = format_of(origin) if isinstance(origin, str) else WeightFormat.SAFETENSORS
-    return Weights(round(size["gib"] * GIB), origin, size["exact"], file_format)
+    return Weights(round(size["gib"] * GIB), origin, size["exact"], file_format, plain=size.get("plain") is True)

@@ -128,6 +128,12 @@ class Quantization:
     """The parts that are quantized; others have the model's data type."""
     kv_cache_fp8: bool = False
     """Whether the checkpoint requests a KV cache in 8 bits."""
+    expert_bits: float = 0.0
+    """Bits of an element of the experts, if they are stored in another way than the rest; 0: as `bits`."""
+
+    def bits_of(self, part: Part) -> float:
+        """Bits of an element of a quantized part."""
+        return self.expert_bits if part is Part.EXPERTS and self.expert_bits else self.bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ SHARED_FROM = 250_000
 """Vocabulary from which all models of the catalogue share them (Gemma, Cohere); for configs without model type."""
 TWO_COPIES = (1.9, 2.2)
 """Files this many times as large as the matrices hold them twice (openai/gpt-oss-20b: `original/` has a copy)."""
+UNSTATED = "quantization_config"
+"""Field of the refusal of files that are smaller than their config."""
 UNSTATED_BELOW = 0.7
 """Files below this part of what the config counts to are quantized. The matrices of known models are within 3 % of
 their files, and of those with an MLP of two matrices within 25 % (phi-2); 8 bits are about half."""
@@ -216,7 +218,7 @@ def counted_bytes(found: tuple[Matrix, ...], element_bytes: int, stored: Quantiz
 def element_size(matrix: Matrix, element_bytes: int, stored: Quantization) -> float:
     """Stored bytes of one element. Embeddings, heads and routers are never quantized."""
     quantised = stored.kernel is not Kernel.NONE and matrix.part in stored.parts
-    return stored.bits / 8 if quantised else float(element_bytes)
+    return stored.bits_of(matrix.part) / 8 if quantised else float(element_bytes)
 
 
 def _tower_whole(architecture: str, stored: Quantization) -> bool:
@@ -229,7 +231,7 @@ def _tower_whole(architecture: str, stored: Quantization) -> bool:
 def _tower(config: Config, element: int) -> int:
     """Bytes of a vision tower; towers are never quantized."""
     vision = next((config.section(name) for name in VISION_CONFIGS if config.section(name).fields), None)
-    width = vision.positive("hidden_size", "embed_dim") if vision else None
+    width = vision.positive("embed_dim", "hidden_size") if vision else None  # Qwen2-VL: `hidden_size` is the output's
     layers = vision.positive("num_hidden_layers", "depth") if vision else None
     if vision is None or not width or not layers or layers > MOST_LAYERS:
         return USUAL_TOWER
@@ -241,13 +243,14 @@ def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
     """Raise `UnreadableError` for files that are far smaller than what the config says they hold.
 
     Such weights are quantized and the config does not say how. Counted as 16 bits, their parallel sizes would be wrong.
+    If the tensors are not quantized, layers are smaller than the config says, and the size of the files counts.
     """
-    if not weights.exact or stored.kernel is not Kernel.NONE or counted < GIB:
+    if not weights.exact or weights.plain or stored.kernel is not Kernel.NONE or counted < GIB:
         return  # a model below 1 GiB fits on every GPU
     if weights.file_format is WeightFormat.SAFETENSORS and weights.total_bytes < UNSTATED_BELOW * counted:
         sizes = f"{weights.total_bytes / GIB:.1f} GiB ({weights.origin}), and the matrices need {counted / GIB:.1f} GiB"
         raise UnreadableError(
-            "quantization_config",
+            UNSTATED,
             f"is missing, although the files have only {sizes} without quantization",
             "Use a checkpoint whose config.json says how its weights are quantized.",
         )

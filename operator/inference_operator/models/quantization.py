@@ -1,6 +1,7 @@
 """The quantization of a checkpoint, from its `quantization_config`."""
 
 import re
+from dataclasses import replace
 
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Kernel, Part, Quantization
@@ -61,6 +62,9 @@ def quantization(config: Config) -> Quantization:
         4.15625
         >>> quantization(Config({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}})).group
         64
+        >>> mixed = {"expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8"}}
+        >>> quantization(Config(mixed)).bits, quantization(Config(mixed)).expert_bits
+        (8.0, 4.25)
 
     Raises:
         UnreadableError: a number in it is invalid.
@@ -73,9 +77,21 @@ def quantization(config: Config) -> Quantization:
     kernel = _kernel(section, bits)
     block = section.fields.get("weight_block_size")
     if kernel is Kernel.FP8 and isinstance(block, list) and block:
-        return _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_has_fp8_kv_cache(section))
-    group = weights.positive("group_size") or _group_size(section)
-    return _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
+        found = _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_has_fp8_kv_cache(section))
+    else:
+        group = weights.positive("group_size") or _group_size(section)
+        found = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
+    return replace(found, expert_bits=_expert_bits(config, section))
+
+
+def _expert_bits(config: Config, section: Config) -> float:
+    """Bits of the experts of a checkpoint whose other parts have 8 bits, as DeepSeek-V4's; 0 if nothing says so.
+
+    vLLM 0.32.0 reads both fields (`models/deepseek_v41/quant_config.py`).
+    """
+    if section.text("moe_quant_algo").upper() == "NVFP4":
+        return 4 + MICROSCALE_BITS / NVFP4_GROUP
+    return 4 + MICROSCALE_BITS / MXFP4_GROUP if config.text("expert_dtype") == "fp4" else 0.0
 
 
 def named_quantization(name: str) -> Quantization | None:

@@ -192,10 +192,11 @@ def _all_unschedulable(inputs: Inputs, role: str) -> bool:
 
 
 def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> InspectionState:
-    """The state of the inspection; an empty one where no plan depends on the model's size."""
+    """The state of the inspection; empty where nothing needs it: on CPUs, only a hub has a commit to pin."""
     access = states[0].engine.access(spec.engine)
     catalogued = known_model(source, access.revision) if _is_catalogue_first(inputs) else None
-    if spec.hardware.device is Device.CPU or (catalogued and isinstance(catalogued.facts, ModelFacts)):
+    on_cpus = spec.hardware.device is Device.CPU and not isinstance(source, HubModel)
+    if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return InspectionState()
     wanted, decided = any(_needs_facts(state, source) for state in states), all(state.kept for state in states)
     effective = with_engine_defaults(spec, inputs.settings.engine_defaults)

@@ -25,6 +25,8 @@ from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, uncheck
 from inference_operator.sizing.shape import Shape, SizingRequest
 
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
+REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
+"""Reasons for which an engine would fail too, on any device."""
 UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 
@@ -55,7 +57,7 @@ def engine_plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
 def _plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     """The plan of one engine, or why there is none.
 
-    - On CPUs: count the memory and never refuse it. Nodes are not checked.
+    - On CPUs: count the memory and never refuse it. Nodes are not checked. A model that the hub refuses is refused.
     - On GPUs, with facts of the model and at least one possible GPU: count the memory and choose the sizes.
     - On GPUs, with less information: use the tensor parallel size of the spec without a check. The plan says so.
       Refuse a spec that sets none.
@@ -126,7 +128,10 @@ def _stated(part: SpecModel, *, include: set[str] | None = None, exclude: set[st
     return part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
 
 
-def _on_cpus(request: PlanRequest, engine: Engine) -> Plan:
+def _on_cpus(request: PlanRequest, engine: Engine) -> Plan | Refusal:
+    unavailable = request.unavailable
+    if request.model is None and unavailable and unavailable.reason in REFUSED_BY_HUB:
+        return unavailable
     known = request.model.facts if request.model else None
     facts = known if isinstance(known, ModelFacts) else None
     sizes = sizing_request(request.spec, engine)

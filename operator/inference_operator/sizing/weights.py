@@ -7,10 +7,10 @@ Qwen2.5-7B takes 14.25 GiB on one GPU, 7.12 on each of two and 3.55 on each of f
 import math
 from dataclasses import dataclass
 
-from inference_operator.models.facts import Attention, Kernel, Matrix, ModelFacts, Part, Split
+from inference_operator.models.facts import Attention, Kernel, Matrix, ModelFacts, Part, Quantization, Split
 from inference_operator.models.model import element_size
 from inference_operator.sizing.shape import Shape
-from inference_operator.units import MIB
+from inference_operator.units import GIB, MIB
 
 ROUND, SMALL, OWN_SEGMENT = 2 * MIB, 1 * MIB, 10 * MIB
 """A tensor from 10 MiB has its own segment of a multiple of 2 MiB; up to 1 MiB at its end stays unused
@@ -20,6 +20,9 @@ VOCABULARY_PADDING = 64
 `layers/vocab_parallel_embedding.py`); other engines use a similar number."""
 MXFP4_PADDING = 256
 """MXFP4 kernels pad widths to multiples of this: gpt-oss-20b takes 13.6 GiB from 12.8 GiB of files."""
+FLOAT32_BYTES = 4
+MLA_BYTES = 0.11 * GIB
+"""Measured beside all matrices and tables: DeepSeek-V2-Lite keeps it on one GPU and on each of four (0.19, H100)."""
 TOWER_AT_MOST = 0.12
 """The part of a checkpoint beyond the language model's matrices is the vision tower, up to this fraction."""
 
@@ -63,7 +66,7 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...])
     stored = _stored(facts, shape)
     tower = stored.tower / (1 if facts.tower_whole else shape.parallel.tensor)
     total = tower if Part.EMBEDDING in ends else 0.0
-    total += _mla_copies(facts, stored.element) * part
+    total += _beside_mla(facts, stored, shape.parallel.tensor) * part
     total += _rotary_bytes(facts, stored.element)
     tensor = shape.parallel.tensor
     for matrix in facts.matrices:
@@ -84,16 +87,19 @@ class _Stored:
     """How weights are stored on the GPU."""
 
     element: int
-    quantised: float
-    """Bytes of an element of the matrices in `parts`."""
-    parts: tuple[Part, ...]
+    quantization: Quantization
     kernel: Kernel
+    correction: float
+    """The size of the files in relation to the count of the quantized parts."""
     tower: float
     """Bytes of a vision tower."""
 
     def size(self, matrix: Matrix) -> float:
         """Bytes of one element of this matrix."""
-        return self.quantised if matrix.part in self.parts else self.element
+        if matrix.part not in self.quantization.parts:
+            return self.element
+        plain = self.quantization.kernel is Kernel.NONE
+        return (self.element if plain else self.quantization.bits_of(matrix.part) / 8) * self.correction
 
 
 def _stored(facts: ModelFacts, shape: Shape) -> _Stored:
@@ -107,12 +113,11 @@ def _stored(facts: ModelFacts, shape: Shape) -> _Stored:
     correction = max(LEAST, (facts.weight_bytes - plain - tower) / rest) if rest else 1.0
     element = shape.element_bytes or checkpoint
     if own.kernel is not Kernel.NONE:
-        return _Stored(element, own.bits / 8 * correction, own.parts, own.kernel, tower)
+        return _Stored(element, own, own.kernel, correction, tower)
     requested = shape.quantization
     if requested and requested.kernel is not Kernel.NONE and correction > ALREADY_STORED:
-        return _Stored(element, requested.bits / 8 * correction, requested.parts, requested.kernel, tower)
-    kernel = requested.kernel if requested else Kernel.NONE
-    return _Stored(element, element * correction, own.parts, kernel, tower)
+        return _Stored(element, requested, requested.kernel, correction, tower)
+    return _Stored(element, own, requested.kernel if requested else Kernel.NONE, correction, tower)
 
 
 LEAST = 0.05
@@ -158,17 +163,23 @@ def _allocated(size: float) -> float:
 
 
 def _rotary_bytes(facts: ModelFacts, element: int) -> int:
-    """Bytes of the table of rotary embeddings, one row for each position."""
-    return facts.context * facts.rotary_dimension * element
+    """Bytes of the table of rotary embeddings, one row for each position; of MLA in float32.
+
+    vLLM 0.32.0, `layers/rotary_embedding/deepseek_scaling_rope.py`.
+    """
+    return facts.context * facts.rotary_dimension * (FLOAT32_BYTES if facts.uses_mla else element)
 
 
-def _mla_copies(facts: ModelFacts, element: int) -> float:
-    """Bytes of the copies of its up-projection that MLA keeps beside it (vLLM 0.32.0, `mla_attention.py`).
+def _beside_mla(facts: ModelFacts, stored: _Stored, tensor: int) -> float:
+    """Bytes that MLA keeps beside its matrices.
 
-    They take the same on each of four GPUs as on one (DeepSeek-V2-Lite: 0.10 GiB).
+    Decoding uses the up-projection of a rank's heads in 16 bits. Of an unquantized one it is a view, of a quantized one
+    a copy (vLLM 0.32.0, `layers/attention/mla_attention.py`, `process_weights_after_loading`).
     """
     if not facts.uses_mla:
         return 0.0
+    if stored.kernel is Kernel.NONE or Part.ATTENTION not in stored.quantization.parts:
+        return MLA_BYTES
     rank = max((one.elements for one in facts.groups if one.attention is Attention.LATENT), default=0)
     up = [m for m in facts.matrices if m.part is Part.ATTENTION and m.split is Split.ROWS and m.columns < rank]
-    return float(sum(m.elements for m in up) * element)
+    return MLA_BYTES + sum(m.elements for m in up) * stored.element / tensor

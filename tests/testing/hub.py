@@ -1,9 +1,9 @@
-"""A simulated Hugging Face Hub on the loopback interface that responds as the real one does."""
+"""A simulated Hugging Face Hub that responds as the real one does, without Xet."""
 
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,7 @@ Answer = Callable[["Request"], None]
 class Hub:
     """One repository, and what went over the wire."""
 
+    repository: str = REPOSITORY
     files: dict[str, bytes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     """Of files that are only listed, as weights are, or listed wrongly."""
@@ -37,6 +38,8 @@ class Hub:
     asked: list[str] = field(default_factory=list)
     sent_bytes: int = 0
     endpoint: str = ""
+    storage: str = ""
+    """The server of large files, which is another one than the hub's, as in reality: clients send it no token."""
 
     def add(self, name: str, document: object) -> "Hub":
         """Give it a file of JSON."""
@@ -47,7 +50,7 @@ class Hub:
         """As the API answers with `blobs=True`."""
         sizes = {name: len(content) for name, content in (self.files | self.large).items()} | self.sizes
         siblings = [{"rfilename": name, "size": size} for name, size in sizes.items()]
-        return json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode()
+        return json.dumps({"id": self.repository, "sha": COMMIT, "siblings": siblings}).encode()
 
     def tree(self) -> bytes:
         """The files with their hashes, as a download lists them."""
@@ -75,30 +78,36 @@ class Request(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    @property
+    def hub(self) -> Hub:
+        """The repository that the path names; of a wrong path, the first one."""
+        named = (hub for hub in self.server.hubs if f"/{hub.repository}/" in f"{self.path.partition('?')[0]}/")
+        return next(named, self.server.hubs[0])
+
     def _answer(self) -> None:
-        hub, path = self.server.hub, self.path.partition("?")[0]
+        hub, path = self.hub, self.path.partition("?")[0]
         hub.asked.append(f"{self.command} {path}")
         name = path.rpartition("/")[2]
-        wanted = f"/{REPOSITORY}/resolve/{COMMIT}/"
-        if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
+        of_model, wanted = f"/api/models/{hub.repository}", f"/{hub.repository}/resolve/{COMMIT}/"
+        stored = f"{STORAGE}{hub.repository}/"
+        if path.startswith(stored) and (content := hub.large.get(path.removeprefix(stored))) is not None:
+            self._give_range(content)  # its address is a secret itself, so it needs no token
+        elif hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
             self.refuse(403, "GatedRepo")
-        elif path in (
-            f"/api/models/{REPOSITORY}",
-            *(f"/api/models/{REPOSITORY}/revision/{r}" for r in (BRANCH, COMMIT)),
-        ):
+        elif path in (of_model, *(f"{of_model}/revision/{revision}" for revision in (BRANCH, COMMIT))):
             hub.odd.get("model", listing)(self)
-        elif path == f"/api/models/{REPOSITORY}/tree/{COMMIT}":
+        elif path == f"{of_model}/tree/{COMMIT}":
             self.give(hub.tree())
-        elif path.startswith(f"/api/models/{REPOSITORY}/revision/"):
+        elif path.startswith(f"{of_model}/revision/"):
             self.refuse(404, "RevisionNotFound")
         elif name in hub.odd:
             hub.odd[name](self)
         elif path.startswith(wanted) and (content := hub.large.get(path.removeprefix(wanted))) is not None:
             self._redirect(path.removeprefix(wanted), content)
-        elif path.startswith(STORAGE) and (content := hub.large.get(path.removeprefix(STORAGE))) is not None:
-            self._give_range(content)
         elif path.startswith(wanted) and (content := hub.files.get(path.removeprefix(wanted))) is not None:
             self.give(content)
+        elif path.startswith(wanted):
+            self.refuse(404, "EntryNotFound")
         else:
             self.refuse(401, "RepoNotFound")
 
@@ -106,21 +115,27 @@ class Request(BaseHTTPRequestHandler):
         """A large file: its size and hash are those of the linked file, which is on a storage of its own."""
         digest = f'"{hashlib.sha256(content).hexdigest()}"'
         linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": digest, "X-Repo-Commit": COMMIT}
-        storage = self.server.hub.endpoint.replace("127.0.0.1", "localhost")  # another host, as the real storage is
-        self.refuse(302, Location=f"{storage}{STORAGE}{name}", **linked)
+        self.refuse(302, Location=f"{self.hub.storage}{STORAGE}{self.hub.repository}/{name}", **linked)
 
     def _give_range(self, content: bytes) -> None:
-        """The bytes from the offset of the header `Range`; at most `cut_after` of them, once."""
-        hub = self.server.hub
-        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
-        hub.offsets.append(start)
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
-        self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        """The bytes of the header `Range`; of a range without an end at most `cut_after`, once.
+
+        A range with an end is a look at the header of a file, as vLLM takes one; it is no download.
+        """
+        hub = self.hub
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        start, end = int(first), min(int(last or len(content)) + 1, len(content))
+        if not last:
+            hub.offsets.append(start)
+        self.send_response(206 if start or last else 200)
+        self.send_header("Content-Length", str(end - start))
+        self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         self.end_headers()
-        cut, hub.cut_after = hub.cut_after, 0
+        cut = 0
+        if not last and self.command == "GET":
+            cut, hub.cut_after = hub.cut_after, 0
         if self.command == "GET":
-            self.send(content[start : start + cut] if cut else content[start:])
+            self.send(content[start : start + cut] if cut else content[start:end])
         self.close_connection = bool(cut)
 
     def refuse(self, status: int, code: str = "", **headers: str) -> None:
@@ -146,15 +161,15 @@ class Request(BaseHTTPRequestHandler):
     def send(self, content: bytes) -> None:
         """Some of a body, counted."""
         self.wfile.write(content)
-        self.server.hub.sent_bytes += len(content)
+        self.hub.sent_bytes += len(content)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, hub: Hub) -> None:
-        super().__init__(("127.0.0.1", 0), Request)
-        self.hub = hub
+    def __init__(self, hubs: Sequence[Hub], address: str) -> None:
+        super().__init__((address, 0), Request)
+        self.hubs = hubs
         self.over = threading.Event()
 
     def handle_error(self, *_: object) -> None:
@@ -162,24 +177,30 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[Hub]:
-    """The hub, as long as it is needed."""
-    server = _Server(hub)
-    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
+def serving(hub: Hub, *others: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
+    """The hub with one or several repositories, as long as it is needed."""
+    hubs = (hub, *others)
+    servers = [_Server(hubs, address) for _ in ("hub", "storage")]
+    threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
+    for one in hubs:
+        one.endpoint, one.storage = (f"http://{address}:{server.server_address[1]}" for server in servers)
+    for thread in threads:
+        thread.start()
     try:
         yield hub
     finally:
-        server.over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        for server in servers:
+            server.over.set()
+            server.shutdown()
+        for thread in threads:
+            thread.join()
+        for server in servers:
+            server.server_close()
 
 
 def listing(request: Request) -> None:
     """The files, as usual."""
-    request.give(request.server.hub.listing())
+    request.give(request.hub.listing())
 
 
 def endless(request: Request) -> None:

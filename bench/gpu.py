@@ -1,0 +1,328 @@
+"""vLLM on this machine's GPU: estimated and reported memory, and tokens per second behind the router.
+
+    python -m bench.gpu [--minutes N] [--output text|json]
+
+Needs one NVIDIA GPU, `vllm` of the operator's release in PATH, and for the router root and the router's image. Weights
+are random (`--load-format dummy`), so nothing is downloaded. What cannot be measured here reads "not measured"; the
+exit status is 0 all the same.
+
+- Each model starts with the arguments that the operator renders for this GPU. Weights, peak of activations and tokens
+  of the KV cache are compared with what vLLM logs.
+- The last model then serves a fixed load, in turn directly and through HAProxy with the router's configuration.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import aiohttp
+
+from bench.figures import Aim, Figure, at_least, at_most, parser_of, shown
+from e2e.images.errors import ImageError
+from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
+from e2e.router.names import Names
+from inference_operator.cli.offline import offline_inputs
+from inference_operator.engines.registry import ENGINES
+from inference_operator.hardware.offers import GpuOffer, offer_named
+from inference_operator.manifest import Manifest
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.settings import Settings
+from inference_operator.sizing.budget import Budget, Gpu, budget
+from inference_operator.sizing.shape import ParallelSizes, Shape
+
+CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
+MODELS = (
+    "Qwen/Qwen3-30B-A3B-FP8",
+    "openai/gpt-oss-20b",
+    "deepseek-ai/DeepSeek-V2-Lite",
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    "Qwen/Qwen2.5-7B-Instruct-AWQ",
+    "Qwen/Qwen3-8B",
+)
+"""FP8 experts, MXFP4 experts, latent attention, a hybrid, AWQ, and a dense model, which also serves the load."""
+MINUTES = 9.5
+START_SECONDS, LOAD_SECONDS, ROUNDS = 240.0, 20.0, 3
+"""Limit of a start; time of one load; loads of each kind, in turn."""
+CONCURRENT, PROMPT_TOKENS, ANSWER_TOKENS, WORDS = 64, 256, 128, 1000
+ENGINE = "127.0.54.1"
+RATIO_AIM = at_least(0.99)
+ERROR_AIMS = {"weights": at_most(3), "activation": None, "KV cache tokens": at_most(6)}
+"""Per cent of what is reported. Activations have no aim of their own: their error is part of that of the KV cache."""
+_LOADED = re.compile(r"Model loading took ([0-9.]+) GiB")
+_PEAK = re.compile(r"([0-9.]+) GiB for peak activation")
+_TOKENS = re.compile(r"KV cache size: ([0-9,]+) tokens")
+"""vLLM 0.32.0: `v1/worker/gpu_model_runner.py`, `v1/worker/gpu_worker.py`, `v1/core/kv_cache_utils.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Memory of an engine; None for what is not known."""
+
+    weights: float | None = None
+    """GiB."""
+    activation: float | None = None
+    """GiB."""
+    kv_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model on this GPU: how it starts, and what the operator estimates."""
+
+    name: str
+    config: Manifest
+    command: tuple[str, ...]
+    """`MODEL` stands for its folder and `PORT` for its port."""
+    estimate: Terms
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print the figures."""
+    parser = parser_of("python -m bench.gpu", "vLLM on this machine's GPU: memory, and throughput behind the router.")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="limit of the whole run")
+    args = parser.parse_args(arguments)
+    deadline = time.monotonic() + args.minutes * 60
+    offer = this_gpu() if shutil.which("vllm") else None
+    starts = [] if offer is None else [start for name in MODELS if (start := start_of(name, offer))]
+    print(shown(measured(starts, deadline), args.output))
+    return 0
+
+
+def this_gpu() -> GpuOffer | None:
+    """The first GPU of this machine; None without one of a known kind."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return gpu_of(said)
+
+
+def gpu_of(said: str) -> GpuOffer | None:
+    """The GPU that `nvidia-smi --query-gpu=name,memory.total` prints, with MiB; None if its kind is not known.
+
+    Examples:
+        >>> gpu_of("NVIDIA H100 80GB HBM3, 81559").kind
+        'H100-80GB'
+        >>> gpu_of("Quadro FX 580, 512") is None
+        True
+    """
+    name = said.splitlines()[0].rpartition(",")[0].strip() if said.strip() else ""
+    return offer_named(name.replace(" ", "-"), per_node=1) if name else None
+
+
+def start_of(name: str, offer: GpuOffer) -> Start | None:
+    """The command line that the operator renders for a model on this GPU, and its estimate; None if it does not fit."""
+    (files,) = (one["files"] for line in CONFIGS.read_text().splitlines() if (one := json.loads(line))["model"] == name)
+    config = files["config.json"]
+    facts = model_facts(config)
+    if not isinstance(facts, ModelFacts):
+        return None
+    metadata = {"name": "m", "namespace": "default"}
+    raw = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "InferenceDeployment", "metadata": metadata}
+    spec = {"model": {"source": "pvc://models/x"}}
+    settings = Settings(gpu_offers=(f"{offer.kind}:1",))
+    entry = Entry(name, "", config, Weights(facts.weight_bytes, "counted"))
+    found = outcome(offline_inputs({**raw, "spec": spec}, settings, ENGINES, model=entry))
+    if not isinstance(found, Planned):
+        return None
+    process = found.roles[0].process
+    program, (_, *rendered) = process.command[process.command.index("--") + 1 :], process.args  # without the GPU check
+    extra = ("--load-format=dummy", "--port=PORT")
+    return Start(name, config, (*program, "MODEL", *rendered, *extra), estimate_of(found, facts, offer))
+
+
+def estimate_of(found: Planned, facts: ModelFacts, offer: GpuOffer) -> Terms:
+    """The operator's estimate for the sizes of its plan."""
+    plan = found.plan.plan
+    shape = Shape(
+        ParallelSizes(plan.gpus_per_replica),
+        context=plan.max_model_len,
+        utilization=plan.gpu_memory_utilization,
+        max_num_seqs=plan.max_num_seqs,
+        max_num_batched_tokens=plan.max_num_batched_tokens,
+    )
+    engine = ENGINES[ENGINES.default].memory("", offer)
+    one: Budget = budget(facts, Gpu(offer.kind, offer.memory_gib, offer.linked), engine, shape)
+    return Terms(one.weights, one.activation, one.kv_tokens)
+
+
+def reported(log: str) -> Terms:
+    """What vLLM logged; the last line of each kind counts.
+
+    Examples:
+        >>> reported("Model loading took 15.27 GiB memory and 3.1 seconds. GPU KV cache size: 352,112 tokens, Maximum")
+        Terms(weights=15.27, activation=None, kv_tokens=352112)
+    """
+    loaded, peak, tokens = (pattern.findall(log) for pattern in (_LOADED, _PEAK, _TOKENS))
+    return Terms(
+        float(loaded[-1]) if loaded else None,
+        float(peak[-1]) if peak else None,
+        int(tokens[-1].replace(",", "")) if tokens else None,
+    )
+
+
+def measured(starts: Sequence[Start], deadline: float) -> list[Figure]:
+    """All figures; those of models that did not start before the deadline are not measured."""
+    possible = {start.name: start for start in starts}
+    figures: list[Figure] = []
+    rates: tuple[float, float] | None = None
+    for name in MODELS:
+        found, start = Terms(), possible.get(name)
+        if start and time.monotonic() < deadline:
+            with tempfile.TemporaryDirectory() as folder:
+                found, loads = run(start, Path(folder), deadline, loaded=name == MODELS[-1])
+                rates = loads or rates
+        figures += compared(name, start.estimate if start else Terms(), found)
+    return figures + throughput(rates)
+
+
+def compared(name: str, estimate: Terms, found: Terms) -> list[Figure]:
+    """Estimate, report and error of each term."""
+    pairs = {
+        "weights": (estimate.weights, found.weights, "GiB"),
+        "activation": (estimate.activation, found.activation, "GiB"),
+        "KV cache tokens": (estimate.kv_tokens, found.kv_tokens, "tokens"),
+    }
+    figures = []
+    for term, (ours, theirs, unit) in pairs.items():
+        aim: Aim | None = ERROR_AIMS[term]
+        error = abs(ours / theirs - 1) * 100 if ours is not None and theirs else None
+        figures += [
+            Figure(f"{name}: {term}, estimated", known(ours), unit),
+            Figure(f"{name}: {term}, reported", known(theirs), unit),
+            Figure(f"{name}: {term}, error", known(error), "%", aim),
+        ]
+    return figures
+
+
+def known(value: float | None) -> float:
+    """The value of a figure; not a number if it was not measured."""
+    return math.nan if value is None else value
+
+
+def throughput(rates: tuple[float, float] | None) -> list[Figure]:
+    """Tokens per second directly and behind the router, and their ratio."""
+    direct, routed = rates or (None, None)
+    ratio = routed / direct if direct and routed is not None else None
+    return [
+        Figure(f"{MODELS[-1]}: bare vLLM", known(direct), "tokens/s"),
+        Figure(f"{MODELS[-1]}: vLLM behind the router", known(routed), "tokens/s"),
+        Figure(f"{MODELS[-1]}: router / bare", known(ratio), "", RATIO_AIM),
+    ]
+
+
+def run(start: Start, folder: Path, deadline: float, *, loaded: bool) -> tuple[Terms, tuple[float, float] | None]:
+    """Start a model; returns what it logged, and tokens per second directly and routed if it is loaded."""
+    model = folder / "model"
+    write_model(model, start.config)
+    if loaded:
+        return asyncio.run(behind_router(start, folder, deadline))
+    with engine(start, folder, port=8000) as log:
+        await_health("http://127.0.0.1:8000/health", min(deadline, time.monotonic() + START_SECONDS))
+        return reported(log.read_text()), None
+
+
+def write_model(folder: Path, config: Manifest) -> None:
+    """A model's folder with its config and a tokenizer of numbered words; weights are not needed."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    words = {f"w{number}": number for number in range(WORDS)}
+    kind = {"type": "WordLevel", "vocab": words, "unk_token": "w0"}
+    (folder / "tokenizer.json").write_text(
+        json.dumps({"version": "1.0", "model": kind, "pre_tokenizer": {"type": "Whitespace"}})
+    )
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+
+
+@contextlib.contextmanager
+def engine(start: Start, folder: Path, port: int) -> Iterator[Path]:
+    """The engine's process during the block; yields its log."""
+    values = {"MODEL": str(folder / "model"), "PORT": str(port)}
+    command = [values.get(part, part.replace("PORT", str(port))) for part in start.command]
+    log = folder / "log"
+    with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process:
+        try:
+            yield log
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def await_health(url: str, deadline: float) -> bool:
+    """Wait until the engine answers; False at the deadline."""
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(url, timeout=5):  # noqa: S310 - a server that was started here
+            return True
+        time.sleep(1)
+    return False
+
+
+async def behind_router(start: Start, folder: Path, deadline: float) -> tuple[Terms, tuple[float, float] | None]:
+    """Load the engine directly and through the router, in turn; None where there is no router's image."""
+    try:
+        command = unpacked(folder / "root")
+    except (ImageError, OSError, subprocess.SubprocessError):
+        return Terms(), None
+    loop = asyncio.get_running_loop()
+    _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=START_SECONDS)) as session:
+        loopback = Loopback(folder / "root", command, names=names, session=session)
+        loopback.engine_max_concurrency = 4 * CONCURRENT
+        await loopback.start_router()
+        try:
+            with engine(start, folder, loopback.engine_port) as log:
+                direct = f"http://{ENGINE}:{loopback.engine_port}"
+                up = await asyncio.to_thread(await_health, f"{direct}/health", deadline)
+                names.addresses.append(ENGINE)
+                await loopback.until_served(1)
+                urls = (direct, f"http://127.0.0.1:{loopback.port}")
+                rounds = [[await rate(session, url) for url in urls] for _ in range(ROUNDS)] if up else []
+                told = reported(log.read_text())
+        finally:
+            await loopback.close()
+    both = (median(one[0] for one in rounds), median(one[1] for one in rounds)) if rounds else None
+    return told, both
+
+
+async def rate(session: aiohttp.ClientSession, url: str) -> float:
+    """Tokens per second of a fixed number of clients."""
+    began, tokens = time.monotonic(), 0
+
+    async def client(number: int) -> None:
+        nonlocal tokens
+        prompt = [(number * PROMPT_TOKENS + token) % WORDS for token in range(PROMPT_TOKENS)]
+        body = {"model": "m", "prompt": prompt, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
+        while time.monotonic() - began < LOAD_SECONDS:
+            async with session.post(f"{url}/v1/completions", json=body) as response:
+                response.raise_for_status()
+                tokens += (await response.json())["usage"]["completion_tokens"]
+
+    await asyncio.gather(*(client(number) for number in range(CONCURRENT)))
+    return tokens / (time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
