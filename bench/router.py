@@ -1,204 +1,265 @@
-"""Requests per second through a router, with kept and with new connections of the clients, beside other configurations.
+"""Requests per second through a router on one core, beside no load balancer, an earlier commit, and other ones.
 
-    python -m bench.router [--seconds N] [--output text|json]
+    uv run --group bench python -m bench.router [--seconds N] [--before COMMIT] [--only NAME,...] [--output text|json]
 
-Needs root, two cores and `wrk` (Debian package of this name). HAProxy of the router's image runs on the first core with
-the configuration that the operator renders; wrk with 32 connections and the stand-in for an engine (the same HAProxy,
-which reads the request and answers 600 bytes) on the second. Each configuration is measured in turn, in one run:
+Needs root, two cores and `wrk` (Debian package of this name). What is measured has the first core for itself; wrk with
+32 connections, and the stand-in for four engines (HAProxy, which reads the request and answers 600 bytes), share the
+second one. So *direct* is the limit of the load generator. Each is measured in turn, in one run:
 
 - *direct*: wrk asks the stand-in itself.
-- *router*: as shipped. Clients keep their connections, and each request has its own to the engine.
-- *httpclose*: a connection of the client for each request, as before.
+- *router*: what `infd render` prints for `EVERYTHING` (`bench/balancers.py`), with `LeastOutstanding`.
+- *router before*: what it printed at another commit, without these fields.
+- *router affinity*: as *router*, with `PrefixAffinity`.
+- Envoy, `vllm-router` and `sglang-router` with their defaults (`bench/rivals.py`).
+
+Only where `--only` names them, the router with other ways to treat connections:
+
+- *httpclose*: a connection of the client for each request.
 - *inner hop*: clients keep their connections to a first proxy, which sends each request over a Unix socket to a second
   one. That one keeps connections to engines.
 - *kept to engines*: HAProxy's default. It hides an engine's death from clients, so it is a limit and no candidate.
+
+Beside rates: what each adds to an answer's time at 200 requests per second, how late the chunks of 40 streams arrive,
+what a chunk costs its CPU, and its memory after the load. TLS is not measured: the router does not end TLS yet.
 """
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process, create_subprocess_exec
-from collections.abc import Callable, Sequence
+from asyncio.subprocess import PIPE, create_subprocess_exec
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import aiohttp
-
-from bench.figures import Figure, parser_of, shown
-from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
-from e2e.router.names import Names
+from bench.balancers import (
+    BEFORE,
+    DEFAULT,
+    DIRECT,
+    OTHER_CORE,
+    ROUTER,
+    WITH_AFFINITY,
+    Balancers,
+    cpu_seconds,
+    known,
+    rss_mib,
+)
+from bench.figures import Aim, Figure, at_least, at_most, parser_of, shown
+from bench.latency import latencies_ms
+from bench.rivals import Endpoint
+from bench.streams import streamed
+from e2e.router.loopback import unpacked
 
 SECONDS = 3
+COMMIT = "16bca17"
+"""What *router before* is, unless `--before` names another commit."""
 CONNECTIONS = 32
+CONVERSATIONS = 64
 BODIES_KIB = (2, 16, 64)
-ENGINE = "127.0.54.1"
-ANSWER = "x" * 600
-PROXY_CORE, OTHER_CORE = "0", "1"
+LATENCY_SECONDS = 4.0
+RIVAL = "sglang-router cache aware"
+OF_DIRECT, AFFINITY_OF_DIRECT, OF_RIVAL = at_least(0.75), at_least(0.6), at_least(2.5)
+AT_16_KIB, ADDED_P50, LAG_P99 = at_least(15_000), at_most(0.15), at_most(1)
+BAR = 50
+"""Characters of the longest bar of the plot."""
 _RATE = re.compile(r"Requests/sec:\s+([0-9.]+)")
 _COUNT = re.compile(r"([0-9]+) requests in")
 _FAILED = re.compile(r"(Non-2xx|Socket errors).*")
 
-ORIGIN = f"""
-global
-    nbthread 1
-    maxconn 4000
-defaults
-    mode http
-    option http-no-delay
-    timeout client 60s
-frontend engine
-    bind {ENGINE}:PORT
-    http-request wait-for-body time 10s if METH_POST
-    http-request return status 200 content-type application/json string {ANSWER}
-"""
-INNER = """
-backend inner
-    server inner abns@inner
-frontend inner
-    bind abns@inner
-    option http-keep-alive
-    default_backend engines
-"""
-
-
-def _closing(config: str) -> str:
-    return config.replace("option http-server-close", "option httpclose")
-
-
-def _kept(config: str) -> str:
-    return config.replace("option http-server-close", "option http-keep-alive")
-
-
-def _hop(config: str) -> str:
-    frontend, backends = config.split("\nbackend engines\n")
-    backends = f"\nbackend engines\n    option http-keep-alive\n    http-reuse always\n{backends}"
-    return frontend.replace("default_backend engines", "default_backend inner") + INNER + backends
-
-
-CONFIGURATIONS: dict[str, Callable[[str], str]] = {
-    "router": str,
-    "httpclose": _closing,
-    "inner hop": _hop,
-    "kept to engines": _kept,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One measurement."""
+    """One measurement of wrk."""
 
-    name: str
     body_kib: int
     kept: bool
     per_second: float
     cpu_us: float
     """The proxy's CPU for each request, in microseconds; 0 without a proxy."""
+    failed: str = ""
+
+    @property
+    def title(self) -> str:
+        """Size and connections."""
+        return f"{self.body_kib} KiB, {'kept' if self.kept else 'new'} connections"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All of one load balancer; times in milliseconds beside those without it."""
+
+    name: str
+    rates: tuple[Rate, ...]
+    added_p50: float
+    added_p99: float
+    rss_mib: float
+    lag_p50: float
+    lag_p99: float
+    chunk_us: float
+    broken: int
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print the figures."""
     parser = parser_of("python -m bench.router", "Requests per second through a router.")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="time of each measurement")
+    parser.add_argument("--before", default=COMMIT, metavar="COMMIT", help="commit to compare with")
+    parser.add_argument("--only", default=",".join(DEFAULT), metavar="NAME,...", help="what to measure")
     args = parser.parse_args(arguments)
     if not shutil.which("wrk"):
         sys.exit("error: wrk is missing; on Debian: apt-get install wrk")
+    names = known(args.only.split(","))
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
-        rates = asyncio.run(measured(root, unpacked(root), args.seconds))
-    print(shown(figures(rates), args.output))
+        balancers = Balancers(root, unpacked(root), args.before)
+        found = [asyncio.run(measured(balancers, name, args.seconds)) for name in names]
+    print(shown([*figures(found), Figure("load average before", load, "processes")], args.output))
+    if args.output == "text":
+        print(plot(found))
     return 0
 
 
-def figures(rates: Sequence[Rate]) -> list[Figure]:
-    """Rates, and the proxy's CPU."""
+async def measured(balancers: Balancers, name: str, seconds: int) -> Measured:
+    """One load balancer: rates and latency with engines that answer at once, lags with engines that stream."""
+    print(f"measuring {name}", file=sys.stderr, flush=True)
+    async with balancers.answering(), balancers.started(name) as endpoint, balancers.started(DIRECT) as direct:
+        sizes = [(body, kept) for body in BODIES_KIB for kept in (True, False)]
+        rates = [await _rate(endpoint, body, seconds, kept=kept) for body, kept in sizes]
+        rss = rss_mib(endpoint.group)
+        urls, body = [direct.url, endpoint.url], _bodies(BODIES_KIB[0])[0].encode()
+        without, with_it = await asyncio.to_thread(latencies_ms, urls, body, LATENCY_SECONDS)
+    async with balancers.streaming(), balancers.started(name) as endpoint:
+        before = cpu_seconds(endpoint.group)
+        parts = urlsplit(endpoint.url)
+        assert parts.hostname is not None  # noqa: S101 - the bench's own URL
+        assert parts.port is not None  # noqa: S101 - the same
+        streams = await streamed(parts.hostname, parts.port)
+        chunk_us = (cpu_seconds(endpoint.group) - before) / max(1, len(streams.lags_ms)) * 1e6
+    return Measured(
+        name=name,
+        rates=tuple(rates),
+        added_p50=quantile(with_it, 0.5) - quantile(without, 0.5),
+        added_p99=quantile(with_it, 0.99) - quantile(without, 0.99),
+        rss_mib=rss,
+        lag_p50=quantile(streams.lags_ms, 0.5),
+        lag_p99=quantile(streams.lags_ms, 0.99),
+        chunk_us=chunk_us,
+        broken=streams.broken,
+    )
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """A quantile of values in ascending order.
+
+    Examples:
+        >>> quantile([1, 2, 3], 0.5), quantile([1, 2, 3], 0.99)
+        (2, 3)
+    """
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else float("nan")
+
+
+def figures(found: Sequence[Measured]) -> list[Figure]:
+    """Every measurement, and the ratios that aims are about."""
+    return [figure for one in found for figure in _of_one(one)] + list(_ratios({one.name: one for one in found}))
+
+
+def _of_one(one: Measured) -> list[Figure]:
+    listed = []
+    for rate in one.rates:
+        title = f"{one.name}, {rate.title}" + (f" ({rate.failed})" if rate.failed else "")
+        counts = one.name == ROUTER and rate.body_kib == 16 and rate.kept  # noqa: PLR2004 - the size of the aim
+        listed.append(Figure(title, rate.per_second, "requests/s", AT_16_KIB if counts else None))
+        if rate.cpu_us:
+            listed.append(Figure(f"{title}: CPU", rate.cpu_us, "us/request"))
+    ours = one.name == ROUTER
+    if one.name != DIRECT:
+        listed.append(Figure(f"{one.name}, added p50", one.added_p50, "ms", ADDED_P50 if ours else None))
+        listed.append(Figure(f"{one.name}, added p99", one.added_p99, "ms"))
+        listed.append(Figure(f"{one.name}, CPU of a chunk", one.chunk_us, "us"))
+        listed.append(Figure(f"{one.name}, memory", one.rss_mib, "MiB"))
+    listed.append(Figure(f"{one.name}, lag of chunks p50", one.lag_p50, "ms"))
+    listed.append(Figure(f"{one.name}, lag of chunks p99", one.lag_p99, "ms", LAG_P99 if ours else None))
+    return [*listed, *([Figure(f"{one.name}, broken streams", one.broken, "streams")] if one.broken else [])]
+
+
+def _ratios(found: dict[str, Measured]) -> list[Figure]:
+    pairs: list[tuple[str, str, Aim | None]] = [
+        (ROUTER, DIRECT, OF_DIRECT),
+        (WITH_AFFINITY, DIRECT, AFFINITY_OF_DIRECT),
+        (WITH_AFFINITY, RIVAL, OF_RIVAL),
+        (ROUTER, BEFORE, None),
+    ]
+    both = [
+        (name, other, aim, ours, theirs)
+        for name, other, aim in pairs
+        if name in found and other in found
+        for ours, theirs in zip(found[name].rates, found[other].rates, strict=True)
+    ]
     return [
-        figure
-        for rate in rates
-        for figure in (
-            Figure(_title(rate), rate.per_second, "requests/s"),
-            *([Figure(f"{_title(rate)}: CPU of the proxy", rate.cpu_us, "us/request")] if rate.cpu_us else []),
-        )
+        Figure(f"{name} / {other}, {ours.title}", ours.per_second / theirs.per_second, "", aim if ours.kept else None)
+        for name, other, aim, ours, theirs in both
+    ] + [
+        # Says most on a machine with other work, where rates depend on that work.
+        Figure(f"{name} / {other}, {ours.title}: CPU", ours.cpu_us / theirs.cpu_us, "")
+        for name, other, _, ours, theirs in both
+        if ours.cpu_us and theirs.cpu_us
     ]
 
 
-def _title(rate: Rate) -> str:
-    return f"{rate.name}, {rate.body_kib} KiB, {'kept' if rate.kept else 'new'} connections"
+def plot(found: Sequence[Measured]) -> str:
+    """Bars of the rates with kept connections, one block for each size."""
+    lines = []
+    for number in range(0, len(BODIES_KIB) * 2, 2):
+        most = max(one.rates[number].per_second for one in found)
+        lines.append(f"\nrequests/s, {found[0].rates[number].title}")
+        for one in sorted(found, key=lambda one: -one.rates[number].per_second):
+            value = one.rates[number].per_second
+            lines.append(f"{one.name:26} {'#' * round(value / most * BAR):{BAR}} {value:8.0f}")
+    return "\n".join(lines)
 
 
-async def measured(root: Path, command: list[str], seconds: int) -> list[Rate]:
-    """All configurations, one after the other."""
-    rates = []
-    for name, change in CONFIGURATIONS.items():
-        loop = asyncio.get_running_loop()
-        _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
-        async with aiohttp.ClientSession() as session:
-            pinned = ["taskset", "--cpu-list", PROXY_CORE, *command]
-            loopback = Loopback(root, pinned, names=names, session=session, change=change)
-            loopback.engine_max_concurrency = CONNECTIONS
-            try:
-                await loopback.start_router()
-                origin = await _origin(loopback)
-                try:
-                    names.addresses.append(ENGINE)
-                    await loopback.until_served(1)
-                    rates += await _rates(loopback, name, seconds)
-                finally:
-                    origin.terminate()
-                    await origin.wait()
-            finally:
-                await loopback.close()
-    return rates
+def _bodies(kib: int) -> list[str]:
+    """A chat completion of each conversation, of this size."""
+    bodies = []
+    for number in range(CONVERSATIONS):
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Question {number} "}]
+        empty = json.dumps({"model": "chat", "messages": messages})
+        messages[-1]["content"] += "x" * (kib * 1024 - len(empty))
+        bodies.append(json.dumps({"model": "chat", "messages": messages}))
+    return bodies
 
 
-async def _origin(loopback: Loopback) -> Process:
-    (loopback.root / "etc/haproxy/origin.cfg").write_text(ORIGIN.replace("PORT", str(loopback.engine_port)))
-    pinned = ["taskset", "--cpu-list", OTHER_CORE, "haproxy", "-db", "-f", "/etc/haproxy/origin.cfg"]
-    return await create_subprocess_exec(*loopback.chrooted(*pinned))
+def _script(kib: int, *, kept: bool) -> str:
+    """A script for wrk that sends the conversations in turn; each request is formatted once."""
+    close = "" if kept else 'wrk.headers["Connection"] = "close"\n'
+    bodies = "\n".join(f"bodies[{number}] = {json.dumps(body)}" for number, body in enumerate(_bodies(kib), 1))
+    return (
+        f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n{close}'
+        f"local bodies, requests, next = {{}}, {{}}, 0\n{bodies}\n"
+        "function init() for i, body in ipairs(bodies) do requests[i] = wrk.format(nil, nil, nil, body) end end\n"
+        f"function request() next = next % {CONVERSATIONS} + 1; return requests[next] end\n"
+    )
 
 
-async def _rates(loopback: Loopback, name: str, seconds: int) -> list[Rate]:
-    rates = []
-    for body in BODIES_KIB:
-        for kept in (True, False):
-            if name == "router":  # once is enough
-                url = f"http://{ENGINE}:{loopback.engine_port}"
-                rates.append(await _rate(url, Rate("direct", body, kept, 0, 0), seconds, pid=None))
-            pid = loopback.router.pid if loopback.router else None
-            rates.append(await _rate(loopback.url, Rate(name, body, kept, 0, 0), seconds, pid=pid))
-    return rates
-
-
-async def _rate(url: str, asked: Rate, seconds: int, *, pid: int | None) -> Rate:
-    script = f'wrk.method = "POST"; wrk.body = string.rep("x", {asked.body_kib * 1024})'
-    script += "" if asked.kept else '; wrk.headers["Connection"] = "close"'
+async def _rate(endpoint: Endpoint, body_kib: int, seconds: int, *, kept: bool) -> Rate:
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
-        file.write(script)
+        file.write(_script(body_kib, kept=kept))
         file.flush()
-        before = _cpu_seconds(pid)
-        options = ["-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--script", file.name, f"{url}/v1/completions"]
-        wrk = await create_subprocess_exec("taskset", "--cpu-list", OTHER_CORE, "wrk", *options, stdout=PIPE)
+        before = cpu_seconds(endpoint.group)
+        options = ["-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--script", file.name]
+        url = f"{endpoint.url}/v1/chat/completions"
+        wrk = await create_subprocess_exec("taskset", "--cpu-list", OTHER_CORE, "wrk", *options, url, stdout=PIPE)
         printed = (await wrk.communicate())[0].decode()
-        used = _cpu_seconds(pid) - before
-    rate, count = _RATE.search(printed), _COUNT.search(printed)
-    if not rate or not count or _FAILED.search(printed):
-        sys.exit(f"error: {_title(asked)}: {printed}")
-    return Rate(asked.name, asked.body_kib, asked.kept, float(rate[1]), used / int(count[1]) * 1e6)
-
-
-def _cpu_seconds(group: int | None) -> float:
-    """CPU that the processes of a group have used."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        if int(fields[2]) == group:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        used = cpu_seconds(endpoint.group) - before
+    rate, count, failed = _RATE.search(printed), _COUNT.search(printed), _FAILED.search(printed)
+    if not rate or not count:
+        sys.exit(f"error: wrk: {printed}")
+    return Rate(body_kib, kept, float(rate[1]), used / max(1, int(count[1])) * 1e6, failed[0].strip() if failed else "")
 
 
 if __name__ == "__main__":

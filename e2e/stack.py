@@ -35,11 +35,11 @@ POLL_SECONDS = 0.5
 
 
 def bring_up(name: str, *, ip_family: IpFamily = IpFamily.IPV4, owned: bool = False) -> LocalCluster:
-    """Start a cluster with a node, and load every image of the project; changed images are built first."""
-    images.build(images.IMAGES)
+    """Start a cluster with a node, and load the images of the stack; changed images are built first."""
+    images.build(images.STACK)
     cluster = local.up(name, Level.NODE, ip_family=ip_family, owned=owned)
-    for image in images.IMAGES:
-        _load(cluster, image)
+    for image in images.STACK:
+        load(cluster, image)
     return cluster
 
 
@@ -158,8 +158,8 @@ def _tag(image: str) -> str:
     return images.reference(image).rpartition(":")[2]
 
 
-def _load(cluster: LocalCluster, image: str) -> None:
-    """Stream an image into the node unless the node has this build."""
+def load(cluster: LocalCluster, image: str) -> None:
+    """Stream a built image into the node unless the node has this build."""
     record = cache_root() / "images" / "loaded" / f"{cluster.name}.json"
     loaded: dict[str, list[str]] = json.loads(record.read_text()) if record.exists() else {}
     reference = images.reference(image)

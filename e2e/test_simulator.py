@@ -1,0 +1,14 @@
+"""The simulated engine is like the real one: same form of answers and metrics."""
+
+import asyncio
+import json
+
+from e2e import stack
+from e2e.served import Served
+from e2e.simulator.forms import RECORDED, forms
+
+
+def test_the_recorded_form_of_answers_and_metrics_is_that_of_the_real_engine(tiny: Served) -> None:
+    (address,) = tiny.pods("engine").values()
+    real = asyncio.run(forms(f"http://{stack.authority(address, 8000)}", tiny.name))
+    assert real == json.loads(RECORDED.read_text())
