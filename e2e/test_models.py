@@ -47,7 +47,7 @@ def hubs(cluster: LocalCluster) -> Iterator[Mapping[str, Hub]]:
     found = {name: repository(name, folder) for name, folder in folders.items()}
     found[GATED] = repository(GATED, folders[DECODER])
     found[GATED].token = TOKEN
-    with serving(*found.values(), address=str(record.subnets.outside)) as first:
+    with serving(*found.values(), address=str(record.subnets[0].outside)) as first:
         variable = {"name": "HF_ENDPOINT", "value": first.endpoint}
         stack.install_operator(
             cluster, {f"settings.engineDefaults.env[0].{key}": value for key, value in variable.items()}
