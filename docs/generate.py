@@ -37,6 +37,8 @@ QUESTIONS = {
     ConditionType.MODEL_RESOLVED: "are the model's config and checkpoint size known?",
     ConditionType.SIZED: "does an engine fit on its GPUs?",
     ConditionType.ENGINES_AVAILABLE: "are all desired engines ready?",
+    ConditionType.ROUTER_AVAILABLE: "can routers take requests?",
+    ConditionType.EXPOSED: "can clients outside the cluster reach the model?",
 }
 """The question that a condition answers. A reason is listed at the condition where users see it first."""
 

@@ -23,6 +23,8 @@ from e2e.cluster.state import read_record
 from e2e.model.tiny_models import expected, tiny_models
 from e2e.served import Served
 from e2e.waiting import eventually
+from inference_operator.engines.vllm.options import VERSION
+from inference_operator.engines.vllm.parsers import parsers_of
 from tests.testing.hub import COMMIT, Hub, serving
 
 ORGANIZATION = "otters"
@@ -78,7 +80,7 @@ def applied(cluster: LocalCluster, model: str, *environment: Mapping[str, Any]) 
         "spec": {
             "model": {"source": f"hf://{ORGANIZATION}/{model}"},
             "hardware": {"device": "CPU"},
-            "engine": {"args": ["--enforce-eager"], "env": list(environment)},
+            "engine": {"args": ["--enforce-eager"], "env": list(environment), **_parsers(model)},
             "router": {"replicas": 1},
         },
     }
@@ -88,6 +90,13 @@ def applied(cluster: LocalCluster, model: str, *environment: Mapping[str, Any]) 
     finally:
         served.kubectl("delete", f"infd/{served.name}", "--wait=true")
         served.await_gone()
+
+
+def _parsers(model: str) -> dict[str, str]:
+    """The parsers of the model's family. The tag of the image built here names no version, so none is chosen for it."""
+    chosen = parsers_of(model, "", image=f"vllm:v{VERSION}")
+    named = {"toolCallParser": chosen.tool_call, "reasoningParser": chosen.reasoning}
+    return {field: parser for field, parser in named.items() if parser}
 
 
 def answer(served: Served, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +140,7 @@ def ranks(served: Served, right: Mapping[str, Any]) -> None:
 
 
 def thinks_and_calls(served: Served, right: Mapping[str, Any]) -> None:
-    """The answer's thought and its call of a tool are fields of the message, without any argument for parsers."""
+    """The answer's thought and its call of a tool are fields of the message, by the parsers of the model's family."""
     body = {"messages": [{"role": "user", "content": "Weather?"}], "tools": [TOOL], "temperature": 0}
     (choice,) = answer(served, "/v1/chat/completions", body)["choices"]
     message, call = choice["message"], json.loads(right["call"])

@@ -52,7 +52,7 @@ class ServiceSpec(SpecModel):
     load_balancer_class: LabelKey | None = Field(
         None,
         description="Class of the load balancer. Kubernetes accepts it only while `type` changes to `LoadBalancer`."
-        " Default: the cluster's own load balancer. Change: set `type` to `ClusterIP` first.",
+        " Default: the cluster's own load balancer. Change: immutable; set `type` to `ClusterIP` first.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
