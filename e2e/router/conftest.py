@@ -1,6 +1,5 @@
 """Fixtures: the router's image as a root directory, and a router on loopback for each test."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,8 +22,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
 @pytest.fixture
 async def loopback(root: Root) -> AsyncIterator[Loopback]:
     """A name server; the test starts the router and engines."""
-    loop = asyncio.get_running_loop()
-    _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
+    names = Names()
+    await names.listen(NAME_SERVER, 53)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         loopback = Loopback(*root, names=names, session=session)
         try:

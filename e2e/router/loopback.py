@@ -111,6 +111,7 @@ class Loopback:
     metrics_port: int = 0
     twin_metrics_port: int = 0
     engine_port: int = 0
+    slots: int = 32
     engine_max_concurrency: int = 256
     """The most requests that HAProxy sends to one engine at a time."""
     spec: RouterSpec = field(default_factory=RouterSpec)
@@ -140,7 +141,7 @@ class Loopback:
             engine_port=self.engine_port,
             engine_health_path="/health",
             engine_max_concurrency=self.engine_max_concurrency,
-            slots=32,
+            slots=self.slots,
             spec=self.spec,
             model_names=self.model_names,
             api_paths=API_PATHS,

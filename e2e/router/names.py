@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import cast
 
@@ -15,7 +16,7 @@ _NAME_ERROR = 3
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers every question with `addresses`; sends no answer while `silent` is set.
+    """Answers every question with `addresses`, over UDP and TCP; sends no answer while `silent` is set.
 
     With `cached_seconds` it answers as a cache does, with the addresses of up to so long ago. With `delay_seconds` each
     answer takes that long.
@@ -29,6 +30,27 @@ class Names(asyncio.DatagramProtocol):
         self._cached: tuple[float, list[str]] = (0.0, [])
         self._transport: asyncio.DatagramTransport | None = None
         self._closed = asyncio.Event()
+        self.over_tcp = 0
+        """Questions that came over TCP."""
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, address: str, port: int) -> None:
+        """Serve this address over UDP and TCP."""
+        loop = asyncio.get_running_loop()
+        await loop.create_datagram_endpoint(lambda: self, local_addr=(address, port))
+        self._server = await asyncio.start_server(self._serve, address, port)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the questions of one connection (RFC 1035, 4.2.2: each has its length before it)."""
+        with suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                (length,) = struct.unpack(">H", await reader.readexactly(2))
+                question = await reader.readexactly(length)
+                self.over_tcp += 1
+                if not self.silent:
+                    found = answer(question, self._known(asyncio.get_running_loop().time()))
+                    writer.write(struct.pack(">H", len(found)) + found)
+        writer.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for answers."""
@@ -58,6 +80,8 @@ class Names(asyncio.DatagramProtocol):
 
     async def close(self) -> None:
         """End the server."""
+        if self._server is not None:
+            self._server.close()
         if self._transport is not None:
             self._transport.close()
             await self._closed.wait()

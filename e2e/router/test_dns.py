@@ -1,11 +1,13 @@
 """A cluster's DNS that answers from a cache, late, or not at all."""
 
 import asyncio
+import time
 from collections import Counter
 
 import pytest
 
-from e2e.router.loopback import Loopback
+from e2e.router.loopback import POLL_SECONDS, START_SECONDS, Loopback
+from inference_operator.router.deployment import haproxy_command
 from inference_operator.settings import Settings
 
 CLIENTS = 8
@@ -83,3 +85,21 @@ async def test_engines_stay_known_while_no_dns_server_answers(loopback: Loopback
     loopback.names.silent = False
     await loopback.start_engine()
     await loopback.until_served(2)
+
+
+async def test_many_engines_are_found_over_tcp(loopback: Loopback) -> None:
+    """Their addresses do not fit a UDP packet that no network divides."""
+    loopback.slots = 128
+    loopback.command = haproxy_command(loopback.slots)
+    await loopback.start_router()
+    assert await loopback.checked_configuration() == ("", "")
+    await loopback.start_engine()
+    absent = [f"127.0.54.{number}" for number in range(100, 200)]
+    loopback.names.addresses += absent
+    await loopback.until_served(1)
+    deadline = time.monotonic() + START_SECONDS
+    while (await loopback.metrics("/stats;csv")).count(",DOWN") < len(absent):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(POLL_SECONDS)
+    assert loopback.names.over_tcp > 0
+    assert (await loopback.ask()).status == 200

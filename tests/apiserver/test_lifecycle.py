@@ -63,7 +63,10 @@ def test_an_engine_runs_on_a_gpu_node_with_the_requested_gpus(workspace: Workspa
     ("edit", "changed"),
     [
         ({"replicas": 3}, {"Deployment/qwen-engine", "PodDisruptionBudget/qwen-engine"}),
-        ({"model": {"servedName": "chat"}}, {"Deployment/qwen-engine"}),
+        (
+            {"model": {"servedName": "chat"}},
+            {"Deployment/qwen-engine", "ConfigMap/qwen-router", "Deployment/qwen-router"},
+        ),
         ({"router": {"replicas": 3}}, {"Deployment/qwen-router"}),
         ({"engine": {"args": ["--seed=8"]}}, {"Deployment/qwen-engine"}),
     ],

@@ -52,10 +52,13 @@ def test_an_upgrade_of_the_operator_writes_no_router_and_an_edit_brings_the_late
     writes = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource not in TELLING]
     assert [w for w in writes if w.name == "qwen-router"] == []
     assert (router(qwen), qwen.get("deployment", "qwen-router")["metadata"]["generation"]) == (before, generation)
-    # A configuration that somebody edits is restored as it was.
-    qwen.kubectl("patch", "configmap", "qwen-router", "--type=merge", '--patch={"data":{"haproxy.cfg":"global"}}')
-    eventually(lambda: router(qwen) == before, seconds=WAIT_SECONDS, what=lambda: f"restored: {router(qwen)}")
     config = qwen.get("configmap", "qwen-router")["data"]["haproxy.cfg"]
-    assert config.startswith("# Rendered by inference-operator")
+    qwen.kubectl("patch", "configmap", "qwen-router", "--type=merge", '--patch={"data":{"haproxy.cfg":"global"}}')
+    eventually(
+        lambda: qwen.get("configmap", "qwen-router")["data"]["haproxy.cfg"] == config,
+        seconds=WAIT_SECONDS,
+        what="the configuration is restored as it was",
+    )
+    assert router(qwen) == before
     qwen.patch("qwen", {"router": {"podTemplate": {"annotations": {"example.com/renewed": "1"}}}})
     eventually(lambda: router(qwen) == (IMAGE, True), seconds=WAIT_SECONDS, what=lambda: f"renewed: {router(qwen)}")

@@ -8,6 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
+from inference_operator.router.deployment import haproxy_command
 from inference_operator.router.haproxy import (
     AFFINITY_FILE,
     CHECK_INTERVAL_SECONDS,
@@ -161,3 +162,11 @@ def test_server_slots_are_no_more_than_needed(replicas: int) -> None:
 
 def test_scaling_up_to_sixteen_engines_keeps_the_server_slots() -> None:
     assert {slots(replicas, MIN_SLOTS) for replicas in range(17)} == {MIN_SLOTS}
+
+
+@pytest.mark.parametrize(("slots", "over_tcp"), [(32, False), (64, True), (512, True)])
+def test_dns_is_asked_over_tcp_where_an_answer_can_be_too_long_for_udp(*, slots: int, over_tcp: bool) -> None:
+    config = haproxy_cfg(replace(REQUEST, slots=slots))
+    assert ("parse-resolv-conf" not in config) == over_tcp
+    assert ('nameserver cluster "tcp@${DNS_SERVER}:53"' in config) == over_tcp
+    assert (haproxy_command(slots)[0] == "sh") == over_tcp

@@ -24,7 +24,7 @@ MAX_TOKENS = 16_777_216
 """Tokens of a sequence or scheduler iteration; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
 
 MAX_REPLICAS = 256
-"""Routers find engines by A records of 16 bytes in one answer of at most 8,192 (`router/haproxy.cfg.j2`)."""
+"""Routers have up to twice as many server slots, and HAProxy takes 682 records from DNS (`router/haproxy.py`)."""
 
 DRAIN_TIMEOUT = timedelta(minutes=5)
 """Time for an answer of 8,192 tokens at 30 tokens/s, which is 273 s; and, with what comes before and after it, below

@@ -23,6 +23,7 @@ from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.haproxy import (
     CONFIG_FILE,
     CONFIG_FOLDER,
+    DNS_SERVER_VARIABLE,
     HEALTH_PATH,
     KEYS_FOLDER,
     METRICS_PORT_VARIABLE,
@@ -32,6 +33,7 @@ from inference_operator.router.haproxy import (
     TLS_FOLDER,
     TLS_KEY_FILE,
     RouterRequest,
+    asks_dns_over_tcp,
 )
 from inference_operator.router.pinned_router import ROUTER_ANNOTATION, PinnedRouter
 from inference_operator.router.resources import process_resources
@@ -171,6 +173,26 @@ def _pod(request: RouterRequest) -> Manifest:
     }
 
 
+def haproxy_command(slots: int) -> list[str]:
+    """The command of a HAProxy process.
+
+    Where it asks DNS over TCP, a shell reads the server's address first: HAProxy takes it from resolv.conf for UDP only
+    (HAProxy 3.0, `parse-resolv-conf`).
+
+    Args:
+        slots: server slots of the configuration.
+    """
+    command = ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"]
+    return ["sh", "-c", _WITH_DNS_SERVER, "haproxy", *command] if asks_dns_over_tcp(slots) else command
+
+
+_WITH_DNS_SERVER = (
+    "while read -r key value _; do"
+    f' if [ "$key" = nameserver ]; then export {DNS_SERVER_VARIABLE}="$value"; break; fi;'
+    ' done < /etc/resolv.conf; exec "$@"'
+)
+
+
 def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
     settings, metrics = request.settings, f"metrics-{number}"
@@ -178,7 +200,7 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
         "name": _name(number),
         "image": settings.router_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"],
+        "command": haproxy_command(request.slots),
         "env": [
             {"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)},
             {

@@ -34,6 +34,20 @@ Without this condition it could not start on a node whose kernel has no IPv6."""
 METRICS_PORT_VARIABLE = "METRICS_PORT"
 """Environment variable with the metrics port of a process; all processes share one configuration."""
 
+DNS_SERVER_VARIABLE = "DNS_SERVER"
+"""Environment variable with the address of the pod's first DNS server, where HAProxy asks it over TCP."""
+
+DNS_UDP_BYTES = 1232
+"""Longest answer over UDP that no network divides (DNS flag day 2020, "EDNS buffer size")."""
+
+DNS_TCP_BYTES = 8192
+"""Longest answer over TCP. HAProxy takes one record for each 12 bytes of it (3.0, src/resolvers.c, `max_answer_records`):
+682, and there are at most 512 slots."""
+
+DNS_UDP_SLOTS = 32
+"""Server slots up to which HAProxy asks over UDP. An AAAA record has 28 bytes (RFC 1035, 4.1.3, with a compressed name),
+so 32 of them fit `DNS_UDP_BYTES`. A network that drops divided packets would hide engines."""
+
 HEALTH_PATH = "/-/healthz"
 
 CONNECT_SECONDS = 4
@@ -214,6 +228,20 @@ def _tls_values() -> Mapping[str, str | int]:
     }
 
 
+def asks_dns_over_tcp(slots: int) -> bool:
+    """Whether the answers of DNS can be too long for UDP."""
+    return slots > DNS_UDP_SLOTS
+
+
+def _dns_values(slots: int) -> dict[str, object]:
+    return {
+        "dns_over_tcp": asks_dns_over_tcp(slots),
+        "dns_server": f"${{{DNS_SERVER_VARIABLE}}}",
+        "dns_bytes": DNS_TCP_BYTES if asks_dns_over_tcp(slots) else DNS_UDP_BYTES,
+        "dns_outage_seconds": DNS_OUTAGE_SECONDS,
+    }
+
+
 def haproxy_cfg(request: RouterRequest) -> str:
     """The whole haproxy.cfg."""
     return _TEMPLATE.render(
@@ -221,6 +249,7 @@ def haproxy_cfg(request: RouterRequest) -> str:
         engine_port=request.engine_port,
         engine_health_path=request.engine_health_path,
         slots=request.slots,
+        **_dns_values(request.slots),
         port=PORT,
         metrics_port=f'"${{{METRICS_PORT_VARIABLE}}}"',
         pod_ips=f"${{{POD_IPS_VARIABLE}}}",
@@ -239,7 +268,6 @@ def haproxy_cfg(request: RouterRequest) -> str:
         threads=threads(request.spec.resources),
         max_connections=connections(request.spec.resources),
         probe_connections=PROBE_CONNECTIONS,
-        dns_outage_seconds=DNS_OUTAGE_SECONDS,
         errors=_ERRORS,
         queue_full=_QUEUE_FULL,
         not_found=_NOT_FOUND,
