@@ -41,11 +41,11 @@ DNS_UDP_BYTES = 1232
 """Longest answer over UDP that no network divides (DNS flag day 2020, "EDNS buffer size")."""
 
 DNS_TCP_BYTES = 8192
-"""Longest answer over TCP. HAProxy takes one record for each 12 bytes of it (3.0, src/resolvers.c, `max_answer_records`):
-682, and there are at most 512 slots."""
+"""Longest answer over TCP. HAProxy takes a record for each 12 bytes of it: 682, and there are at most 512 slots (3.0,
+src/resolvers.c, `max_answer_records`)."""
 
 DNS_UDP_SLOTS = 32
-"""Server slots up to which HAProxy asks over UDP. An AAAA record has 28 bytes (RFC 1035, 4.1.3, with a compressed name),
+"""Server slots up to which HAProxy asks over UDP. An AAAA record with a compressed name has 28 bytes (RFC 1035, 4.1.3),
 so 32 of them fit `DNS_UDP_BYTES`. A network that drops divided packets would hide engines."""
 
 HEALTH_PATH = "/-/healthz"
