@@ -1,11 +1,13 @@
 """Fixtures: the router's image as a root directory, and a router on loopback for each test."""
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from e2e import packages
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
 
@@ -15,6 +17,8 @@ Root = tuple[Path, list[str]]
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
     """The router's image as a directory, and the image's command."""
+    if shutil.which("curl") is None and packages.can_install():
+        packages.install(["curl"])  # a client that no one here wrote
     folder = tmp_path_factory.mktemp("router") / "root"
     return folder, unpacked(folder)
 
