@@ -44,6 +44,7 @@ def _set_usage(served: Served, value: str) -> None:
     eventually(lambda: _generation(served) > before, seconds=SOON, what="a new template of the routers")
 
 
+@pytest.mark.full
 def test_tokens_of_real_answers_in_each_form_equal_the_counters_of_the_engine(counting: Served) -> None:
     before = _engine(counting)
     for path, body in REQUESTS:

@@ -15,7 +15,7 @@ from openai import APIConnectionError, AsyncOpenAI, InternalServerError, OpenAI,
 
 from e2e.router.loopback import Engine, Loopback
 from e2e.router.simulated import MODEL, started
-from inference_operator.router import haproxy
+from inference_operator.api.router import RouterSpec
 
 QUESTION: list[Any] = [{"role": "user", "content": "Tell me about otters"}]
 WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -110,9 +110,9 @@ async def test_an_image_of_two_megabytes_passes(loopback: Loopback) -> None:
 
 
 async def test_the_openai_package_sees_429_with_retry_after_and_its_own_retry_succeeds(
-    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    loopback: Loopback,
 ) -> None:
-    monkeypatch.setattr(haproxy, "QUEUE_SIZE", 1)
+    loopback.spec = RouterSpec.model_validate({"queue": {"maxSize": 2}})  # one for each process
     loopback.engine_max_concurrency = 1
     async with _served(loopback, SLOW), _client(loopback) as client:
         asked = [asyncio.create_task(_long(client)) for _ in range(2)]

@@ -55,7 +55,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loopback) -> None:
-    for strategy in RouterStrategy:
+    for strategy in (RouterStrategy.LEAST_OUTSTANDING, RouterStrategy.PREFIX_AFFINITY):
         loopback.spec = RouterSpec(keys=KEYS, maxBodySize="1Mi", strategy=strategy)
         loopback.write_keys(line("alice", ALICE))
         await loopback.start_router()
@@ -169,5 +169,17 @@ async def test_the_limit_of_bodies_is_exact_and_bodies_of_unknown_length_are_ref
     async def chunks() -> AsyncIterator[bytes]:
         yield b"x"
 
-    async with loopback.session.post(url, data=chunks()) as answer:
-        assert answer.status == 411
+    for method in ("POST", "GET"):
+        async with loopback.session.request(method, url, data=chunks()) as answer:
+            assert answer.status == 411
+    for length in (1 << 31, (1 << 32) + 1):
+        assert await _declared(loopback, length) == b"413"
+
+
+async def _declared(loopback: Loopback, length: int) -> bytes:
+    """The status of a request that declares a body of this length, and sends none of it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", loopback.port)
+    writer.write(b"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % length)
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return status

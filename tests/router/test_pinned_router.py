@@ -14,7 +14,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.router import children as children_module
 from inference_operator.router import haproxy
-from inference_operator.router.pinned_router import ROUTER_ANNOTATION, pinned_router, router_inputs
+from inference_operator.router.pinned_router import MAX_BYTES, ROUTER_ANNOTATION, pinned_router, router_inputs
 from inference_operator.settings import Settings
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView
 from tests.router.test_haproxy import REQUEST
@@ -219,3 +219,18 @@ def test_routers_with_equal_inputs_hashes_have_equal_templates_and_configuration
                 assert pinned
                 assert seen.setdefault(pinned.inputs_hash, parts(result)) == parts(result)
     assert len(seen) > 1
+
+
+def test_the_annotation_fits_beside_others_with_every_script_and_is_left_out_where_it_does_not() -> None:
+    everything = {
+        "strategy": "PrefixAffinity",
+        "usage": "Enabled",
+        "keys": {"secretName": "users"},
+        "tls": {"secretName": "certificate"},
+    }
+    built = outcome(inputs(inference_deployment(router=everything), settings=SETTINGS))
+    assert isinstance(built, Planned)
+    pinned = pinned_router(built.desired[ROUTERS]["metadata"]["annotations"][ROUTER_ANNOTATION])
+    assert pinned
+    assert len(pinned.text) < MAX_BYTES / 2
+    assert replace(pinned, stored="", files={"haproxy.cfg": "x" * MAX_BYTES}).annotations == {}

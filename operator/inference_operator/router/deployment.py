@@ -35,7 +35,7 @@ from inference_operator.router.haproxy import (
     RouterRequest,
     asks_dns_over_tcp,
 )
-from inference_operator.router.pinned_router import ROUTER_ANNOTATION, PinnedRouter
+from inference_operator.router.pinned_router import PinnedRouter
 from inference_operator.router.resources import process_resources
 from inference_operator.router.stop_hook import ENDPOINT_REMOVAL_SECONDS, stop_hook
 
@@ -76,7 +76,7 @@ def router_deployment(request: RouterRequest, router: PinnedRouter) -> Manifest:
         owner=request.owner,
         component=ROUTER,
         content=content,
-        annotations={ROUTER_ANNOTATION: router.text},
+        annotations=router.annotations,
     )
 
 

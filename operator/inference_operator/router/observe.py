@@ -73,7 +73,7 @@ METRICS = (
     _metric(
         "refused_requests_total",
         "reason",
-        meaning="Requests that got 429: `queue` (too many wait), `engine` (the engine refused), or the limit of a key",
+        meaning="Requests that got 429: `queue` (too many wait), or `engine` (the engine refused)",
     ),
     _metric(
         "requests_total",

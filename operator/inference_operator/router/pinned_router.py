@@ -32,8 +32,9 @@ _NO_INPUTS = {
 """Fields of a request that are no inputs, or of which only a part is one: see `router_inputs`."""
 _OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
 """Fields of `spec.router` that change neither the pod template nor the configuration."""
-_MAX_BYTES = 2**20
-"""Of the annotation: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
+MAX_BYTES = 192 * 1024
+"""Longest annotation. All annotations of an object have at most 256 KiB (apimachinery 0.36, pkg/api/validation,
+`TotalAnnotationSizeLimitB`), and pod templates with many additions have large ones of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class PinnedRouter:
         return compact_json(asdict(stored))
 
     @property
+    def annotations(self) -> dict[str, str]:
+        """The annotation for the Deployment; none if it is too long: then these routers are not kept at an upgrade."""
+        return {ROUTER_ANNOTATION: self.text} if len(self.text) <= MAX_BYTES else {}
+
+    @property
     def _hash(self) -> str:
         return content_hash([self.slots, self.template, dict(self.files)])
 
@@ -94,7 +100,7 @@ def pinned_router(text: object) -> PinnedRouter | None:
         >>> pinned_router(built.text) == built, pinned_router(built.text[:-12]), pinned_router(None)
         (True, None, None)
     """
-    if not isinstance(text, str) or len(text) > _MAX_BYTES:
+    if not isinstance(text, str) or len(text) > MAX_BYTES:
         return None
     parsed = parsed_json(text, _ADAPTER)
     if parsed is None:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from inference_operator.router.haproxy import METRICS_PORT_VARIABLE
 from inference_operator.router.stats import STATS_PATH
-from inference_operator.router.waiting import HELD_PATH
+from inference_operator.router.waiting import HELD_PATH, HOOK_ADDRESS
 
 ENDPOINT_REMOVAL_SECONDS = 10
 """How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
@@ -26,5 +26,5 @@ def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOV
     """
     script = files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
     times = [str(endpoint_removal_seconds), str(drain_seconds)]
-    arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH]
+    arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
     return ["sh", "-c", _WITH_BASH, script, *arguments]

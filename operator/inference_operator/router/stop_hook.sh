@@ -1,8 +1,8 @@
 # Waits for endpoint removal, then while requests are held. Without bash's /dev/tcp the image would need a client.
-removal=$1 drain=$2 port=${!3} held=$4 stats=$5
+removal=$1 drain=$2 port=${!3} held=$4 stats=$5 address=$6
 
 request() {  # METHOD PATH [BODY]: prints the status line
-    exec 3<>"/dev/tcp/127.0.0.1/$port" || return
+    exec 3<>"/dev/tcp/$address/$port" || return
     printf '%s %s HTTP/1.0\r\nContent-Length: %d\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n%s' \
         "$1" "$2" "${#3}" "$3" >&3
     head -n 1 <&3

@@ -12,8 +12,11 @@ from inference_operator.router.resources import FIELD as RESOURCES
 
 FIELD = "spec.router.queue.maxSize"
 
+HOOK_ADDRESS = "127.0.0.2"
+"""Address of the pod's own loopback device where each process listens for its preStop hook, on its metrics port."""
+
 HELD_PATH = "/held"
-"""Path of the metrics port that answers 409 while requests wait and no engine is up, else 200."""
+"""Path for the preStop hook that answers 409 while requests wait and no engine is up, else 200."""
 
 QUEUE_SIZE = 512
 """Default of the requests that wait in a router pod."""
@@ -99,6 +102,7 @@ def waiting(spec: RouterSpec, names: Sequence[str]) -> Mapping[str, object]:
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
         "queue_size": queue_size(spec),
         "held_path": HELD_PATH,
+        "hook_address": HOOK_ADDRESS,
         "models_path": MODELS_PATH,
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
