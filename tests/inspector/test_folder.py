@@ -11,7 +11,7 @@ from inference_operator.cli.main import main
 from inference_operator.inspection.result import Cause, Failure
 from inference_operator.inspector.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
 from inference_operator.inspector.folder import inspect_folder
-from inference_operator.models.checkpoint import INDEX
+from inference_operator.models.checkpoint import INDEX, Weights
 from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import GGUF_ENGINE, model_facts
@@ -272,13 +272,23 @@ def test_files_smaller_than_their_config_are_refused_if_their_types_do_not_expla
     assert "is missing, although the files have only" in problem
 
 
+def test_the_largest_file_of_an_index_in_a_subfolder_tells_whether_weights_are_quantized(model: Model) -> None:
+    index = {"weight_map": {"embedding": "w/a.safetensors", "layers": "w/b.safetensors"}}
+    folder = model(**{"config.json": LARGE, INDEX: index, "adapter.safetensors": 1, "w/a.safetensors": 1})
+    write_header(folder / "w/a.safetensors", {"embedding": ("BF16", 10**7)}, size=10**7)
+    write_header(folder / "w/b.safetensors", {"layers": ("I32", 10**8)})
+    assert refused(folder)[0] is Cause.UNUSABLE
+    write_header(folder / "w/b.safetensors", {"layers": ("BF16", 10**8)})
+    assert found(folder).weights == Weights(HALF_BYTES + 10**7, f"2 files of {INDEX}", plain=True)
+
+
 LARGE = {**CONFIG, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 8}
 LARGE_BYTES = 3 * 10**9
 HALF_BYTES = 17 * 10**8
 
 
-def write_header(path: Path, tensors: dict[str, tuple[str, int]]) -> None:
+def write_header(path: Path, tensors: dict[str, tuple[str, int]], size: int = HALF_BYTES) -> None:
     """A safetensors file with only its header; the rest is a hole."""
     header = json.dumps({name: {"dtype": kind, "shape": [count]} for name, (kind, count) in tensors.items()}).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
-    os.truncate(path, HALF_BYTES)
+    os.truncate(path, size)

@@ -8,7 +8,7 @@ from pathlib import Path
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
 from inference_operator.inspector.side_files import side_files
 from inference_operator.manifest import Manifest
-from inference_operator.models.checkpoint import GGUF, INDEX, SAFETENSORS, is_plain, weights_of_files
+from inference_operator.models.checkpoint import GGUF, INDEX, SAFETENSORS, SINGLE, is_plain, weights_of_files
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.model import UNSTATED, model_facts
@@ -72,7 +72,8 @@ def _entry(files: Files) -> Entry:
         raise InspectionError(unusable(weights))
     side = side_files(files.sizes, lambda name: parsed(files, name))
     facts = model_facts(config, weights, side)
-    if isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED) and is_plain(files.elements(_first(files))):
+    unstated = isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED)
+    if unstated and is_plain(files.elements(_largest(files, index))):
         weights = replace(weights, plain=True)
         facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
@@ -80,9 +81,19 @@ def _entry(files: Files) -> Entry:
     return Entry(files.name, f"{files.source}:{CONFIG}", slim(config, weights, side), weights, files.commit, side)
 
 
-def _first(files: Files) -> str:
-    """The first safetensors file of the model; its types stand for those of all."""
-    return min(name for name in files.sizes if name.endswith(SAFETENSORS) and "/" not in name)
+def _largest(files: Files, index: object) -> str:
+    """The largest safetensors file that the engine loads; its types stand for those of all.
+
+    A smaller one may hold nothing but an embedding, which is never quantized.
+    """
+    named: set[str]
+    if isinstance(index, dict):
+        named = set(index["weight_map"].values())
+    elif SINGLE in files.sizes:
+        return SINGLE
+    else:
+        named = {name for name in files.sizes if name.endswith(SAFETENSORS) and "/" not in name}
+    return max(sorted(named), key=lambda name: files.sizes[name])
 
 
 def _config(files: Files) -> object:
