@@ -22,7 +22,8 @@ MXFP4_PADDING = 256
 """MXFP4 kernels pad widths to multiples of this: gpt-oss-20b takes 13.6 GiB from 12.8 GiB of files."""
 FLOAT32_BYTES = 4
 MLA_BYTES = 0.11 * GIB
-"""Measured beside all matrices and tables: DeepSeek-V2-Lite keeps it on one GPU and on each of four (0.19, H100)."""
+"""Fitted, not explained: what vLLM logs for the weights of DeepSeek-V2-Lite beyond all matrices and tables, on one GPU
+and on each of four (0.19, H100). No tensor of this size is known, and no other model was measured."""
 TOWER_AT_MOST = 0.12
 """The part of a checkpoint beyond the language model's matrices is the vision tower, up to this fraction."""
 
