@@ -35,6 +35,7 @@ def counting(tiny: Served) -> Iterator[Served]:
     tiny.await_routers(2)
     yield tiny
     _set_usage(tiny, "null")
+    tiny.await_routers(2)
 
 
 def _set_usage(served: Served, value: str) -> None:
