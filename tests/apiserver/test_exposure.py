@@ -152,6 +152,8 @@ def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
     workspace.settled("qwen")
 
     kubernetes.kubectl("create", "--filename", str(http_route_crd()))
+    established = "--for=condition=Established"
+    kubernetes.kubectl("wait", established, "--timeout=60s", "crd/httproutes.gateway.networking.k8s.io")
     eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch HTTPRoutes too")
     assert own.exit_status() == 0
     own.start()

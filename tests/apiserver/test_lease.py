@@ -83,6 +83,16 @@ def edit_lease(cluster: LocalCluster, patch: str) -> None:
     cluster.kubectl("--namespace", SYSTEM, "patch", "lease", RELEASE, "--type=merge", f"--patch={patch}")
 
 
+def await_told(workspace: Workspace) -> None:
+    """Wait until the status says that no engine's metrics can be read: there is no node here, and it is told late."""
+
+    def is_told() -> bool:
+        status = workspace.get("infd", "qwen")["status"]
+        return bool(status["engine"].get("unreadMetrics") == workspace.get("infd", "qwen")["spec"]["replicas"])
+
+    eventually(is_told, seconds=TAKEOVER_SECONDS, what=lambda: str(workspace.get("infd", "qwen")["status"]))
+
+
 def await_quiet(workspace: Workspace, audit: AuditLog) -> None:
     """Wait until nothing has been written for a while: the leader tells of pods that end late on a busy machine."""
 
@@ -103,6 +113,7 @@ def repairs(workspace: Workspace) -> None:
 def test_a_standby_operator_is_ready_and_writes_nothing(
     steady: Workspace, second: OperatorProcess, audit: AuditLog
 ) -> None:
+    await_told(steady)
     before, mark = holder(steady.cluster), audit.mark()
     repairs(steady)
     time.sleep(QUIET_SECONDS)
@@ -159,6 +170,7 @@ def test_an_operator_process_paused_beyond_its_lease_duration_ends_without_a_wri
             lambda: steady.get("deployment", "qwen-engine")["spec"]["replicas"] == 2, seconds=60, what="two replicas"
         )
         steady.settled("qwen", "Reconciling", "False")
+        await_told(steady)
         await_quiet(steady, audit)
         mark, versions = audit.mark(), steady.versions("qwen")
     finally:

@@ -27,6 +27,8 @@ def gateway_api(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator
     """The CRD of HTTPRoute, while the operator runs."""
     operator.stop()
     kubernetes.kubectl("create", "--filename", str(http_route_crd()))
+    established = "--for=condition=Established"
+    kubernetes.kubectl("wait", established, "--timeout=60s", "crd/httproutes.gateway.networking.k8s.io")
     operator.start()
     yield
     operator.stop()

@@ -266,3 +266,12 @@ def test_a_node_port_is_named_in_the_condition() -> None:
 def test_engines_have_the_name_of_the_clusters_own_domain() -> None:
     desired = planned(inference_deployment(), settings=Settings(cluster_domain="corp.example")).desired
     assert "qwen-engines.default.svc.corp.example:8000" in desired[CONFIG]["data"]["haproxy.cfg"]
+
+
+def test_a_live_route_stays_while_its_kind_cannot_be_listed() -> None:
+    raw = inference_deployment(router=HTTP_ROUTED)
+    children = live(raw)
+    seen = replace(inputs(raw, children=children.values()), unavailable_kinds={HTTP_ROUTE: "no right to list it."})
+    decided = outcome(seen)
+    assert isinstance(decided, Planned)
+    assert decided.desired[ROUTE] == children[ROUTE]

@@ -427,7 +427,15 @@ def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
         direct=_is_direct(inputs, spec),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
     )
-    return router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
+    router = router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
+    return replace(router, objects={**_kept(inputs, spec), **router.objects})
+
+
+def _kept(inputs: Inputs, spec: Spec) -> dict[Ref, Manifest]:
+    """The live HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic."""
+    if not spec.router.http_route or HTTP_ROUTE not in inputs.unavailable_kinds:
+        return {}
+    return {ref: live for ref, live in inputs.children.items() if ref.kind == HTTP_ROUTE}
 
 
 def _children(roles: list[Role], router: RouterObjects) -> Mapping[Ref, Manifest]:
