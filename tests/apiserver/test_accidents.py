@@ -108,8 +108,7 @@ def test_orphaned_children_are_not_adopted_by_a_new_resource_of_the_same_name(qw
     uid = qwen.get("deployment", "qwen-engine")["metadata"]["uid"]
     qwen.kubectl("delete", "infd", "qwen", "--cascade=orphan")
     qwen.create("qwen", QWEN)
-    stalled = qwen.settled("qwen", "Stalled", "True", "NameConflict")
-    assert "Delete or rename it" in stalled["message"]
+    qwen.settled("qwen", "Stalled", "True", "NameConflict", saying="Delete or rename it")
     assert qwen.get("deployment", "qwen-engine")["metadata"]["uid"] == uid
     kinds = "deployments,services,configmaps,poddisruptionbudgets"
     qwen.kubectl("delete", kinds, "--selector=inference-operator.dev/name=qwen")

@@ -147,8 +147,7 @@ def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
 ) -> None:
     workspace = served(new_workspace(kubernetes))
     workspace.patch("qwen", {"router": {"httpRoute": ROUTED}})
-    condition = workspace.settled("qwen", "Exposed", "False", "GatewayApiMissing")
-    assert "Install its CustomResourceDefinition" in condition["message"]
+    workspace.settled("qwen", "Exposed", "False", "GatewayApiMissing", saying="Install its CustomResourceDefinition")
     workspace.settled("qwen")
 
     kubernetes.kubectl("create", "--filename", str(http_route_crd()))

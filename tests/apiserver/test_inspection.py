@@ -21,8 +21,7 @@ def test_an_unknown_model_is_inspected_once_and_the_engine_is_sized_for_it(
     workspace.create("mine", MINE)
     workspace.settled("mine", "ModelResolved", "Unknown", "InspectingModel")
     let_it_say(workspace, MODEL)
-    resolved = workspace.settled("mine", "ModelResolved", "True", "ModelKnown")
-    assert "15.2 GiB of weights" in resolved["message"]
+    workspace.settled("mine", "ModelResolved", "True", "ModelKnown", saying="15.2 GiB of weights")
     workspace.settled("mine", "Sized", "True", "Fits")
     workspace.settled("mine")
     eventually(lambda: not names(workspace, "jobs"), seconds=20, what="no Job once its answer is kept")
@@ -43,8 +42,9 @@ def test_an_unknown_model_is_inspected_once_and_the_engine_is_sized_for_it(
 def test_a_gated_model_is_reported_and_its_inspection_is_repeated(workspace: Workspace) -> None:
     workspace.create("mine", MINE)
     let_it_say(workspace, GATED)
-    stalled = workspace.settled("mine", "Stalled", "True", "ModelGated")
-    assert "hf://a/b: is gated. Ask for it. It is read again" in stalled["message"]
+    workspace.settled(
+        "mine", "Stalled", "True", "ModelGated", saying="hf://a/b: is gated. Ask for it. It is read again"
+    )
     eventually(lambda: len(names(workspace, "jobs")) == 2, seconds=60, what="another attempt")
     assert workspace.condition("mine", "Stalled")["reason"] == "ModelGated"
     let_it_say(workspace, MODEL)

@@ -167,8 +167,13 @@ def test_a_foreign_object_with_the_name_of_a_child_is_neither_adopted_nor_overwr
     workspace.kubectl("create", "configmap", "qwen-router", "--from-literal=mine=1")
     mark = audit.mark()
     workspace.create("qwen", QWEN)
-    stalled = workspace.settled("qwen", "Stalled", "True", "NameConflict")
-    assert f"ConfigMap {workspace.namespace}/qwen-router exists and belongs to somebody else" in stalled["message"]
+    workspace.settled(
+        "qwen",
+        "Stalled",
+        "True",
+        "NameConflict",
+        saying=f"ConfigMap {workspace.namespace}/qwen-router exists and belongs to somebody else",
+    )
     foreign = workspace.get("configmap", "qwen-router")
     assert foreign["data"] == {"mine": "1"}
     assert "ownerReferences" not in foreign["metadata"]

@@ -139,20 +139,19 @@ def test_a_child_that_the_api_server_rejects_is_reported_with_its_message(worksp
 def test_an_engine_pod_that_a_quota_refuses_is_reported(workspace: Workspace) -> None:
     workspace.kubectl("create", "quota", "none", "--hard=requests.nvidia.com/gpu=0")
     workspace.create("qwen", spec())
-    engines = workspace.settled("qwen", "EnginesAvailable", "False", "QuotaExceeded")
-    assert "exceeded quota" in engines["message"]
+    workspace.settled("qwen", "EnginesAvailable", "False", "QuotaExceeded", saying="exceeded quota")
 
 
 def test_a_missing_volume_claim_is_reported(workspace: Workspace) -> None:
     workspace.create("qwen", spec(model={"source": "pvc://nosuch/llama"}, hardware={"device": "CPU"}))
-    working = workspace.settled("qwen", "Reconciling", "True", "VolumeUnavailable")
-    assert 'persistentvolumeclaim "nosuch" not found' in working["message"]
+    workspace.settled(
+        "qwen", "Reconciling", "True", "VolumeUnavailable", saying='persistentvolumeclaim "nosuch" not found'
+    )
 
 
 def test_an_unschedulable_engine_is_reported_with_the_closest_nodes(workspace: Workspace) -> None:
     workspace.create("qwen", spec(model={"source": "hf://nobody/unknown"}, parallelism={"tensor": 64}))
-    working = workspace.settled("qwen", "Reconciling", "True", "Unschedulable")
-    assert "have too little free `nvidia.com/gpu`" in working["message"]
+    workspace.settled("qwen", "Reconciling", "True", "Unschedulable", saying="have too little free `nvidia.com/gpu`")
 
     def message() -> str:
         return str(workspace.condition("qwen", "Reconciling")["message"])

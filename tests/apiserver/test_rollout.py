@@ -183,8 +183,9 @@ def test_a_node_selector_that_no_gpu_node_matches_stops_no_serving_engine(worksp
     workspace.settled("one", "Reconciling", "False")
     nowhere = {"scheduling": {"nodeSelector": {"pool": "nosuch"}}}
     workspace.patch("one", nowhere)
-    told = workspace.settled("one", "Stalled", "True", "NoSuitableGpu")
-    assert "There is no node with GPUs that engines may be on." in told["message"]
+    workspace.settled(
+        "one", "Stalled", "True", "NoSuitableGpu", saying="There is no node with GPUs that engines may be on."
+    )
     assert workspace.condition("one", "Ready")["status"] == "True"
 
 
@@ -194,8 +195,13 @@ def test_a_rollout_that_waits_for_a_new_node_stops_no_serving_engine(workspace: 
     workspace.settled("one", "Reconciling", "False")
     products = {"hardware": {"gpu": {"products": ["H200"]}}}
     workspace.patch("one", {"scheduling": {"nodeSelector": {"pool": "nosuch"}}, **products})
-    told = workspace.settled("one", "Reconciling", "True", "Unschedulable")
-    assert "have labels that do not match the node selector or affinity" in told["message"]
+    workspace.settled(
+        "one",
+        "Reconciling",
+        "True",
+        "Unschedulable",
+        saying="have labels that do not match the node selector or affinity",
+    )
     assert how(workspace, "one")["why"] == "NoUse"
     time.sleep(1)
     assert workspace.condition("one", "Ready")["status"] == "True"

@@ -116,13 +116,15 @@ def test_a_model_that_fits_no_node_gets_no_pod_until_a_fitting_node_is_added(
 ) -> None:
     add("l4", "l4-a")
     workspace.create("llama", in_pool("l4", LLAMA, engine={"maxModelLen": 131072}))
-    told = workspace.settled("llama", "Stalled", reason="NeedsMultiNode")
-    assert f"offers 20.3 GiB each (22.1{TIMES}0.92); needs" in told["message"]
+    workspace.settled(
+        "llama", "Stalled", reason="NeedsMultiNode", saying=f"offers 20.3 GiB each (22.1{TIMES}0.92); needs"
+    )
     assert workspace.condition("llama", "Sized")["status"] == "False"
     assert workspace.children("llama") == set()
     workspace.patch("llama", {"scheduling": in_pool("h100")["scheduling"]})
-    told = workspace.settled("llama", "Stalled", reason="NoSuitableGpu")
-    assert "There is no node with GPUs that engines may be on." in told["message"]
+    workspace.settled(
+        "llama", "Stalled", reason="NoSuitableGpu", saying="There is no node with GPUs that engines may be on."
+    )
     add("h100", "h100-a")
     workspace.settled("llama")
     assert engine(workspace, "llama")["spec"]["nodeName"] == "h100-a"
@@ -161,8 +163,12 @@ def test_a_requested_tensor_parallel_size_is_validated_and_kept(
 ) -> None:
     add("h100", "h100-a")
     workspace.create("qwen", in_pool("h100", parallelism={"tensor": 3}))
-    told = workspace.settled("qwen", "Stalled", reason="InvalidParallelSize")
-    assert "32 attention heads are not divisible by 3. Use 1, 2, 4, 8" in told["message"]
+    workspace.settled(
+        "qwen",
+        "Stalled",
+        reason="InvalidParallelSize",
+        saying="32 attention heads are not divisible by 3. Use 1, 2, 4, 8",
+    )
     workspace.patch("qwen", {"parallelism": {"tensor": 4}})
     workspace.settled("qwen")
     assert engine(workspace, "qwen")["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
@@ -212,9 +218,9 @@ def test_with_fixed_capacity_only_existing_nodes_count(
     workspace = with_settings(GPU_OFFERS="NVIDIA-H200:8", CAPACITY="Fixed")
     add("h100", "h100-a")
     workspace.create("other", in_pool("h100", hardware={"gpu": {"products": ["H200"]}}))
-    told = workspace.settled("other", "Stalled", reason="NoSuitableGpu")
-    assert "none of the GPUs that there are (H100-80GB) may be used." in told["message"]
+    workspace.settled(
+        "other", "Stalled", reason="NoSuitableGpu", saying="none of the GPUs that there are (H100-80GB) may be used."
+    )
     workspace.create("many", in_pool("h100", parallelism={"tensor": 4}, replicas=9))
-    told = workspace.settled("many")
-    assert "Nodes have GPUs for 2 of 9 engines" in told["message"]
+    workspace.settled("many", saying="Nodes have GPUs for 2 of 9 engines")
     assert workspace.get("deployment", "many-engine")["spec"]["replicas"] == 2

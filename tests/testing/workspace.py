@@ -84,16 +84,20 @@ class Workspace:
         return next((c for c in conditions if c["type"] == kind), {})
 
     def settled(
-        self, name: str, kind: str = "Ready", status: str = "True", reason: str | None = None
+        self, name: str, kind: str = "Ready", status: str = "True", reason: str | None = None, saying: str = ""
     ) -> dict[str, Any]:
-        """Wait for a condition about the latest spec; returns it."""
+        """Wait for a condition about the latest spec; returns it.
+
+        `saying` is a part of its message. A message that depends on other objects, such as nodes,
+        can change after the first one: the operator hears of each kind by a watch of its own.
+        """
 
         def look() -> dict[str, Any] | None:
             resource = self.get("infd", name)
             found = self.condition(name, kind)
             current = found.get("observedGeneration") == resource["metadata"]["generation"]
             right = found.get("status") == status and reason in {None, found.get("reason")}
-            return found if current and right else None
+            return found if current and right and saying in found["message"] else None
 
         return (
             eventually(
