@@ -190,8 +190,7 @@ def test_a_gated_model_is_refused_without_a_token_and_served_with_one(
         secret = ("secret", "hub", f"--from-literal=token={TOKEN}")
         served.kubectl("create", "secret", "generic", *secret[1:])
         try:
-            reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
-            patch = {"spec": {"engine": {"env": [reference]}}}
+            patch = {"spec": {"model": {"tokenSecret": {"name": "hub", "key": "token"}}}}
             served.kubectl("patch", f"infd/{served.name}", "--type=merge", f"--patch={json.dumps(patch)}")
             stack.wait_ready(cluster, served.name)
             completes(served, expected()[DECODER])

@@ -37,7 +37,16 @@ INVALID: list[tuple[dict[str, object], str]] = [
     ({"model": {"source": ""}}, "spec.model.source: "),
     ({"model": {"source": 7}}, "spec.model.source: "),
     ({"model": {"source": "hf://" + "x" * 2000}}, "spec.model.source: "),
-    ({"model": {"source": "hf://a/b", "revision": "main"}}, "spec.model.revision: "),
+    ({"model": {"source": "hf://a/b", "commit": "main"}}, "spec.model.commit: "),
+    ({"model": {"source": "hf://a/b", "revision": "a b"}}, "spec.model.revision: must be a branch, tag or commit"),
+    ({"model": {"source": "pvc://a", "revision": "main"}}, "spec.model: `revision` and `tokenSecret` need a source"),
+    (
+        {
+            "model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}},
+            "engine": {"env": [{"name": "HF_TOKEN", "value": "hf_1"}]},
+        },
+        "spec: `model.tokenSecret` and the variable `HF_TOKEN` of `engine.env` are both set",
+    ),
     ({"parallelism": {"tensor": 0}}, "spec.parallelism.tensor: "),
     ({"parallelism": {"tensor": 65}}, "spec.parallelism.tensor: "),
     ({"parallelism": {"tensor": "two"}}, "spec.parallelism.tensor: "),

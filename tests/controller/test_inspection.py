@@ -180,11 +180,14 @@ async def test_engines_stay_unchanged_until_a_new_model_is_inspected(serving: Wo
 
 
 async def test_a_changed_revision_is_inspected_like_another_model(inspecting: World) -> None:
+    source = "hf://org/model"
+    inspecting.ask(source=source)
+    await inspecting.settle()
     end(inspecting, found())
     await inspecting.settle()
     await inspecting.reconcile()
     (first,) = models(inspecting)
-    inspecting.ask(source=MINE, engine={"args": ["--revision=v2"]})
+    inspecting.ask(model={"source": source, "revision": "v2"})
     await inspecting.settle()
     assert (jobs(inspecting), models(inspecting)) == (["1"], [first])
     end(inspecting, found("Qwen/Qwen3-4B"))

@@ -41,7 +41,7 @@ def job(source: str = "hf://org/model", *, number: int = 1, owner: Owner = OWNER
     asked = resource({**raw, "spec": {**raw["spec"], **more}}).spec
     assert isinstance(asked, Spec), asked
     where = model_source(source)
-    access = ENGINES[VLLM].access(asked.engine)
+    access = ENGINES[VLLM].access(asked.engine, asked.model)
     return inspection_job(asked, where, access, attempt=number, owner=owner, settings=SETTINGS)  # type: ignore[arg-type]
 
 
@@ -91,7 +91,13 @@ def test_an_inspection_job_has_the_engines_environment_for_the_hub() -> None:
 
 
 def test_an_inspection_job_reads_the_engines_revision() -> None:
-    assert "--revision=v2" in container(job(engine={"args": ["--revision", "v2"]}))["args"]
+    assert "--revision=v2" in container(job(model={"source": "hf://org/model", "revision": "v2"}))["args"]
+
+
+def test_an_inspection_job_has_the_token_of_the_models_secret() -> None:
+    token = {"name": "hub", "key": "token"}
+    env = container(job(model={"source": "hf://org/model", "tokenSecret": token}))["env"]
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}} in env
 
 
 def test_an_inspection_job_has_the_node_selector_only_for_a_model_in_a_volume() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.inspection.config_map import model_config_map, model_config_ref
 from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult
@@ -39,9 +41,9 @@ def with_weights(found: Entry) -> Entry:
     return replace(found, weights=Weights(16_381_470_720, "5 files of model.safetensors.index.json"))
 
 
-def inspected(result: InspectionResult, **spec: object) -> Inputs:
+def inspected(result: InspectionResult, settings: Settings = ALWAYS, **spec: object) -> Inputs:
     """What is seen when the first inspection has ended with this result."""
-    asked = inputs(inference_deployment(**spec), settings=ALWAYS)  # type: ignore[arg-type]  # fields of the spec
+    asked = inputs(inference_deployment(**spec), settings=settings)  # type: ignore[arg-type]  # fields of the spec
     job = job_of(outcome(asked).desired)
     pod = pod_view(pod_of(job, result), component=INSPECTION)
     kind = "Complete" if isinstance(result, Entry) else "Failed"
@@ -91,8 +93,28 @@ def test_engines_load_the_commit_that_was_inspected() -> None:
 
 
 def test_a_branch_of_the_user_is_pinned_to_the_commit_that_was_inspected() -> None:
-    found = outcome(inspected(with_weights(qwen()), engine={"args": ["--revision=main", "--tokenizer=org/other"]}))
-    assert args(found)[-3:] == ["--revision=main", "--tokenizer=org/other", f"--revision={COMMIT}"]
+    asked: Manifest = {
+        "model": {"source": "hf://Qwen/Qwen3-8B", "revision": "main"},
+        "engine": {"args": ["--tokenizer=org/other"]},
+    }
+    found = outcome(inspected(with_weights(qwen()), **asked))
+    assert args(found)[-2:] == ["--tokenizer=org/other", f"--revision={COMMIT}"]
+
+
+def test_a_branch_of_the_user_is_loaded_where_the_hub_cannot_be_asked() -> None:
+    asked: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B", "revision": "v1"}, "parallelism": {"tensor": 1}}
+    found = outcome(inspected(UNREACHABLE, **asked))
+    assert args(found)[-2:] == ["--revision=v1", "--tokenizer-revision=v1"]
+
+
+def test_the_token_of_a_secret_reaches_the_engine_and_replaces_that_of_the_owner() -> None:
+    asked: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B", "tokenSecret": {"name": "hub", "key": "token"}}}
+    owner = EngineDefaults(env=(EnvironmentVariable(name="HF_TOKEN", value="hf_of_the_owner"),))
+    settings = ALWAYS.model_copy(update={"engine_defaults": owner})
+    found = outcome(inspected(with_weights(qwen()), settings, **asked))
+    (engine,) = found.desired[ENGINES]["spec"]["template"]["spec"]["containers"]
+    tokens = [one for one in engine["env"] if one["name"] == "HF_TOKEN"]
+    assert tokens == [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}]
 
 
 def test_the_commit_stays_with_the_plan_when_the_branch_moves() -> None:

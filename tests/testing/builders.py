@@ -95,7 +95,7 @@ def model_known(raw: Manifest, name: str = "") -> Manifest:
     assert isinstance(asked.spec, Spec)
     known = entry(name or asked.spec.model.source.removeprefix("hf://")) or entry("Qwen/Qwen3-8B")
     assert known
-    revision = registry.ENGINES[registry.VLLM].access(asked.spec.engine).revision
+    revision = registry.ENGINES[registry.VLLM].access(asked.spec.engine, asked.spec.model).revision
     ref = model_config_ref(asked.spec.model.source, revision, owner=asked.owner)
     facts = model_facts(known.config, known.weights)
     assert isinstance(facts, ModelFacts)

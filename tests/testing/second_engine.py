@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, Spec
+from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.base import (
@@ -88,7 +88,7 @@ class Echo:
             stop_seconds=timeouts.drain,
         )
 
-    def access(self, asked: EngineSpec) -> HubAccess:  # noqa: ARG002 - protocol
+    def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:  # noqa: ARG002 - protocol
         return HubAccess(user=USER, group=USER, env=(), writable=("/scratch",), revision=None)
 
     def diagnose(self, log: str) -> Diagnosis | None:

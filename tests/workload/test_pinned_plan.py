@@ -64,7 +64,7 @@ SPECIFICATIONS: dict[str, tuple[Manifest, str]] = {
         "0d96558eb5f0a75f",
     ),
     "a revision": (
-        inference_deployment(parallelism={"tensor": 1}, engine={"args": ["--revision=v1"]}),
+        inference_deployment(parallelism={"tensor": 1}, model={"source": "hf://Qwen/Qwen3-8B", "revision": "v1"}),
         "494834cbc6544dc9",
     ),
     "a size of the cache": (

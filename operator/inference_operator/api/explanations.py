@@ -65,12 +65,12 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         (
             Reason.MODEL_GATED,
             "The model is gated: the hub gives it only to accounts that accepted its licence.",
-            "Accept the licence on the hub, and set `HF_TOKEN` in `spec.engine.env` from a Secret.",
+            "Accept the licence on the hub, and name a Secret with a token in `spec.model.tokenSecret`.",
         ),
         (
             Reason.MODEL_NOT_FOUND,
             "The model does not exist, or this account may not see it.",
-            "Check `spec.model.source`. For a private model set `HF_TOKEN` in `spec.engine.env` from a Secret.",
+            "Check `spec.model.source`. For a private model name a Secret with a token in `spec.model.tokenSecret`.",
         ),
         (
             Reason.HUB_UNREACHABLE,

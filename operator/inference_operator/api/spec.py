@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
+from inference_operator.api.container import BY_NAME, Argument, Environment, Image, KeySelector, ResourcesSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
@@ -32,6 +32,10 @@ the 600 s that a node autoscaler gives the pods of a node that it removes (kuber
 cluster-autoscaler/FAQ.md, `max-graceful-termination-sec`). Idle pods do not wait."""
 
 
+HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a name
+"""Variable from which the hub's client takes its token (huggingface_hub 2.4.0, `constants.py`)."""
+
+
 class Device(StrEnum):
     """Type of device that engines run on."""
 
@@ -42,6 +46,9 @@ class Device(StrEnum):
 _SOURCE = matches(
     r"(hf|pvc|oci)://\S+",
     "must start with `hf://`, `pvc://` or `oci://` and contain no spaces, for example `hf://Qwen/Qwen3-8B`",
+)
+_REVISION = matches(
+    "[A-Za-z0-9][-A-Za-z0-9._/]*", "must be a branch, tag or commit of the hub, for example `main` or `v1.0`"
 )
 _SERVED_NAME = matches(
     "[A-Za-z0-9][-A-Za-z0-9._/:]*",
@@ -66,6 +73,20 @@ class ModelSpec(SpecModel):
         None,
         description=(
             "Name of the model in the OpenAI API. Default: the name of this resource. Change: rolling restart."
+        ),
+    )
+    revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(_REVISION)] | None = Field(
+        None, description="Branch, tag or commit on the hub. Default: `main`. Change: rolling restart."
+    )
+    token_secret: KeySelector | None = Field(
+        None, description="Secret with a token of the hub, for gated and private models. Change: rolling restart."
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.revision) && !has(self.tokenSecret) || self.source.startsWith('hf://')",
+            lambda self: not (self.revision or self.token_secret) or self.source.startswith("hf://"),
+            "`revision` and `tokenSecret` need a source `hf://org/name`: other sources have neither",
         ),
     )
 
@@ -311,5 +332,11 @@ class Spec(SpecModel):
             " || self.router.strategy != 'External'",
             lambda spec: spec.replicas > 0 or spec.router.strategy is not RouterStrategy.EXTERNAL,
             "`replicas` must be 1 or more with `router.strategy: External`: no router holds requests at zero",
+        ),
+        Rule(
+            "!has(self.model.tokenSecret) || !has(self.engine) || !has(self.engine.env)"
+            " || !self.engine.env.exists(variable, variable.name == 'HF_TOKEN')",
+            lambda spec: not spec.model.token_secret or all(one.name != HUB_TOKEN for one in spec.engine.env),
+            "`model.tokenSecret` and the variable `HF_TOKEN` of `engine.env` are both set: remove one of them",
         ),
     )

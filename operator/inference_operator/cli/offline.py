@@ -141,7 +141,7 @@ def _unread(new: Resource, failure: Failure) -> Resource:
 
 
 def _revision(new: Resource, engine: Engine) -> str | None:
-    return None if isinstance(new.spec, Refusal) else engine.access(new.spec.engine).revision
+    return None if isinstance(new.spec, Refusal) else engine.access(new.spec.engine, new.spec.model).revision
 
 
 def _stored(new: Resource, stored_models: Mapping[Ref, Manifest], engine: Engine) -> Mapping[Ref, Manifest]:

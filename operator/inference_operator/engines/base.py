@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.container import EnvironmentVariable, KeySelector
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
@@ -27,7 +27,11 @@ class ServedModel:
     model: str
     name: str
     commit: str = ""
-    """The commit of the hub repository to load; empty: the engine's own default."""
+    """The commit of the hub repository to load; empty: `revision`."""
+    revision: str | None = None
+    """Branch, tag or commit that the user asks for; None: the engine's own default."""
+    token: KeySelector | None = None
+    """Key of the Secret that holds a token of the hub."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -194,8 +198,8 @@ class Engine(Protocol):
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
         """The parsers that this image's engine needs for the answers of a model; `model` is a repository or path."""
 
-    def access(self, spec: EngineSpec, /) -> HubAccess:
-        """The engine's access to its model."""
+    def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
+        """The engine's access to its model; without a model, to any."""
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """The cause of the engine's end, from the end of its log; None if the log shows no known error."""

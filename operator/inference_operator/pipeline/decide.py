@@ -134,7 +134,7 @@ def _decided(inputs: Inputs) -> Outcome:
     # 2. What is known about the model, from the catalogue or from its inspection.
     states = [_role_state(inputs, spec, request) for request in inputs.role_requests]
     inspected = _inspection(inputs, spec, source, states)
-    model = _known_model(source, states[0].engine.access(spec.engine).revision, inspected)
+    model = _known_model(source, states[0].engine.access(spec.engine, spec.model).revision, inspected)
     if spec.paused:
         return Paused(desired=inputs.children, model=model)
     # 3. Every engine must accept the specification.
@@ -181,7 +181,7 @@ def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
 
 def _spec_hash(spec: Spec, engine: Engine) -> str:
     """Hash of everything that a plan depends on; another hash means that the role is sized again."""
-    revision = engine.access(spec.engine).revision
+    revision = engine.access(spec.engine, spec.model).revision
     revisions = [revision] if revision else []
     return content_hash([spec.model.source, spec.engine.image, asked_of_sizes(spec, engine), *revisions])
 
@@ -193,14 +193,14 @@ def _all_unschedulable(inputs: Inputs, role: str) -> bool:
 
 def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> InspectionState:
     """The state of the inspection; empty where nothing needs it: on CPUs, only a hub has a commit to pin."""
-    access = states[0].engine.access(spec.engine)
+    access = states[0].engine.access(spec.engine, spec.model)
     catalogued = known_model(source, access.revision) if _is_catalogue_first(inputs) else None
     on_cpus = spec.hardware.device is Device.CPU and not isinstance(source, HubModel)
     if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return InspectionState()
     wanted, decided = any(_needs_facts(state, source) for state in states), all(state.kept for state in states)
     effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
-    reading = states[0].engine.access(effective.engine)
+    reading = states[0].engine.access(effective.engine, spec.model)
     request = InspectionRequest(effective, source, reading, inputs.owner, inputs.settings)
     live, now, results = inputs.children, inputs.now, inputs.lookups
     return inspection_state(request, live, inputs.pods, now, results, wanted=wanted, decided=decided)
@@ -249,7 +249,7 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
     """Why an engine cannot run what is specified; None if all can."""
     router = with_router_defaults(spec.router, inputs.settings.router_defaults)
     for state in states:
-        mounts = engine_mounts(source, state.engine.access(spec.engine).writable)
+        mounts = engine_mounts(source, state.engine.access(spec.engine, spec.model).writable)
         refusal = (
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
             or refusal_of_resources(spec.engine.resources)
@@ -342,7 +342,8 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
 def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> EngineProcess:
     """The process of an engine of the role."""
     settings = inputs.settings
-    served = ServedModel(model_argument(source), spec.model.served_name or inputs.resource.key.name, plan.commit)
+    model, name = spec.model, spec.model.served_name or inputs.resource.key.name
+    served = ServedModel(model_argument(source), name, plan.commit, model.revision, model.token_secret)
     limits = timeouts(spec, plan.plan, settings)
     of_image = spec.engine.model_copy(update={"image": plan.image})
     return state.engine.process(of_image, plan.plan, served, limits, host=settings.listen_address)

@@ -12,6 +12,8 @@ _ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; they divide an engi
 MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
     "--served-model-name": "Use `spec.model.servedName`.",
+    "--revision": "Use `spec.model.revision`.",
+    "--hf-token": "Use `spec.model.tokenSecret`.",
     "--tensor-parallel-size": "Use `spec.parallelism.tensor`.",
     "--pipeline-parallel-size": "Use `spec.parallelism.pipeline`.",
     "--max-model-len": "Use `spec.engine.maxModelLen`.",
@@ -57,7 +59,6 @@ MANAGED_FLAGS: dict[str, str] = {
 
 SECRET_FLAGS: dict[str, str] = {
     "--api-key": "VLLM_API_KEY",
-    "--hf-token": "HF_TOKEN",
 }
 """Flags whose value is a secret, which everyone who can read the pod would see, with the variable to set from a
 Secret instead."""

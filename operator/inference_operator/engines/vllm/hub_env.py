@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.container import EnvironmentVariable, KeySelector
+from inference_operator.api.spec import HUB_TOKEN
 from inference_operator.engines.vllm.cli_args import value_of
 
 REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
@@ -27,26 +28,27 @@ def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVar
     return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
 
 
-def revision_of(args: Sequence[str]) -> str | None:
-    """The revision in the arguments; of several the last one, as argparse takes it. None if there is none.
+def with_token(env: Sequence[EnvironmentVariable], token: KeySelector | None) -> tuple[EnvironmentVariable, ...]:
+    """The variables with the token of a Secret, which replaces another token, such as that of the owner's defaults.
 
     Examples:
-        >>> revision_of(["--revision", "v1"]), revision_of(["--revision=v1", "--revis=v2"]), revision_of(["--seed=1"])
-        ('v1', 'v2', None)
-        >>> revision_of(["--revision"]) is None
-        True
+        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], KeySelector(name="hub", key="token"))
+        >>> [(one.name, one.value, one.value_from.secret_key_ref.name) for one in found]
+        [('HF_TOKEN', None, 'hub')]
     """
-    return value_of(args, REVISION)
+    if token is None:
+        return tuple(env)
+    variable = EnvironmentVariable.model_validate({"name": HUB_TOKEN, "valueFrom": {"secretKeyRef": token}})
+    return (*(one for one in env if one.name != HUB_TOKEN), variable)
 
 
 def commit_arguments(args: Sequence[str], commit: str) -> Iterator[str]:
-    """Arguments that make vLLM load this commit of the model and its tokenizer; none without a commit.
+    """Arguments that make vLLM load this commit, branch or tag of the model and its tokenizer; none without one.
 
-    They follow the user's arguments: argparse takes the last value, and a branch that the user names may have moved
-    since its commit was inspected. A tokenizer of the user's own keeps its revision.
+    A tokenizer of the user's own keeps its revision.
 
     Examples:
-        >>> list(commit_arguments(["--revision=main"], "1234abcd"))
+        >>> list(commit_arguments([], "1234abcd"))
         ['--revision=1234abcd', '--tokenizer-revision=1234abcd']
         >>> list(commit_arguments(["--tokenizer=org/other"], "1234abcd")), list(commit_arguments([], ""))
         (['--revision=1234abcd'], [])

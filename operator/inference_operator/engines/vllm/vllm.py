@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.base import (
     Diagnosis,
     EngineLoad,
@@ -23,7 +23,7 @@ from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_o
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
-from inference_operator.engines.vllm.hub_env import commit_arguments, hub_variables, revision_of
+from inference_operator.engines.vllm.hub_env import commit_arguments, hub_variables, with_token
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
 from inference_operator.engines.vllm.memory_flags import (
     memory_arguments,
@@ -177,8 +177,13 @@ class Vllm:
         )
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
-            args=(served.model, *managed, *asked.args, *commit_arguments(asked.args, served.commit)),
-            env=_environment(asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup)}),
+            args=(
+                served.model,
+                *managed,
+                *asked.args,
+                *commit_arguments(asked.args, served.commit or served.revision or ""),
+            ),
+            env=with_token(_environment(asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup)}), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
@@ -192,14 +197,14 @@ class Vllm:
             stop_seconds=timeouts.dns_staleness + timeouts.drain + SHUTDOWN_SECONDS,
         )
 
-    def access(self, asked: EngineSpec) -> HubAccess:
+    def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """What a process needs to read the model as vLLM does."""
         return HubAccess(
-            env=hub_variables(_environment(asked.env, {})),
+            env=with_token(hub_variables(_environment(asked.env, {})), model.token_secret if model else None),
             user=USER,
             group=GROUP,
             writable=WRITABLE,
-            revision=revision_of(asked.args),
+            revision=model.revision if model else None,
         )
 
     def diagnose(self, log: str) -> Diagnosis | None:
