@@ -91,7 +91,8 @@ class Buildah:
 
     def write(self, reference: str, into: BinaryIO) -> None:
         """Write an image as an uncompressed archive."""
-        command = self._buildah("push", "--quiet", reference, "docker-archive:/dev/stdout")
+        # Not /dev/stdout: a push that is interrupted can remove its target, and root may remove that link.
+        command = self._buildah("push", "--quiet", reference, "docker-archive:/proc/self/fd/1")
         # buildah writes a layer to a temporary file first. The folder of the store has the space for it.
         environment = os.environ | {"TMPDIR": str(self._home)}
         with subprocess.Popen(command, stdout=into, stderr=subprocess.PIPE, env=environment) as process:

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import aiohttp
+
 from e2e.router.loopback import Loopback
 
 HELD = 20
@@ -51,3 +53,27 @@ async def test_a_router_without_held_requests_stops_without_waiting_for_streams(
     loopback.soft_stop()
     await loopback.release(engine)
     assert (await stream).status == 200
+
+
+async def test_a_router_that_will_stop_tells_clients_to_close_their_connections_while_it_still_accepts_new_ones(
+    loopback: Loopback,
+) -> None:
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    async with aiohttp.ClientSession() as client:
+        assert await _said_of_the_connection(client, loopback) == [None, None]
+        assert await asyncio.wait_for(loopback.stop_hook(drain_seconds=LONG), SOON) == 0
+        assert await _said_of_the_connection(client, loopback) == ["close", "close"]
+        answer = await loopback.ask(client, chunks=3, gap=0)
+    assert (answer.status, answer.whole) == (200, True)
+
+
+async def _said_of_the_connection(client: aiohttp.ClientSession, loopback: Loopback) -> list[str | None]:
+    """The header `Connection` of an engine's answer, and of one that the router gives itself."""
+    said = []
+    for path, status in (("/v1/models", 200), ("/metrics", 404)):
+        async with client.get(f"{loopback.url}{path}") as response:
+            assert response.status == status
+            said.append(response.headers.get("Connection"))
+    return said

@@ -115,3 +115,16 @@ async def test_an_invalid_certificate_is_logged_once_and_the_former_one_stays(lo
     assert await presented(loopback) == former
     await until_presented(loopback, loopback.renew_certificate())
     assert loopback.log.read_text().count("is not valid") == 1
+
+
+@pytest.mark.parametrize(("option", "connects"), [("--http1.1", 1), ("--http2", 0)])
+async def test_a_router_that_will_stop_ends_connections_of_http_1_after_their_next_answer(
+    loopback: Loopback, option: str, connects: int
+) -> None:
+    """HTTP/2 needs no such warning: HAProxy's GOAWAY tells a client which requests it may send again."""
+    await served(loopback)
+    twice = (option, "--output", "/dev/null", f"https://localhost:{loopback.tls_port}/v1/completions")
+    connections = (*twice, "--output", "/dev/null", "--write-out", "%{response_code}: %{num_connects} new; ")
+    assert await curl(loopback, *connections) == "200: 1 new; 200: 0 new; "
+    assert await loopback.stop_hook(drain_seconds=1) == 0
+    assert await curl(loopback, *connections) == f"200: 1 new; 200: {connects} new; "

@@ -1,4 +1,4 @@
-# Waits for endpoint removal, then while requests are held. Without bash's /dev/tcp the image would need a client.
+# Lets clients close their connections, waits for endpoint removal, then while requests are held. Without bash's /dev/tcp the image would need a client.
 removal=$1 drain=$2 port=${!3} held=$4 stats=$5 address=$6
 
 request() {  # METHOD PATH [BODY]: prints the status line
@@ -9,6 +9,7 @@ request() {  # METHOD PATH [BODY]: prints the status line
     exec 3>&-
 }
 
+request POST "$stats" "s=marker&action=maint&b=stopping" > /dev/null
 sleep "$removal"
 while [[ $(request GET "$held") == *" 409 "* ]]; do
     # The hold server is the last one: without it, held requests get 503 at their next retry, within a second.
