@@ -1,9 +1,9 @@
 """Generates the reference pages from the code: `python -m docs.generate`."""  # noqa: INP001 - a script
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from docs import api_reference, chart_values, cli_reference, model_table
+from docs import api_reference, chart_values, cli_reference, dashboards, metrics_reference, model_table
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType
 from inference_operator.engines.vllm.flags import (
@@ -15,9 +15,6 @@ from inference_operator.engines.vllm.flags import (
     SECRET_FLAGS,
 )
 from inference_operator.engines.vllm.options import VERSION
-from inference_operator.router.observe import METRICS as METRICS_OF_ROUTERS
-from inference_operator.router.observe import ROUTER_METRICS_PATH
-from inference_operator.telemetry.metrics import DESCRIPTIONS
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -98,86 +95,8 @@ def _table(title: str, column: str, rows: Mapping[str, str], introduction: str =
         yield f"| `{name}` | {meaning} |\n"
 
 
-METRICS = """\
-# Metrics
-
-## Of the operator
-Every operator pod serves `/metrics` on port 8080. Standby pods have the same metrics, mostly zero: use the sum over
-pods, or the pod whose `infd_leader` is 1. The Prometheus client adds `process_*` and `python_*`.
-
-The tables are generated from `operator/inference_operator/telemetry/metrics.py` and
-`operator/inference_operator/router/observe.py`.
-
-| metric | type | labels | meaning |
-|---|---|---|---|
-"""
-
-
-ROUTER_METRICS = f"""
-## Of a router
-Both HAProxy processes of a router pod serve metrics, on ports 9100 and 9101 (`metrics-1`, `metrics-2`). Each counts for
-itself, since its start: add up all processes of all router pods. [Read a router](../how-to/read-a-router.md) shows
-queries.
-
-`{ROUTER_METRICS_PATH}` has what HAProxy's exporter does not have:
-
-| metric | type | labels | meaning |
-|---|---|---|---|
-"""
-
-EXPORTER = """
-`/metrics` is HAProxy's exporter. These of its metrics answer common questions. The proxy `engines` is the requests that
-routers forward. A server is a slot such as `e1`; requests wait at `hold` while no engine is up.
-
-| metric | labels | meaning |
-|---|---|---|
-"""
-
-EXPORTED = {
-    "haproxy_frontend_http_responses_total": "Answers by class of status; `api` has the router's own too",
-    "haproxy_backend_http_requests_total": "Requests; `engines` has none that were refused before",
-    "haproxy_backend_current_sessions": "Requests that run, are queued or are held",
-    "haproxy_backend_current_queue": "Requests that are queued",
-    "haproxy_server_current_sessions": "Requests at each engine",
-    "haproxy_backend_queue_time_average_seconds": "Time in the queue, of the last 1,024 requests",
-    "haproxy_backend_response_time_average_seconds": "Time to the headers of an answer, of the last 1,024 requests",
-    "haproxy_backend_client_aborts_total": "Clients that left before the end of their answer",
-    "haproxy_backend_server_aborts_total": "Answers that engines cut",
-    "haproxy_backend_retry_warnings_total": "Failed connections that were tried again; held requests do each second",
-    "haproxy_backend_redispatch_warnings_total": "Requests that went to another engine after a failed connection",
-    "haproxy_backend_active_servers": "Engines that get requests",
-}
-"""Some of the exporter's metrics with their meanings (HAProxy 3.0, addons/promex/README)."""
-
-LATENCY = """
-The time to the first token is `vllm:time_to_first_token_seconds` of the engines. The time to the headers is not:
-vLLM sends the headers of a stream before its first token.
-"""
-
-
-def _exported(name: str, meaning: str) -> str:
-    kind = name.split("_")[1]
-    labels = ["proxy", *(["server"] if kind == "server" else []), *(["code"] if "responses" in name else [])]
-    return f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {meaning} |\n"
-
-
-def metrics() -> str:
-    """The page of metrics."""
-    operators = (_metric(one.name, one.type, one.labels, one.text) for one in DESCRIPTIONS)
-    routers = (_metric(one.name, one.kind, one.labels, one.meaning) for one in METRICS_OF_ROUTERS)
-    return METRICS + "".join(sorted(operators)) + ROUTER_METRICS + "".join(sorted(routers)) + _exporter()
-
-
-def _exporter() -> str:
-    return EXPORTER + "".join(_exported(name, meaning) for name, meaning in EXPORTED.items()) + LATENCY
-
-
-def _metric(name: str, kind: str, labels: Sequence[str], meaning: str) -> str:
-    return f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels) or '-'} | {meaning} |\n"
-
-
 PAGES = {
-    "metrics.md": metrics,
+    "metrics.md": metrics_reference.page,
     "reasons.md": reasons,
     "arguments.md": arguments,
     "api.md": api_reference.page,
@@ -191,3 +110,4 @@ if __name__ == "__main__":
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
     (chart_values.CHART / "README.md").write_text(chart_values.page(), encoding="utf-8")
+    dashboards.write()

@@ -30,6 +30,8 @@ SIGNER_MODULE = Path(__file__).parents[1] / "signer"
 """Of the command that signs releases."""
 KARPENTER_MODULE = Path(__file__).parents[1] / "karpenter"
 """Of Karpenter with its provider `kwok`, for the test that runs it."""
+PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
+"""Of Prometheus and promtool, for the tests of metrics, rules and dashboards."""
 KEY_DIGITS = 16
 """Length of a key: 64 bits of the digest, far more than the few builds of one machine need."""
 STAGES = Path("kwok-stages")
@@ -56,6 +58,8 @@ API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
+PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
+PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
 KWOK = Command("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONTROL_PLANE = (
     Command("etcd", "go.etcd.io/etcd/server/v3"),
@@ -103,6 +107,11 @@ def ensure_karpenter() -> tuple[Path, list[Path]]:
     command = _ensure((KARPENTER,), KARPENTER_MODULE) / KARPENTER.name
     folder = _module_folder(go_command(KARPENTER_MODULE / "go.mod"), KARPENTER_MODULE, "sigs.k8s.io/karpenter")
     return command, [*(folder / "pkg/apis/crds").glob("*.yaml"), *(folder / "kwok/apis/crds").glob("*.yaml")]
+
+
+def ensure_prometheus() -> Path:
+    """The folder with Prometheus and promtool, built if they are missing."""
+    return _ensure((PROMTOOL, PROMETHEUS), PROMETHEUS_MODULE)
 
 
 def _ensure(commands: Sequence[Command], module: Path) -> Path:
@@ -156,6 +165,9 @@ def module_version(go_mod: str, module: str) -> str:
 
 def _flags(module: Path) -> tuple[str, ...]:
     """The build's flags; versions are set because clients refuse a server that calls itself v0.0.0."""
+    if module == PROMETHEUS_MODULE:
+        # Without service discovery, which brings the clients of 20 clouds, and without the pages of the web interface.
+        return ("-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w")
     if module not in (MODULE, PREVIOUS_MODULE):
         return ("-trimpath", "-ldflags", "-s -w")
     go_mod = (module / "go.mod").read_text()

@@ -22,6 +22,7 @@ from inference_operator.controller.reconciler import Reconciler
 from inference_operator.controller.relist_loop import RelistLoop
 from inference_operator.controller.workqueue import WorkQueue
 from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.hardware.offers import prices
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
@@ -52,6 +53,7 @@ from inference_operator.telemetry.metrics import (
     RECONCILE_ERRORS,
     RECONCILE_SECONDS,
     RECONCILES,
+    RESOURCE_METRICS,
     RESOURCES,
     SCRAPES,
     UNREADABLE,
@@ -109,7 +111,7 @@ class Operator:
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings)
-        self._measure()
+        self._measure(settings)
 
     def alive(self) -> bool:
         """Whether nothing is stuck: listings finish, watches send events, and reconciles end.
@@ -168,8 +170,10 @@ class Operator:
         RECONCILES.labels("requeue" if requeue else "success").inc()
         return after
 
-    def _measure(self) -> None:
+    def _measure(self, settings: Settings) -> None:
         RESOURCES.states = self._cache.states
+        RESOURCE_METRICS.resources = self._cache.figures
+        RESOURCE_METRICS.prices = prices(settings.gpu_offers)
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)

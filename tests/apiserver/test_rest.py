@@ -98,10 +98,32 @@ def test_the_operator_exports_every_metric_of_the_reference_page(qwen: Workspace
     without = {one.name for one in DESCRIPTIONS if not re.search(sample.format(one.name), text, re.MULTILINE)}
     # What has never happened has no sample yet where its labels are not known before.
     labelled = {"infd_engine_stalls_total", "infd_engine_no_progress_total", "infd_scrapes_total"}
-    assert without <= {*labelled, "infd_reconcile_errors_total"}
+    of_starts_and_prices = {"infd_startup_step", "infd_engine_start_seconds", "infd_cost_per_hour"}
+    assert without <= {*labelled, *of_starts_and_prices, "infd_reconcile_errors_total"}
     assert 'infd_api_requests_total{code="201",kind="Deployment",verb="PATCH"}' in text
     assert re.search(r'^infd_reconcile_total\{result="success"\} [1-9]', text, re.MULTILINE)
     assert re.search(r"^infd_event_to_apply_seconds_count [1-9]", text, re.MULTILINE)
+
+
+def test_the_operator_tells_conditions_engines_and_gpus_of_each_resource_and_forgets_a_deleted_one(
+    qwen: Workspace, operator: OperatorProcess
+) -> None:
+    qwen.settled("qwen", "Ready", "True", "Serving")
+    of = f'name="qwen",namespace="{qwen.namespace}"'
+    plan = qwen.get("infd", "qwen")["status"]["plan"]
+    told = (
+        f'infd_condition{{{of},reason="Serving",status="True",type="Ready"}} 1.0\n',
+        f'infd_replicas{{{of},state="desired"}} 1.0\n',
+        f'infd_replicas{{{of},state="ready"}} 1.0\n',
+        f'infd_gpus{{gpu="{plan["gpu"]}",{of},state="allocated"}} {plan["gpusPerReplica"]}.0\n',
+    )
+    eventually(
+        lambda: all(one in operator.metrics() for one in told),
+        seconds=30,
+        what=lambda: f"{told} in {[line for line in operator.metrics().splitlines() if of in line]}",
+    )
+    qwen.kubectl("delete", "infd", "qwen")
+    eventually(lambda: of not in operator.metrics(), seconds=30, what="no metric tells of the deleted resource")
 
 
 def _untold(workspace: Workspace) -> list[str]:

@@ -18,6 +18,10 @@ FREE = {
     "resources.requests",
     "networkPolicies.metricsFrom",
     "commonLabels",
+    "monitoring.podMonitors.labels",
+    "monitoring.rules.labels",
+    "monitoring.dashboards.labels",
+    "monitoring.dashboards.annotations",
 }
 """Maps whose keys are the user's; a misspelling there cannot be told from a word."""
 KUBERNETES_CHECKS = {

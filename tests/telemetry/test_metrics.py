@@ -4,17 +4,22 @@ import pytest
 from prometheus_client import generate_latest
 
 from inference_operator.controller.cache import Cache
-from inference_operator.telemetry.metrics import DESCRIPTIONS, RESOURCES, Description
+from inference_operator.telemetry.description import Description
+from inference_operator.telemetry.metrics import DESCRIPTIONS, RESOURCES
 from tests.testing.builders import SETTINGS, inference_deployment
 
 UNITS = ("_seconds", "_total", "_info")
-COUNTS = {"infd_leader", "infd_resources", "infd_workqueue_depth", "infd_namespaces_unreadable"}
+COUNTS = {
+    *("infd_leader", "infd_resources", "infd_workqueue_depth", "infd_namespaces_unreadable"),
+    *("infd_condition", "infd_replicas", "infd_gpus", "infd_startup_step"),
+}
+CURRENCY = "infd_cost_per_hour"
 
 
 @pytest.mark.parametrize("one", DESCRIPTIONS, ids=lambda one: one.name)
 def test_metric_names_follow_the_prometheus_conventions(one: Description) -> None:
     assert re.fullmatch(r"infd_[a-z_]+", one.name)
-    assert one.name.endswith(UNITS) or one.name in COUNTS
+    assert one.name.endswith(UNITS) or one.name in {*COUNTS, CURRENCY}
     assert one.name.endswith("_total") == (one.type == "counter")
     assert "|" not in one.text
 

@@ -1,7 +1,7 @@
 """The informer cache: the last known state of all objects, from watches, from own writes and from complete listings."""
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterable, Container, Mapping
+from collections.abc import AsyncIterable, Container, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from inference_operator.settings import Settings
 from inference_operator.status.write_results import Applied, Deleted, WriteResult
 from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
+from inference_operator.views.resource_figures import ResourceFigures
 from inference_operator.views.workload import WORKLOAD_KINDS
 
 STATES = ("ready", "progressing", "stalled")
@@ -66,6 +67,12 @@ class Cache:
         """The number of InferenceDeployments in each state, as kstatus reads their conditions."""
         counted = Counter(cached.state for cached in self._resources.values())
         return {state: counted[state] for state in STATES}
+
+    def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[PodView]]]:
+        """The figures and the pods of every InferenceDeployment. Nothing is decompressed."""
+        for key, cached in self._resources.items():
+            if cached.figures:
+                yield key, cached.figures, self.pods(key)
 
     def pods(self, key: Key) -> list[PodView]:
         """The pods of an InferenceDeployment."""

@@ -9,6 +9,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
 from inference_operator.views.pod import PodView, pod_view
+from inference_operator.views.resource_figures import ResourceFigures, resource_figures
 from inference_operator.views.workload import WORKLOAD_KINDS
 from inference_operator.workload.pinned_plan import recorded_engine
 
@@ -30,6 +31,8 @@ class CachedObject:
     """The kstatus state; of an InferenceDeployment only."""
     settled: bool
     """Whether it is ready with all replicas; of an InferenceDeployment only."""
+    figures: ResourceFigures | None
+    """What its metrics tell; of an InferenceDeployment only."""
     pod: PodView | None
     """The view of a pod; nothing else of a pod is kept."""
     engine: str
@@ -72,6 +75,7 @@ class Codec:
             key=key_of(manifest),
             state=_state(manifest) if is_resource else "",
             settled=is_resource and _is_settled(manifest),
+            figures=resource_figures(manifest) if is_resource else None,
             pod=view,
             engine=recorded_engine(manifest) if kind in _WORKLOADS else "",
             packed=packed,

@@ -273,3 +273,14 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 def _number(text: str) -> float:
     return float(text) if _NUMBER.fullmatch(text) else 0.0
+
+
+def prices(declared: Iterable[str]) -> dict[str, float]:
+    """The prices of one GPU per hour, by kind; of declared GPUs as `declared_offer` reads them.
+
+    Examples:
+        >>> prices(["L4:4@0.7", "H100:8"])
+        {'L4': 0.7}
+    """
+    offers = [one for text in declared if (one := declared_offer(text)) is not None]
+    return {one.kind: one.price for one in offers if one.price is not None}

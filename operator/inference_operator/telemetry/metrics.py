@@ -5,7 +5,6 @@
 
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -13,19 +12,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import REGISTRY, Collector
 
 from inference_operator import __version__
+from inference_operator.telemetry import resources
+from inference_operator.telemetry.description import Description
 
 APPLY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds: from one request on an idle machine to a backlog of a thousand resources."""
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A metric, for the reference page."""
-
-    name: str
-    type: str
-    labels: Sequence[str]
-    text: str
 
 
 DESCRIPTIONS: list[Description] = []
@@ -123,3 +114,7 @@ class Resources(Collector):
 RESOURCES = Resources()
 REGISTRY.register(RESOURCES)
 DESCRIPTIONS.append(Resources.description)
+
+RESOURCE_METRICS = resources.ResourceMetrics()
+REGISTRY.register(RESOURCE_METRICS)
+DESCRIPTIONS.extend(resources.DESCRIPTIONS)

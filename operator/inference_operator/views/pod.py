@@ -10,7 +10,7 @@ from types import MappingProxyType
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod_startup import PodStartup, pod_startup
+from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
 from inference_operator.views.redact import redacted
 
@@ -74,6 +74,8 @@ class PodView:
     """The node that it was scheduled to; empty before that."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """Container ports by name; of two with the same name the first."""
+    startup_times: StartupTimes | None = None
+    """When it reached the steps of its start; None until it is ready."""
     traffic: bool | None = None
     """Whether its traffic label is `true`; None without the label, as on pods of an earlier release's template."""
 
@@ -131,6 +133,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         termination_message=_termination_message(status, component),
         node=str(mapping(pod, "spec").get("nodeName", "")),
         ports=_ports(mapping(pod, "spec")),
+        startup_times=startup_times(pod, container=component) if ready else None,
         traffic=_traffic(meta),
     )
 

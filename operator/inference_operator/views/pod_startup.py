@@ -73,3 +73,32 @@ def _log(meta: Manifest, container: Manifest) -> LogLookup:
         previous=False,
         running=True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StartupTimes:
+    """When a ready pod reached the steps of its start."""
+
+    created: datetime
+    placed: datetime
+    """When it was scheduled."""
+    running: datetime
+    """When its main container started."""
+    ready: datetime
+    """When it became ready for the last time: of a pod that was never unready since, the end of its start."""
+
+
+def startup_times(pod: Manifest, *, container: str) -> StartupTimes | None:
+    """The times of a ready pod's start; None if one is missing, or if its container has been restarted."""
+    status = mapping(pod, "status")
+    main = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
+    found = (
+        timestamp(mapping(pod, "metadata").get("creationTimestamp")),
+        timestamp(condition(status, "PodScheduled").get("lastTransitionTime")),
+        timestamp(mapping(mapping(main, "state"), "running").get("startedAt")),
+        timestamp(condition(status, "Ready").get("lastTransitionTime")),
+    )
+    created, placed, running, ready = found
+    if main.get("restartCount") or not (created and placed and running and ready):
+        return None
+    return StartupTimes(created, placed, running, ready)

@@ -1,0 +1,6 @@
+// Prometheus and promtool, for the tests of rules and dashboards.
+module inference-operator.dev/prometheus
+
+go 1.26.7
+
+require github.com/prometheus/prometheus v0.316.0

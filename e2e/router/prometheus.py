@@ -1,0 +1,128 @@
+"""A real Prometheus on loopback, and promtool."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import time
+from asyncio.subprocess import Process, create_subprocess_exec
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from docs.metrics_reference import RULES
+from e2e.cluster.binaries import PROMETHEUS, PROMTOOL, ensure_prometheus
+
+SCRAPE_SECONDS = 0.25
+START_SECONDS = 60.0
+POLL_SECONDS = 0.2
+
+Series = Sequence[tuple[Mapping[str, str], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A page to scrape, and the labels that the PodMonitors of the chart give to its series."""
+
+    address: str
+    labels: Mapping[str, str]
+    path: str = "/metrics"
+    parameters: Mapping[str, Sequence[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """A running Prometheus with the chart's rules."""
+
+    url: str
+    process: Process
+    session: aiohttp.ClientSession
+    log: Path
+
+    @classmethod
+    async def start(cls, folder: Path, targets: Sequence[Target], session: aiohttp.ClientSession) -> "Prometheus":
+        """Start it, and return once it answers."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        configuration, log = folder / "prometheus.json", folder / "prometheus.log"
+        configuration.write_text(json.dumps(_configuration(targets)))
+        command = await asyncio.to_thread(ensure_prometheus)
+        arguments = (
+            f"--config.file={configuration}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={address}",
+        )
+        with log.open("wb") as output:
+            process = await create_subprocess_exec(command / PROMETHEUS.name, *arguments, stdout=output, stderr=output)
+        started = cls(f"http://{address}", process, session, log)
+        await started.until_ready()
+        return started
+
+    async def until_ready(self) -> None:
+        """Wait until it answers queries."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                async with self.session.get(f"{self.url}/-/ready") as answer:
+                    if answer.ok:
+                        return
+            except aiohttp.ClientError:
+                pass
+            assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def query(self, text: str) -> Series:
+        """The labels and the value of each series; fails if the query is invalid."""
+        async with self.session.get(f"{self.url}/api/v1/query", params={"query": text}) as answer:
+            content = await answer.json()
+        assert content["status"] == "success", (text, content)  # noqa: S101 - a test's helper
+        data = content["data"]
+        if data["resultType"] == "scalar":
+            return [({}, float(data["result"][1]))]
+        return [(one["metric"], float(one["value"][1])) for one in data["result"]]
+
+    async def until(self, text: str, wanted: float) -> None:
+        """Wait until a query has one series with this value."""
+        deadline = time.monotonic() + START_SECONDS
+        while not (found := await self.query(text)) or [value for _, value in found] != [wanted]:
+            assert time.monotonic() < deadline, (text, found)  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def close(self) -> None:
+        """End it."""
+        if self.process.returncode is None:
+            self.process.terminate()
+        await self.process.wait()
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run promtool; the caller judges its exit status."""
+    command = ensure_prometheus() / PROMTOOL.name
+    return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
+
+
+def _configuration(targets: Sequence[Target]) -> dict[str, object]:
+    interval = f"{int(1000 * SCRAPE_SECONDS)}ms"
+    return {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": [
+            {
+                "job_name": f"target-{number}",
+                "honor_labels": True,
+                "metrics_path": target.path,
+                "params": dict(target.parameters or {}),
+                "static_configs": [{"targets": [target.address], "labels": dict(target.labels)}],
+            }
+            for number, target in enumerate(targets)
+        ],
+    }
+
+
+def written(path: Path, content: object) -> Path:
+    """A YAML file."""
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path

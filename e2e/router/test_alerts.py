@@ -1,0 +1,178 @@
+"""Every alert fires on the series of its fault, and is silent for healthy resources and for those scaled to zero."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.dashboards import DASHBOARDS
+from docs.metrics_reference import RULES, rules
+from e2e.router.prometheus import promtool, written
+
+MINUTES = 600
+Series = dict[str, str]
+
+
+def resource(name: str, **changes: str) -> Series:
+    """The series of a resource; without changes those of a healthy one. An empty value removes a series."""
+    of = f'namespace="a",name="{name}"'
+    every = {
+        f'infd_replicas{{{of},state="desired"}}': "desired",
+        f'infd_replicas{{{of},state="ready"}}': "ready",
+        f'infd_gpus{{{of},gpu="L4",state="allocated"}}': "gpus",
+        f'infd_condition{{{of},type="Stalled",status="True",reason="DiskFull"}}': "stalled",
+        f'infd_startup_step{{{of},step="LoadingWeights"}}': "loading",
+        f'haproxy_frontend_http_responses_total{{{of},proxy="api",code="2xx"}}': "good",
+        f'haproxy_frontend_http_responses_total{{{of},proxy="api",code="5xx"}}': "bad",
+        f"inference_operator_router_queued_requests{{{of}}}": "queued",
+        f"inference_operator_router_held_requests{{{of}}}": "held",
+        f'vllm:num_requests_running{{{of},pod="p"}}': "running",
+        f'vllm:num_requests_waiting{{{of},pod="p"}}': "waiting",
+        f'vllm:kv_cache_usage_perc{{{of},pod="p"}}': "cache",
+        f'vllm:num_preemptions_total{{{of},pod="p"}}': "preempted",
+        f'vllm:time_to_first_token_seconds_bucket{{{of},pod="p",le="2.5"}}': "in_time",
+        f'vllm:time_to_first_token_seconds_count{{{of},pod="p"}}': "tokens",
+    }
+    healthy = {
+        "desired": "2",
+        "ready": "2",
+        "gpus": "2",
+        "stalled": "",
+        "loading": "",
+        "good": "0+99",
+        "bad": "0+1",
+        "queued": "0",
+        "held": "0",
+        "running": "3",
+        "waiting": "1",
+        "cache": "0.5",
+        "preempted": "0",
+        "in_time": "0+95",
+        "tokens": "0+100",
+    }
+    values = {**healthy, **changes}
+    return {one: over_time(values[key]) for one, key in every.items() if values[key]}
+
+
+def over_time(value: str) -> str:
+    """A value as promtool has it: constant, growing each minute, or already over time."""
+    if "x" in value:
+        return value
+    start, _, step = value.partition("+")
+    return f"{start}+{step or 0}x{MINUTES}"
+
+
+ENGINES_GONE = dict.fromkeys(("gpus", "running", "waiting", "cache", "preempted", "in_time", "tokens"), "")
+ZERO = resource("zero", desired="0", ready="0", good="0+1", bad="0+9", **ENGINES_GONE)
+"""Scaled to zero: its routers answer 503."""
+LEADS, STANDS_BY = 'infd_leader{pod="o-1"}', 'infd_leader{pod="o-2"}'
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The series of a fault, when its alert fires, and the labels of that beside those of the resource."""
+
+    alert: str
+    minute: int
+    series: Series
+    severity: str = "warning"
+    labels: dict[str, str] = field(default_factory=dict)
+    leads: bool = True
+
+
+FAULTS = (
+    Fault("InferenceErrorBudgetBurn", 60, resource("ill", good="0+90", bad="0+10"), "critical"),
+    Fault("InferenceErrorBudgetBurn", 240, resource("ill", good="0+96", bad="0+4"), "critical"),
+    Fault("InferenceFirstTokenBudgetBurn", 60, resource("ill", in_time="0+20", tokens="0+100")),
+    Fault("InferenceFirstTokenBudgetBurn", 240, resource("ill", in_time="0+60", tokens="0+100")),
+    Fault("InferenceNoEngine", 70, resource("ill", ready="2x60 0x540", **ENGINES_GONE), "critical"),
+    Fault("InferenceStalled", 6, resource("ill", stalled="1"), labels={"reason": "DiskFull"}),
+    Fault(
+        "InferenceStartStuck",
+        31,
+        resource("ill", ready="0", loading="1", **ENGINES_GONE),
+        labels={"step": "LoadingWeights"},
+    ),
+    Fault("InferenceKvCacheFull", 20, resource("ill", cache="0.99", preempted="0+1")),
+    Fault("InferenceQueueGrowing", 20, resource("ill", queued="1+1")),
+    Fault("InferenceQueueGrowing", 20, resource("ill", held="1+1")),
+    Fault("InferenceQueueGrowing", 20, resource("ill", waiting="1+1")),
+    Fault("InferenceGpusIdle", 130, resource("ill", gpus="8", running="0"), "info"),
+    Fault("InferenceOperatorDown", 6, {}, "critical", leads=False),
+    Fault(
+        "InferenceOperatorFails",
+        30,
+        {'infd_reconcile_errors_total{pod="o-1",reason="ClusterError"}': over_time("0+1")},
+        labels={"reason": "ClusterError"},
+    ),
+)
+NOT_FAULTS = {
+    "a model that was never ready has no engine": resource("ill", ready="0", **ENGINES_GONE),
+    "a full cache without preemptions": resource("ill", cache="1"),
+    "a long queue that does not grow": resource("ill", queued="50"),
+    "a step of a start for 20 minutes": resource("ill", loading=f"1x20 _x{MINUTES}"),
+    "an hour without a request": resource("ill", running=f"1x30 0x60 1x{MINUTES}"),
+    "a fault that is over": resource("ill", good="0+99", bad=f"0+8x4 40+0x{MINUTES}"),
+    "engines that were scaled to zero": resource("ill", desired="2x60 0x540", ready="2x60 0x540"),
+}
+
+
+def outcome(folder: Path, series: Series, minutes: Sequence[int], expected: Sequence[str]) -> str:
+    """What promtool says if exactly these alerts fire; empty if they do."""
+    lines = [{"series": name, "values": values} for name, values in series.items()]
+    firing = {"expr": 'ALERTS{alertstate="firing"}', "exp_samples": [{"labels": one, "value": 1} for one in expected]}
+    test = {
+        "interval": "1m",
+        "input_series": lines,
+        "promql_expr_test": [{**firing, "eval_time": f"{minute}m"} for minute in minutes],
+    }
+    file = written(folder / "test.yaml", {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]})
+    done = promtool("test", "rules", str(file))
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def others(*, leads: bool = True) -> Series:
+    """What is well in every test."""
+    return {**resource("well"), **ZERO, LEADS: over_time("1" if leads else "0"), STANDS_BY: over_time("0")}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.alert)
+def test_an_alert_fires_on_its_fault_alone_and_not_for_a_resource_at_zero(fault: Fault, tmp_path: Path) -> None:
+    own = {"namespace": "a", "name": "ill"} if any('name="ill"' in one for one in fault.series) else {}
+    labels = {"alertname": fault.alert, "alertstate": "firing", "severity": fault.severity, **own, **fault.labels}
+    expected = "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+    assert outcome(tmp_path, {**others(leads=fault.leads), **fault.series}, [fault.minute], [expected]) == ""
+
+
+@pytest.mark.parametrize("case", NOT_FAULTS)
+def test_no_alert_fires_without_a_fault(case: str, tmp_path: Path) -> None:
+    assert outcome(tmp_path, {**others(), **NOT_FAULTS[case]}, [30, 61, 90, 180], []) == ""
+
+
+def test_every_alert_is_tested() -> None:
+    assert {fault.alert for fault in FAULTS} == {rule["alert"] for rule in rules() if "alert" in rule}
+
+
+def test_the_rules_and_every_query_of_the_dashboards_are_valid(tmp_path: Path) -> None:
+    queries = [query for board in DASHBOARDS.values() for panel in board.panels for query in panel.queries.values()]
+    records = [
+        {"record": f"query_{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, query in enumerate(queries)
+    ]
+    file = written(tmp_path / "queries.yaml", {"groups": [{"name": "queries", "rules": records}]})
+    done = promtool("check", "rules", str(RULES), str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(records)} rules found" in done.stdout
+
+
+def test_the_documented_scrape_jobs_are_a_valid_configuration(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
+    (shown,) = re.findall(r"```yaml\n(scrape_configs:\n.*?)```", page.read_text(), re.DOTALL)
+    content = yaml.safe_load(shown)
+    for job in content["scrape_configs"]:
+        assert job.pop("kubernetes_sd_configs"), "this promtool has no service discovery"
+    done = promtool("check", "config", str(written(tmp_path / "prometheus.yaml", content)))
+    assert done.returncode == 0, done.stdout + done.stderr

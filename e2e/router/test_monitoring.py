@@ -1,0 +1,265 @@
+"""The dashboards' own queries, in a real Prometheus, after a load that this test made: they return what it explains."""
+
+import asyncio
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from docs.dashboards import DASHBOARDS
+from e2e.router.loopback import Loopback
+from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target
+from e2e.router.simulated import MODEL, started
+from inference_operator.api.router import RouterSpec
+from inference_operator.controller.cache import Cache
+from inference_operator.hardware.offers import prices
+from inference_operator.manifest import API_VERSION, KIND, Manifest
+from inference_operator.objects.names import ENGINE, labels
+from inference_operator.router.observe import ROUTER_METRICS_PATH
+from inference_operator.settings import Settings
+from inference_operator.telemetry.http import serve_health
+from inference_operator.telemetry.metrics import LEADER, RESOURCE_METRICS, RESOURCES
+from tests.testing.operator_process import free_port
+
+ENGINES = ("127.0.54.1", "127.0.54.2")
+REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
+BEGIN_SECONDS = 60.0
+PRICE, GPUS = 2.5, 4
+TOLERANCE = 0.05
+WINDOW_SECONDS = 300
+"""Longer than the test, so that a rate over it counts every request once."""
+ROUTER = {"usage": "Enabled", "strategy": "PrefixAffinity", "keys": {"secretName": "api-keys"}}
+USER, KEY = "alice", "sk-alice"
+OF = {"namespace": "default", "name": MODEL}
+NOW = datetime.now(UTC)
+
+NOTHING_TO_SHOW = {
+    "fleet: Problems",
+    "fleet: GPUs without requests",
+    "fleet: Use of GPUs",
+    "fleet: Engines without a node",
+    "fleet: Requests that wait",
+    "fleet: Engines without progress",
+    "router: Refused requests",
+    "router: Answers whose tokens are not counted",
+    "operator: Errors",
+}
+"""Panels about faults, or of another exporter: without them they are empty."""
+NEEDS_AN_API_SERVER = {"operator: Requests to the API server", "operator: Watches", "operator: Scrapes"}
+"""Metrics with labels that an operator has once it has made its first request."""
+
+Values = dict[str, float]
+
+
+def pod(name: str, *, ready: bool) -> Manifest:
+    """An engine pod on a node, as the kubelet reports it."""
+
+    def at(seconds: int) -> str:
+        return (NOW + timedelta(seconds=seconds)).isoformat()
+
+    states = {"PodScheduled": ("True", 2), "Ready": ("True" if ready else "False", 62)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "labels": labels(MODEL, ENGINE),
+            "creationTimestamp": at(0),
+            "resourceVersion": str(10 + ready),
+        },
+        "spec": {"nodeName": "node-1"},
+        "status": {
+            "conditions": [{"type": t, "status": s, "lastTransitionTime": at(n)} for t, (s, n) in states.items()],
+            "containerStatuses": [{"name": ENGINE, "restartCount": 0, "state": {"running": {"startedAt": at(12)}}}],
+        },
+    }
+
+
+@pytest.fixture
+async def cache() -> AsyncIterator[Cache]:
+    """The cache of an operator whose page shows one resource with two engines that start."""
+    cache = Cache(Settings())
+    ready = {"type": "Ready", "status": "True", "reason": "Serving"}
+    plan = {"device": "GPU", "gpu": "H100-80GB", "gpusPerReplica": GPUS // len(ENGINES)}
+    status = {"conditions": [ready], "plan": plan, "startup": {"pod": "a", "step": "LoadingWeights"}}
+    meta = {"name": MODEL, "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    spec = {"model": {"source": "hf://org/model"}, "replicas": len(ENGINES)}
+    cache.put({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec, "status": status})
+    for name in ("a", "b"):
+        cache.put(pod(name, ready=False))
+    RESOURCES.states = cache.states
+    RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = cache.figures, prices([f"H100:8@{PRICE}"])
+    LEADER.set(1)
+    yield cache
+    RESOURCES.states, RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = dict, tuple, {}
+    LEADER.set(0)
+
+
+def targets(loopback: Loopback, operator: int) -> list[Target]:
+    """What the PodMonitors select, with their labels and parameters."""
+    ports = (loopback.metrics_port, loopback.twin_metrics_port)
+    scopes = {"scope": ("frontend", "backend")}
+    return [
+        Target(f"127.0.0.1:{operator}", {"pod": "operator", "namespace": "inference-operator-system"}),
+        *(Target(f"{one.address}:{one.port}", {**OF, "pod": one.address}) for one in loopback.engines),
+        *(Target(f"127.0.0.1:{port}", {**OF, "pod": "router"}, parameters=scopes) for port in ports),
+        *(Target(f"127.0.0.1:{port}", {**OF, "pod": "router"}, ROUTER_METRICS_PATH) for port in ports),
+    ]
+
+
+@dataclass(slots=True)
+class Load:
+    """Requests to the router, and what their answers told."""
+
+    loopback: Loopback
+    answered: int = 0
+    refused: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+    async def ask(self, session: aiohttp.ClientSession, model: str) -> None:
+        """Ask once; the engines refuse another model than theirs."""
+        text = f"{self.answered % 7} " + "a prompt that several clients send at once. " * 20
+        body = {"model": model, "prompt": text, "max_tokens": TOKENS, "ignore_eos": True}
+        url, headers = f"{self.loopback.url}/v1/completions", {"Authorization": f"Bearer {KEY}"}
+        async with session.post(url, json=body, headers=headers) as answer:
+            assert answer.status == (200 if model == MODEL else 404), await answer.text()
+            content = await answer.json()
+        if model != MODEL:
+            self.refused += 1
+            return
+        self.answered += 1
+        self.prompt_tokens += content["usage"]["prompt_tokens"]
+        self.generated_tokens += content["usage"]["completion_tokens"]
+
+    async def ask_often(self, requests: int) -> None:
+        """Ask for both models, a few times at once."""
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(model: str) -> None:
+            async with turns:
+                await self.ask(self.loopback.session, model)
+
+        await asyncio.gather(*(ask(model) for _ in range(requests) for model in (MODEL, "unknown")))
+
+    async def begin(self, prometheus: Prometheus) -> None:
+        """Ask until Prometheus has the series of both processes: it does not count what was before a series' begin."""
+        series = "count(inference_operator_router_requests_total)"
+        deadline = time.monotonic() + BEGIN_SECONDS
+        while [value for _, value in await prometheus.query(series)] != [4.0]:
+            assert time.monotonic() < deadline
+            async with aiohttp.ClientSession() as session:
+                for model in (MODEL, "unknown"):
+                    await self.ask(session, model)
+            await asyncio.sleep(SCRAPE_SECONDS)
+
+
+async def shown(prometheus: Prometheus) -> Mapping[str, Values]:
+    """What each panel shows now: values by legend."""
+    return {
+        f"{name}: {panel.title}": {
+            legend.replace("{{", "{").replace("}}", "}").format_map(defaultdict(str, series)): value
+            for legend, query in panel.queries.items()
+            for series, value in await prometheus.query(_in_the_window(query))
+        }
+        for name, board in DASHBOARDS.items()
+        for panel in board.panels
+    }
+
+
+def _in_the_window(query: str) -> str:
+    variables = {"$__rate_interval": f"{WINDOW_SECONDS}s", "$namespace": "default", "$name": MODEL}
+    for name, value in variables.items():
+        query = query.replace(name, value)
+    return query
+
+
+def explained(load: Load) -> Mapping[str, Values]:
+    """What the panels must show."""
+    a_second = 1 / WINDOW_SECONDS
+    answered, refused = load.answered * a_second, load.refused * a_second
+    prompt, generated = load.prompt_tokens * a_second, load.generated_tokens * a_second
+    cost = GPUS * PRICE
+    per_million = cost / (3600 * (prompt + generated)) * 1e6
+    engines = {"desired": 2.0, "ready": 2, "starting": 0, "unscheduled": 0, "terminating": 0}
+    return {
+        "service: Requests": {"2xx": answered, "4xx": refused, "5xx": 0},
+        "service: Error budget left": {"left": 1},
+        "service: Tokens": {"prompt": prompt, "generated": generated},
+        "service: Ends of answers": {"length": answered},
+        "service: Requests that miss an objective": {"5xx": 0, "late first token": 0},
+        "service: Engines": engines,
+        "service: Start of the last engine": {"node": 2, "prepare": 10, "load": 50},
+        "service: Start under way": {"LoadingWeights": 1},
+        "service: Conditions": {"Ready=True: Serving": 1},
+        "service: Cost": {"per hour": cost, "per million tokens": per_million},
+        "fleet: Resources": {"ready": 1, "progressing": 0, "stalled": 0},
+        "fleet: GPUs": {"H100-80GB allocated": GPUS, "H100-80GB pending": 0},
+        "fleet: Cost per hour": {"default": cost},
+        "fleet: Cost per million tokens": {f"default/{MODEL}": per_million},
+        "fleet: Tokens": {f"default/{MODEL}": prompt + generated},
+        "router: Requests": {"forwarded": answered + refused, "2xx": answered},
+        "router: Requests at routers": {"all": 0, "queued": 0, "held": 0},
+        "router: Engines that get requests": {"smallest": 2, "largest": 2},
+        "router: Tokens of users": {f"{USER} prompt": prompt, f"{USER} completion": generated},
+        "router: Requests of users": {f"{USER} 2xx": answered, f"{USER} 4xx": refused},
+        "router: API keys": {"users": 1, "skipped lines": 0},
+        "operator: Leader": {"leaders": 1},
+    }
+
+
+def differences(found: Mapping[str, Values], expected: Mapping[str, Values]) -> Sequence[str]:
+    """The values that are not within 5 % of what is expected."""
+    pairs = [(panel, legend, value) for panel, values in expected.items() for legend, value in values.items()]
+    return [
+        f"{panel}, {legend}: {found[panel].get(legend)} instead of {value}"
+        for panel, legend, value in pairs
+        if found[panel].get(legend) != pytest.approx(value, rel=TOLERANCE, abs=1e-9)
+    ]
+
+
+async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cache: Cache, tmp_path: Path) -> None:
+    loopback.spec = RouterSpec.model_validate(ROUTER)
+    loopback.write_keys(f"{USER}: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
+    await loopback.start_router()
+    await loopback.start_twin()
+    for address in ENGINES:
+        await started(loopback, address, SIMULATOR_DECODE_STEP_SECONDS="0.005")
+        loopback.names.addresses.append(address)
+    await loopback.until_served(len(ENGINES))
+    await loopback.until_twin_served(len(ENGINES))
+    port, load = free_port(), Load(loopback)
+    async with serve_health(port, alive=lambda: True, ready=lambda: True):
+        prometheus = await Prometheus.start(tmp_path, targets(loopback, port), loopback.session)
+        try:
+            pages = 1 + len(ENGINES) + 4
+            await prometheus.until("sum(up)", pages)
+            await prometheus.until(f'infd_startup_step{{name="{MODEL}"}}', 1)
+            for name in ("a", "b"):
+                cache.put(pod(name, ready=True))
+            await load.begin(prometheus)
+            await load.ask_often(REQUESTS)
+            answered = 'sum(haproxy_frontend_http_responses_total{proxy="api",code="2xx"})'
+            await prometheus.until(answered, load.answered)
+            await prometheus.until("sum(vllm:request_success_total)", load.answered)
+            await prometheus.until('sum(inference_operator_router_requests_total{code="4xx"})', load.refused)
+            await prometheus.until('max(infd_engine_start_seconds{phase="load"})', 50)
+            await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
+            found = await shown(prometheus)
+        finally:
+            await prometheus.close()
+    assert differences(found, explained(load)) == []
+    empty = {panel for panel, values in found.items() if not values}
+    assert empty - NOTHING_TO_SHOW - NEEDS_AN_API_SERVER == set()
+    hits = found["service: Prefix cache hits"]["hits"]
+    assert 0 < hits < 1, "a prompt in seven is new"
+    first = found["service: Time to the first token"]
+    assert 0 < first["p50"] <= first["p95"] <= first["p99"]

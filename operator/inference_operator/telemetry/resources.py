@@ -1,0 +1,163 @@
+"""Metrics of each InferenceDeployment, computed from the operator's cache at every scrape.
+
+They cost no watch and no request. One InferenceDeployment has at most `MAX_SERIES` series: no label has a value that
+users or clients choose, beside the name and the namespace. A standby operator has no cache, and so none of them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.manifest import Key
+from inference_operator.objects.names import INSPECTION, ROUTER
+from inference_operator.telemetry.description import Description
+from inference_operator.views.pod import PodView
+from inference_operator.views.pod_startup import StartupTimes
+from inference_operator.views.resource_figures import ResourceFigures
+
+Resource = tuple[Key, ResourceFigures, Sequence[PodView]]
+
+REPLICA_STATES = ("desired", "ready", "starting", "unscheduled", "terminating")
+GPU_STATES = ("allocated", "pending")
+PHASES = ("node", "prepare", "load")
+
+MAX_SERIES = len(ConditionType) + len(REPLICA_STATES) + len(GPU_STATES) + len(PHASES) + len(("step", "cost"))
+"""Series of one InferenceDeployment."""
+
+_OF = ("namespace", "name")
+
+CONDITION = Description(
+    "infd_condition", "gauge", (*_OF, "type", "status", "reason"), "Always 1; the labels hold a condition of the status"
+)
+REPLICAS = Description(
+    "infd_replicas",
+    "gauge",
+    (*_OF, "state"),
+    "Engines: `desired` by the spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
+)
+GPUS = Description(
+    "infd_gpus",
+    "gauge",
+    (*_OF, "gpu", "state"),
+    "GPUs that engine pods request, by kind: `allocated` on nodes, or `pending`; with the sizes in the status",
+)
+COST = Description(
+    "infd_cost_per_hour",
+    "gauge",
+    (*_OF, "gpu"),
+    "Price of the allocated GPUs per hour, where `settings.gpuOffers` has the price of their kind",
+)
+STEP = Description(
+    "infd_startup_step",
+    "gauge",
+    (*_OF, "step"),
+    "Always 1, while an engine starts; the label holds `status.startup.step`",
+)
+START = Description(
+    "infd_engine_start_seconds",
+    "gauge",
+    (*_OF, "phase"),
+    "Start of the engine that became ready last, since the operator runs: `node` (until it is scheduled), `prepare`"
+    " (volumes, images), `load` (until it is ready)",
+)
+DESCRIPTIONS = (CONDITION, REPLICAS, GPUS, COST, STEP, START)
+
+
+class ResourceMetrics(Collector):
+    """The metrics of all InferenceDeployments."""
+
+    def __init__(self) -> None:
+        self.resources: Callable[[], Iterable[Resource]] = tuple
+        self.prices: Mapping[str, float] = {}
+        """Price of one GPU per hour, by kind."""
+        self._startups = _Startups()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The current values."""
+        families = {one.name: GaugeMetricFamily(one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
+
+        def add(metric: Description, key: Key, value: float, *labels: str) -> None:
+            families[metric.name].add_metric([key.namespace, key.name, *labels], value)
+
+        every = [(key, figures, _engines(pods)) for key, figures, pods in self.resources()]
+        self._startups.update({key: engines for key, _, engines in every})
+        for key, figures, engines in every:
+            for condition in figures.conditions:
+                add(CONDITION, key, 1, *condition)
+            for state, count in _replicas(figures, engines).items():
+                add(REPLICAS, key, count, state)
+            gpus = _gpus(figures, engines)
+            for state, count in gpus.items():
+                add(GPUS, key, count, figures.gpu, state)
+            if gpus and figures.gpu in self.prices:
+                add(COST, key, gpus["allocated"] * self.prices[figures.gpu], figures.gpu)
+            if figures.startup_step:
+                add(STEP, key, 1, figures.startup_step)
+            for phase, seconds in self._startups.last(key).items():
+                add(START, key, seconds, phase)
+        yield from families.values()
+
+
+def _engines(pods: Sequence[PodView]) -> list[PodView]:
+    """The engine pods that use something: one that has failed has released its node."""
+    return [pod for pod in pods if pod.component not in (ROUTER, INSPECTION) and not pod.failed]
+
+
+def _replicas(figures: ResourceFigures, engines: Sequence[PodView]) -> Mapping[str, int]:
+    counted = Counter(_state(pod) for pod in engines)
+    return {"desired": figures.desired, **{state: counted[state] for state in REPLICA_STATES[1:]}}
+
+
+def _state(pod: PodView) -> str:
+    if pod.terminating:
+        return "terminating"
+    if pod.ready:
+        return "ready"
+    return "starting" if pod.node else "unscheduled"
+
+
+def _gpus(figures: ResourceFigures, engines: Sequence[PodView]) -> Mapping[str, int]:
+    if not figures.gpus_per_replica:
+        return {}
+    allocated = sum(1 for pod in engines if pod.node)
+    return {
+        "allocated": allocated * figures.gpus_per_replica,
+        "pending": (len(engines) - allocated) * figures.gpus_per_replica,
+    }
+
+
+class _Startups:
+    """The last start of each InferenceDeployment.
+
+    A pod counts once it is ready, if an earlier scrape saw it unready. The time of readiness of any other pod may be
+    that of its return from a busy moment, which is not the end of its start.
+    """
+
+    def __init__(self) -> None:
+        self._starting: set[str] = set()
+        """The uids of pods that were not ready yet."""
+        self._last: dict[Key, StartupTimes] = {}
+
+    def update(self, engines: Mapping[Key, Sequence[PodView]]) -> None:
+        """Note which pods have become ready since the last scrape, and forget those that are gone."""
+        last = {key: times for key, times in self._last.items() if key in engines}
+        for key, pods in engines.items():
+            for pod in pods:
+                times = pod.startup_times
+                if times and pod.uid in self._starting and (key not in last or last[key].ready < times.ready):
+                    last[key] = times
+        self._starting = {pod.uid for pods in engines.values() for pod in pods if pod.start or pod.problem}
+        self._last = last
+
+    def last(self, key: Key) -> Mapping[str, float]:
+        """Seconds of each phase; empty if no engine has become ready."""
+        times = self._last.get(key)
+        if times is None:
+            return {}
+        ends = (times.created, times.placed, times.running, times.ready)
+        seconds = ((end - begin).total_seconds() for begin, end in pairwise(ends))
+        return dict(zip(PHASES, seconds, strict=True))

@@ -1,0 +1,54 @@
+"""The few figures of an InferenceDeployment that its metrics tell, read once when the object enters the cache."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from inference_operator.manifest import Manifest
+from inference_operator.views.raw import mapping, objects
+
+ConditionState = tuple[str, str, str]
+"""Type, status and reason of a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFigures:
+    """What the metrics of one InferenceDeployment are computed from, beside its pods."""
+
+    desired: int
+    """Engines that the spec asks for."""
+    conditions: tuple[ConditionState, ...]
+    gpu: str
+    """Kind of GPU that the engines were sized for; empty if it is unknown."""
+    gpus_per_replica: int
+    """GPUs of one engine; 0 before sizing, and on CPUs."""
+    startup_step: str
+    """Step of the engine that is furthest in its start; empty while none starts."""
+
+
+def resource_figures(resource: Manifest) -> ResourceFigures:
+    """The figures of an InferenceDeployment as the API server shows it.
+
+    Examples:
+        >>> resource_figures({"spec": {"replicas": 2}, "status": {"plan": {"gpu": "L4", "gpusPerReplica": 1}}})
+        ResourceFigures(desired=2, conditions=(), gpu='L4', gpus_per_replica=1, startup_step='')
+    """
+    status = mapping(resource, "status")
+    plan = mapping(status, "plan")
+    on_gpus = plan.get("device") != "CPU"
+    desired = mapping(resource, "spec").get("replicas", 1)
+    return ResourceFigures(
+        desired=desired if isinstance(desired, int) else 1,
+        conditions=tuple(_state(*(str(c.get(name, "")) for name in _FIELDS)) for c in objects(status, "conditions")),
+        gpu=str(plan.get("gpu", "")),
+        gpus_per_replica=int(plan.get("gpusPerReplica") or 0) if on_gpus else 0,
+        startup_step=str(mapping(status, "startup").get("step", "")),
+    )
+
+
+_FIELDS = ("type", "status", "reason")
+
+
+@lru_cache(maxsize=1000)
+def _state(kind: str, status: str, reason: str) -> ConditionState:
+    """One tuple for all resources in the same state."""
+    return kind, status, reason

@@ -1,0 +1,126 @@
+import json
+
+import pytest
+import yaml
+
+from docs.dashboards import DASHBOARDS
+from docs.metrics_reference import RULES
+from inference_operator.manifest import Manifest
+from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
+from inference_operator.router.haproxy import METRICS_PORTS
+from inference_operator.router.observe import ROUTER_METRICS_PATH
+from tests.chart.helm import Helm
+from tests.testing.prometheus_operator import prometheus_operator_crd
+from tests.testing.structural import schema_errors
+
+MONITORS = "monitoring.podMonitors.enabled=true"
+ALERTS = "monitoring.rules.enabled=true"
+BOARDS = "monitoring.dashboards.enabled=true"
+
+
+def of_kind(helm: Helm, kind: str, *sets: str) -> dict[str, Manifest]:
+    return {o["metadata"]["name"]: o for o in helm.objects(*sets) if o["kind"] == kind}
+
+
+def selected(selector: Manifest, pod: dict[str, str]) -> bool:
+    return all(pod.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
+        (one["key"] in pod) if one["operator"] == "Exists" else (pod[one["key"]] not in one["values"])
+        for one in selector.get("matchExpressions", ())
+    )
+
+
+def test_nothing_for_monitoring_is_installed_by_default(helm: Helm) -> None:
+    assert not {o["kind"] for o in helm.objects()} & {"PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"}
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("PodMonitor", "podmonitors"), ("PrometheusRule", "prometheusrules")])
+def test_objects_for_prometheus_operator_conform_to_its_crds(helm: Helm, kind: str, plural: str) -> None:
+    crd = yaml.safe_load(prometheus_operator_crd(plural).read_text())
+    (version,) = [v for v in crd["spec"]["versions"] if v["name"] == "v1"]
+    found = of_kind(helm, kind, MONITORS, ALERTS, "scope.namespaces={team-a,team-b}").values()
+    assert found
+    for one in found:
+        assert one["apiVersion"] == "monitoring.coreos.com/v1"
+        assert schema_errors(one, version["schema"]["openAPIV3Schema"]) == []
+        wrong = {**one, "spec": {**one["spec"], "selecter": {}}}
+        assert schema_errors(wrong, version["schema"]["openAPIV3Schema"]) == ["spec.selecter: unknown field"]
+
+
+def test_each_pod_is_selected_by_the_monitor_of_its_component(helm: Helm) -> None:
+    monitors = of_kind(helm, "PodMonitor", MONITORS)
+    (operator,) = [o for o in helm.objects() if o["kind"] == "Deployment"]
+    pods = {
+        "operator": operator["spec"]["template"]["metadata"]["labels"],
+        **{component: labels("qwen", component) for component in (ENGINE, ROUTER, INSPECTION)},
+    }
+    found = {
+        pod: [name for name, monitor in monitors.items() if selected(monitor["spec"]["selector"], its)]
+        for pod, its in pods.items()
+    }
+    assert found == {
+        "operator": ["inference-operator"],
+        ENGINE: ["inference-operator-engines"],
+        ROUTER: ["inference-operator-routers"],
+        INSPECTION: [],
+    }
+
+
+def test_both_processes_of_a_router_are_scraped_on_both_pages(helm: Helm) -> None:
+    endpoints = of_kind(helm, "PodMonitor", MONITORS)["inference-operator-routers"]["spec"]["podMetricsEndpoints"]
+    ports = [f"metrics-{number}" for number, _ in enumerate(METRICS_PORTS, start=1)]
+    expected = [(port, path) for port in ports for path in (None, ROUTER_METRICS_PATH)]
+    assert [(one["port"], one.get("path")) for one in endpoints] == expected
+
+
+def test_monitors_look_into_the_namespaces_of_the_scope_only(helm: Helm) -> None:
+    every = of_kind(helm, "PodMonitor", MONITORS)["inference-operator-engines"]
+    some = of_kind(helm, "PodMonitor", MONITORS, "scope.namespaces={team-a,team-b}")["inference-operator-engines"]
+    assert every["spec"]["namespaceSelector"] == {"any": True}
+    assert some["spec"]["namespaceSelector"] == {"matchNames": ["team-a", "team-b"]}
+
+
+def test_labels_by_which_prometheus_selects_are_added(helm: Helm) -> None:
+    sets = [f"monitoring.{part}.labels.release=prom" for part in ("podMonitors", "rules")]
+    found = [*of_kind(helm, "PodMonitor", MONITORS, *sets).values()]
+    found += of_kind(helm, "PrometheusRule", ALERTS, *sets).values()
+    assert len(found) == 4
+    for one in found:
+        assert {"release": "prom", "app.kubernetes.io/name": "inference-operator"}.items() <= one["metadata"][
+            "labels"
+        ].items()
+
+
+def test_the_rules_are_those_of_the_file_with_links_to_runbooks(helm: Helm) -> None:
+    (rule,) = of_kind(helm, "PrometheusRule", ALERTS).values()
+    expected = yaml.safe_load(RULES.read_text())["groups"]
+    base = "https://github.com/inference-operator/inference-operator/blob/main/docs/runbooks"
+    for one in (rule for group in expected for rule in group["rules"] if "alert" in rule):
+        one["annotations"]["runbook_url"] = f"{base}/{one['alert']}.md"
+    assert rule["spec"]["groups"] == expected
+
+
+def test_the_objectives_come_from_the_values(helm: Helm) -> None:
+    sets = [f"monitoring.rules.{name}" for name in ("availability=0.9", "firstTokens=.8", "firstTokenSeconds=5.0")]
+    (rule,) = of_kind(helm, "PrometheusRule", ALERTS, *sets).values()
+    rules = {
+        one["record"]: one["expr"] for group in rule["spec"]["groups"] for one in group["rules"] if "record" in one
+    }
+    objectives = [expr for name, expr in rules.items() if name.endswith("_objective:ratio")]
+    assert objectives == ["vector(0.9)", "vector(.8)"]
+    late = [expr for name, expr in rules.items() if name.startswith("infd:late_first_tokens")]
+    assert [expr.count('le="5.0"') for expr in late] == [1] * 4
+    assert 'le="2.5"' not in "".join(rules.values())
+
+
+@pytest.mark.parametrize("wrong", ["availability=1.5", "availability=0", "firstTokenSeconds=3", "runbooks=docs"])
+def test_an_impossible_objective_is_refused(helm: Helm, wrong: str) -> None:
+    assert wrong.partition("=")[0] in helm.refusal(ALERTS, f"monitoring.rules.{wrong}")
+
+
+def test_dashboards_are_config_maps_with_the_label_of_the_sidecar(helm: Helm) -> None:
+    maps = of_kind(helm, "ConfigMap", BOARDS, "monitoring.dashboards.annotations.grafana_folder=Inference").values()
+    contents = {name: json.loads(text) for one in maps for name, text in one["data"].items()}
+    assert contents == {f"inference-{name}.json": json.loads(board.json()) for name, board in DASHBOARDS.items()}
+    for one in maps:
+        assert one["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert one["metadata"]["annotations"] == {"grafana_folder": "Inference"}

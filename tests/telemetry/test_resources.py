@@ -1,0 +1,153 @@
+from datetime import timedelta
+
+import pytest
+from prometheus_client.samples import Sample
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.controller.cache import Cache
+from inference_operator.hardware.offers import prices
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.objects.names import ENGINE, ROUTER, labels
+from inference_operator.telemetry.resources import MAX_SERIES, ResourceMetrics
+from tests.testing.builders import NOW, SETTINGS, inference_deployment
+
+MANY = 1000
+SIZED = {"device": "GPU", "gpu": "H100-80GB", "gpusPerReplica": 2}
+
+
+class World:
+    """A cache, and the metrics of what it holds."""
+
+    def __init__(self, *offers: str) -> None:
+        self.cache = Cache(SETTINGS)
+        self.metrics = ResourceMetrics()
+        self.metrics.resources = self.cache.figures
+        self.metrics.prices = prices(offers)
+        self.version = 0
+
+    def put(self, manifest: Manifest) -> None:
+        self.version += 1
+        manifest["metadata"]["resourceVersion"] = str(self.version)
+        self.cache.put(manifest)
+
+    def resource(self, name: str = "qwen", *, replicas: int = 1, **status: object) -> None:
+        self.put({**inference_deployment(name=name, replicas=replicas), "status": status})
+
+    def engine(self, name: str = "a", *, owner: str = "qwen", component: str = ENGINE, **status: object) -> None:
+        meta = {"name": name, "namespace": "default", "uid": name, "labels": labels(owner, component)}
+        meta["creationTimestamp"] = NOW.isoformat()
+        node = status.pop("node", "")
+        self.put({"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"nodeName": node}, "status": status})
+
+    def series(self) -> list[Sample]:
+        return [sample for family in self.metrics.collect() for sample in family.samples]
+
+    def samples(self, metric: str) -> dict[str, float]:
+        """Values of a metric of the resource `qwen`, by its other labels."""
+        own = [one for one in self.series() if one.name == metric and one.labels["name"] == "qwen"]
+        return {",".join(v for n, v in one.labels.items() if n not in ("namespace", "name")): one.value for one in own}
+
+
+def condition(kind: str, status: str, reason: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason}
+
+
+def reached(*, ready_after: int | None = None, restarts: int = 0) -> Manifest:
+    """The status of a pod that was scheduled after 10 s and ran after 40 s."""
+
+    def after(seconds: int) -> str:
+        return (NOW + timedelta(seconds=seconds)).isoformat()
+
+    ready = {"type": "Ready", "status": "False" if ready_after is None else "True"}
+    running = {"name": ENGINE, "restartCount": restarts, "state": {"running": {"startedAt": after(40)}}}
+    return {
+        "node": "n1",
+        "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": after(10)},
+            ready | {"lastTransitionTime": after(ready_after or 0)},
+        ],
+        "containerStatuses": [running],
+    }
+
+
+def test_every_condition_of_a_resource_is_a_series_with_its_status_and_reason() -> None:
+    world = World()
+    world.resource(conditions=[condition("Ready", "False", "ScaledToZero"), condition("Stalled", "True", "DiskFull")])
+    assert world.samples("infd_condition") == {"Ready,False,ScaledToZero": 1, "Stalled,True,DiskFull": 1}
+    world.resource(conditions=[condition("Ready", "True", "Serving")])
+    assert world.samples("infd_condition") == {"Ready,True,Serving": 1}
+
+
+def test_replicas_gpus_and_cost_are_counted_from_the_engine_pods() -> None:
+    world = World("H100:8@2.5", "L4:4")
+    world.resource(replicas=5, plan=SIZED)
+    world.engine("a", **reached(ready_after=90))
+    world.engine("b", **reached())
+    world.engine("c")
+    world.engine("d", node="n2", phase="Failed")
+    world.engine("router", component=ROUTER, **reached(ready_after=9))
+    assert world.samples("infd_replicas") == {
+        "desired": 5,
+        "ready": 1,
+        "starting": 1,
+        "unscheduled": 1,
+        "terminating": 0,
+    }
+    assert world.samples("infd_gpus") == {"H100-80GB,allocated": 4, "H100-80GB,pending": 2}
+    assert world.samples("infd_cost_per_hour") == {"H100-80GB": 10}
+
+
+@pytest.mark.parametrize("plan", [{}, {"device": "CPU", "gpusPerReplica": 0}])
+def test_a_resource_without_gpus_has_no_series_of_gpus_or_cost(plan: dict[str, object]) -> None:
+    world = World("H100:8@2.5")
+    world.resource(plan=plan)
+    world.engine("a", **reached(ready_after=90))
+    assert world.samples("infd_gpus") == world.samples("infd_cost_per_hour") == {}
+
+
+def test_gpus_whose_kind_has_no_price_have_no_cost() -> None:
+    world = World("L4:4@0.7")
+    world.resource(plan=SIZED)
+    assert world.samples("infd_cost_per_hour") == {}
+
+
+def test_the_phases_of_the_last_start_are_told_once_its_engine_is_ready() -> None:
+    world = World()
+    world.resource(startup={"pod": "a", "step": "LoadingWeights"})
+    world.engine("a", **reached())
+    assert world.samples("infd_engine_start_seconds") == {}
+    assert world.samples("infd_startup_step") == {"LoadingWeights": 1}
+    world.engine("a", **reached(ready_after=100))
+    world.resource()
+    assert world.samples("infd_engine_start_seconds") == {"node": 10, "prepare": 30, "load": 60}
+    assert world.samples("infd_startup_step") == {}
+    world.engine("a", **reached(ready_after=5000))
+    assert world.samples("infd_engine_start_seconds")["load"] == 60, "a return from a busy moment is no start"
+
+
+def test_an_engine_that_was_ready_before_the_first_scrape_or_was_restarted_tells_no_start() -> None:
+    world = World()
+    world.resource()
+    world.engine("a", **reached(ready_after=100))
+    world.engine("b", **reached(restarts=1))
+    world.series()
+    world.engine("b", **reached(ready_after=100, restarts=1))
+    assert world.samples("infd_engine_start_seconds") == {}
+
+
+def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resource() -> None:
+    world = World("H100:8@2.5")
+    conditions = [condition(kind, "True", "Reason") for kind in ConditionType]
+    status: Manifest = {"conditions": conditions, "plan": SIZED, "startup": {"step": "PullingImages"}}
+    for number in range(MANY):
+        name = f"m{number}"
+        world.resource(name, **status)
+        world.engine(f"{name}-a", owner=name, **reached())
+    world.series()
+    for number in range(MANY):
+        world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
+    assert len(world.series()) == MANY * MAX_SERIES
+    assert MAX_SERIES == 20
+    for key in world.cache.resource_keys()[1:]:
+        world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
+    assert len(world.series()) == MAX_SERIES
