@@ -73,11 +73,14 @@ check: $(UV) ## Linters, types, layers, rules of layout
 	@$(RUN) python -m tests.layout
 
 .PHONY: crd
-crd: $(UV) ## Generate the CRD, the admission policy and the reference pages from the code
+crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and the plain manifests from the code
 	@$(RUN) infd crd > crds/inferencedeployments.yaml
 	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
+	@cp crds/inferencedeployments.yaml charts/inference-operator-crds/files/crd.yaml
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
 	@$(RUN) python -m docs.generate
+	@$(RUN) python -m tests.gitops.recorded
+	@$(RUN) python -m e2e.manifests
 
 .PHONY: run
 run: $(UV) ## Run the operator here, with your kubeconfig

@@ -1,4 +1,4 @@
-"""Builds the operator's and the router's image, and pushes them and the chart: `python -m e2e.push REGISTRY`.
+"""Builds the operator's and the router's image, and pushes them and the charts: `python -m e2e.push REGISTRY`.
 
 The images are of this machine's architecture. Their names are those of the chart's values with another registry, so the
 chart's value `imageRegistry` is all that an installation sets.
@@ -20,6 +20,8 @@ from e2e.cluster.errors import ClusterError
 from e2e.images.builder import LOCAL_HOSTS, registry_host
 from e2e.stack import CHART
 
+CRDS_CHART = CHART.with_name("inference-operator-crds")
+"""The CRD alone."""
 IMAGES = ("operator", "router")
 
 
@@ -37,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def push(registry: str) -> list[str]:
-    """Push the images and the chart; returns their names."""
+    """Push the images and the charts; returns their names."""
     images.build(IMAGES)
     names = [target(name, registry) for name in IMAGES]
     for name, pushed in zip(IMAGES, names, strict=True):
         images.push(name, pushed)
-    return [*names, f"oci://{push_chart(registry)[0]}"]
+    return [*names, *(f"oci://{push_chart(registry, source)[0]}" for source in (CHART, CRDS_CHART))]
 
 
 def target(name: str, registry: str) -> str:
@@ -58,8 +60,8 @@ def repository(name: str) -> str:
 
 
 def push_chart(registry: str, source: Path = CHART) -> tuple[str, str]:
-    """Package the chart and push it; returns its name, without `oci://`, and its digest."""
-    helm, described = str(ensure_command("helm")), chart()
+    """Package a chart and push it; returns its name, without `oci://`, and its digest."""
+    helm, described = str(ensure_command("helm")), chart(source)
     plain = ["--plain-http"] if registry_host(registry) in LOCAL_HOSTS else []
     with tempfile.TemporaryDirectory() as folder:
         _run(helm, "package", str(source), f"--destination={folder}")
@@ -71,9 +73,9 @@ def push_chart(registry: str, source: Path = CHART) -> tuple[str, str]:
     return f"{registry}/charts/{described['name']}:{described['version']}", digest[0]
 
 
-def chart() -> dict[str, str]:
+def chart(source: Path = CHART) -> dict[str, str]:
     """Chart.yaml."""
-    described: dict[str, str] = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    described: dict[str, str] = yaml.safe_load((source / "Chart.yaml").read_text())
     return described
 
 

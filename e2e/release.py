@@ -54,12 +54,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def release(registry: str, signer: Signer) -> list[Released]:
-    """Build, push and sign everything; returns the indexes of the images, and the chart."""
+    """Build, push and sign everything; returns the indexes of the images, the chart, and the chart of the CRD."""
     signer.check()
     released = [_image(name, push.target(name, registry), signer) for name in push.IMAGES]
-    chart = _chart(registry)
-    signer.sign(chart.pinned)
-    return [*released, chart]
+    charts = [_chart(registry), Released(*push.push_chart(registry, push.CRDS_CHART))]
+    for chart in charts:
+        signer.sign(chart.pinned)
+    return [*released, *charts]
 
 
 def _image(name: str, target: str, signer: Signer) -> Released:

@@ -34,6 +34,7 @@ class Stock:
     operator: Released
     router: Released
     chart: Released
+    crds: Released
     public: Path
 
     def verify(self, reference: str) -> None:
@@ -48,8 +49,8 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
     with pytest.MonkeyPatch.context() as patch, local_registry(folder) as registry:
         patch.setenv(PASSWORD, "of this test")
         cosign("generate-key-pair", f"--output-key-prefix={folder / 'key'}")
-        operator, router, chart = release(registry, Signer(folder / "key.key"))
-        yield Stock(registry, operator, router, chart, folder / "key.pub")
+        operator, router, chart, crds = release(registry, Signer(folder / "key.key"))
+        yield Stock(registry, operator, router, chart, crds, folder / "key.pub")
 
 
 def repository(released: Released) -> str:
@@ -92,7 +93,7 @@ def test_each_image_has_a_signed_bill_of_its_own_packages(stock: Stock) -> None:
 
 
 def test_signatures_verify_with_the_public_key_and_fail_for_changed_content(stock: Stock) -> None:
-    for released in (stock.operator, stock.router, stock.chart):
+    for released in (stock.operator, stock.router, stock.chart, stock.crds):
         stock.verify(released.pinned)
     for digest in parts(stock, stock.router).values():
         stock.verify(f"{stock.registry}/{repository(stock.router)}@{digest}")

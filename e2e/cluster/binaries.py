@@ -32,6 +32,12 @@ KARPENTER_MODULE = Path(__file__).parents[1] / "karpenter"
 """Of Karpenter with its provider `kwok`, for the test that runs it."""
 PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
 """Of Prometheus and promtool, for the tests of metrics, rules and dashboards."""
+HELM_3_MODULE = Path(__file__).parents[1] / "helm3"
+"""Of the Helm before, for the tests that install with it."""
+KSTATUS_MODULE = Path(__file__).parents[1] / "kstatus"
+"""Of a command that applies kstatus to recorded objects."""
+ARGO_CD_MODULE = Path(__file__).parents[1] / "argo_cd"
+"""Of a command that runs customizations with Argo CD's own code."""
 KEY_DIGITS = 16
 """Length of a key: 64 bits of the digest, far more than the few builds of one machine need."""
 STAGES = Path("kwok-stages")
@@ -60,6 +66,9 @@ COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
 PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
+HELM_3 = Command("helm3", "helm.sh/helm/v3/cmd/helm")
+KSTATUS = Command("kstatus", ".")
+ARGO_CD = Command("argo-cd", ".")
 KWOK = Command("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONTROL_PLANE = (
     Command("etcd", "go.etcd.io/etcd/server/v3"),
@@ -112,6 +121,21 @@ def ensure_karpenter() -> tuple[Path, list[Path]]:
 def ensure_prometheus() -> Path:
     """The folder with Prometheus and promtool, built if they are missing."""
     return _ensure((PROMTOOL, PROMETHEUS), PROMETHEUS_MODULE)
+
+
+def ensure_helm_3() -> Path:
+    """Helm 3, built if it is missing."""
+    return _ensure((HELM_3,), HELM_3_MODULE) / HELM_3.name
+
+
+def ensure_kstatus() -> Path:
+    """The command that applies kstatus to a list of objects, built if it is missing."""
+    return _ensure((KSTATUS,), KSTATUS_MODULE) / KSTATUS.name
+
+
+def ensure_argo_cd() -> Path:
+    """The command that runs the customizations of a ConfigMap with Argo CD's own code, built if it is missing."""
+    return _ensure((ARGO_CD,), ARGO_CD_MODULE) / ARGO_CD.name
 
 
 def _ensure(commands: Sequence[Command], module: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import yaml
@@ -10,6 +11,7 @@ from inference_operator.manifest import Manifest
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "inference-operator"
+CRDS_CHART = REPOSITORY / "charts" / "inference-operator-crds"
 RELEASE = "inference-operator"
 NAMESPACE = "inference-operator-system"
 
@@ -33,7 +35,7 @@ class Helm:
         )
 
     def text(self, *sets: str) -> str:
-        """Everything that `helm template` prints for these values (`key=value`)."""
+        """Everything that `helm template` prints for these values (`key=value`), without the objects of `helm test`."""
         done = self._template(*sets)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -48,6 +50,14 @@ class Helm:
         assert len(found) == 1, f"{len(found)} objects of kind {kind}"
         return found[0]
 
+    def tests(self, *flags: str) -> list[Manifest]:
+        """The objects that only `helm test` creates, by kind."""
+        template = ("template", RELEASE, str(CHART), "--namespace", NAMESPACE, *flags)
+        every, others = (
+            [*yaml.safe_load_all(self.run(*one).stdout)] for one in (template, (*template, "--skip-tests"))
+        )
+        return sorted((found for found in every if found not in others), key=itemgetter("kind"))
+
     def refusal(self, *sets: str) -> str:
         """What Helm says about values that it must refuse."""
         done = self._template(*sets)
@@ -56,4 +66,4 @@ class Helm:
 
     def _template(self, *sets: str) -> subprocess.CompletedProcess[str]:
         flags = [flag for value in sets for flag in ("--set", value)]
-        return self.run("template", RELEASE, str(CHART), "--namespace", NAMESPACE, *flags)
+        return self.run("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--skip-tests", *flags)

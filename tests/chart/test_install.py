@@ -3,17 +3,21 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from e2e.cluster import local
-from e2e.cluster.binaries import Level
+from e2e.cluster.binaries import Level, ensure_helm_3
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.chart.helm import CHART, NAMESPACE, RELEASE, Helm
+from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
 
-SAMPLES = CHART.parents[1] / "manifests" / "samples"
+MANIFESTS = CHART.parents[1] / "manifests"
+SAMPLES = MANIFESTS / "samples"
+CI = sorted((CHART / "ci").glob("*-values.yaml"))
+POLICY = "validatingadmissionpolicies,validatingadmissionpolicybindings"
 RESOURCE = "inferencedeployments.inference-operator.dev"
 OBJECTS = "customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,deployments"
 OURS = f"--selector=app.kubernetes.io/name={RELEASE}"
@@ -106,6 +110,88 @@ def test_uninstall_keeps_the_crd_and_a_new_install_adopts_the_crd(release: Relea
     assert cluster.kubectl("get", RESOURCE, "--output=name").split() == [f"{RESOURCE.replace('s.', '.', 1)}/qwen"]
     release.install()
     assert objects(cluster) == before
+
+
+@pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
+def test_the_chart_installs_with_every_values_file_of_the_folder_ci(release: Release, values: Path) -> None:
+    done = release.run("install", RELEASE, str(CHART), "--wait", f"--values={values}")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.full
+def test_helm_3_installs_upgrades_and_removes_the_release(cluster: LocalCluster, tmp_path: Path) -> None:
+    helm_3 = Helm(ensure_helm_3(), tmp_path)
+    assert helm_3.run("version", "--short").stdout.startswith("v3.")
+    release = Release(helm_3, cluster)
+    release.install()
+    for values in CI:
+        if "shared" not in values.stem:
+            done = release.run("upgrade", RELEASE, str(CHART), "--wait", f"--values={values}")
+            assert done.returncode == 0, done.stderr
+    release.uninstall()
+    cluster.kubectl("delete", "customresourcedefinition", RESOURCE)
+
+
+def test_helm_can_upgrade_the_release_and_roll_it_back(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    before = objects(cluster)
+    release.install("networkPolicies.enabled=true", "priorityAndFairness.create=true", command="upgrade")
+    done = release.run("rollback", RELEASE, "1", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert objects(cluster) == before
+
+
+def test_the_crd_can_be_installed_by_its_own_chart_before_the_operator(release: Release, cluster: LocalCluster) -> None:
+    done = release.run("install", "crds", str(CRDS_CHART), "--wait")
+    assert done.returncode == 0, done.stderr
+    release.install("crds.install=false")
+    cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
+    assert release.run("uninstall", "crds").returncode == 0
+    assert cluster.kubectl("get", RESOURCE, "--output=name"), "the CRD is kept, and so are all resources"
+
+
+def test_a_release_with_another_name_needs_the_flag_take_ownership_for_a_crd_that_was_kept(
+    release: Release, cluster: LocalCluster
+) -> None:
+    release.install()
+    cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
+    release.uninstall()
+    other = ("install", "models", str(CHART), "--wait")
+    refused = release.run(*other)
+    assert "cannot be imported into the current release" in refused.stderr
+    release.run("uninstall", "models", "--ignore-not-found")
+    done = release.run(*other, "--take-ownership")
+    assert done.returncode == 0, done.stderr
+    assert cluster.kubectl("get", RESOURCE, "--output=name").split() == [f"{RESOURCE.replace('s.', '.', 1)}/qwen"]
+    assert release.run("uninstall", "models", "--wait").returncode == 0
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/namespaced", "overlays/air-gapped"])
+def test_kustomize_installs_the_operator_and_nothing_differs_afterwards(cluster: LocalCluster, folder: str) -> None:
+    path = f"--kustomize={MANIFESTS / folder}"
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", path)
+    try:
+        cluster.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{RELEASE}", "--timeout=120s")
+        assert cluster.kubectl("diff", "--server-side", "--force-conflicts", path) == ""
+    finally:
+        delete_objects(cluster, path)
+
+
+def test_install_yaml_installs_the_operator_with_a_plain_kubectl_apply(cluster: LocalCluster) -> None:
+    path = f"--filename={MANIFESTS / 'install.yaml'}"
+    cluster.kubectl("apply", path)
+    try:
+        cluster.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{RELEASE}", "--timeout=120s")
+        assert cluster.kubectl("diff", path) == ""
+    finally:
+        delete_objects(cluster, path)
+
+
+def delete_objects(cluster: LocalCluster, path: str) -> None:
+    """Delete what was applied, but not the namespace of all tests."""
+    cluster.kubectl("delete", path, f"--selector=app.kubernetes.io/name={RELEASE}", "--ignore-not-found")
+    cluster.kubectl("delete", "customresourcedefinition", RESOURCE, "--ignore-not-found")
+    cluster.kubectl("delete", POLICY, "--all")
 
 
 def test_requests_of_the_operator_can_have_a_priority_level_of_their_own(

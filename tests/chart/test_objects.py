@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,7 +11,7 @@ from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.settings import PodUsers, Settings
-from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
+from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
 from tests.testing.schemas import validate
 
 PREFIX = "INFERENCE_OPERATOR_"
@@ -109,12 +110,16 @@ def test_helm_lint_reports_no_problem(helm: Helm) -> None:
 
 def test_rendered_manifests_depend_on_the_values_only(helm: Helm) -> None:
     assert helm.text() == helm.text()
-    for template in (CHART / "templates").iterdir():
+    for template in filter(Path.is_file, (CHART / "templates").rglob("*")):
         assert not UNSTEADY.search(template.read_text()), template
 
 
-def test_the_chart_has_no_hooks(helm: Helm) -> None:
+def test_the_chart_has_no_hooks_but_a_test(helm: Helm) -> None:
     assert "helm.sh/hook" not in helm.text()
+    assert [(one["kind"], one["metadata"]["annotations"]["helm.sh/hook"]) for one in helm.tests()] == [
+        ("InferenceDeployment", "test"),
+        ("Pod", "test"),
+    ]
 
 
 def test_the_crd_file_of_the_chart_equals_the_generated_crd() -> None:
@@ -417,3 +422,36 @@ def test_an_annotation_of_the_owner_replaces_that_of_the_chart(helm: Helm) -> No
     assert helm.one("Deployment")["spec"]["template"]["metadata"]["annotations"] == {key: "tmp"}
     own = helm.one("Deployment", f"podAnnotations.{escaped}=tmp\\,cache")
     assert own["spec"]["template"]["metadata"]["annotations"] == {key: "tmp,cache"}
+
+
+def test_the_chart_of_the_crd_contains_the_same_crd_as_the_chart_of_the_operator(helm: Helm) -> None:
+    def rendered(*sets: str) -> list[Manifest]:
+        done = helm.run("template", "crds", str(CRDS_CHART), *sets)
+        assert done.returncode == 0, done.stderr
+        return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+    assert rendered() == [helm.one("CustomResourceDefinition")]
+    assert rendered("--set=keep=false") == [helm.one("CustomResourceDefinition", "crds.keep=false")]
+    both = [yaml.safe_load((chart / "Chart.yaml").read_text()) for chart in (CHART, CRDS_CHART)]
+    assert len({(one["version"], one["appVersion"], one["kubeVersion"]) for one in both}) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_pod_of_helm_test_is_valid_and_is_not_selected_as_an_operator_pod(helm: Helm, shape: str) -> None:
+    flags = [flag for value in SHAPES[shape] for flag in ("--set", value)]
+    _, pod = helm.tests(*flags)
+    validate(pod)
+    deployment = helm.one("Deployment", *SHAPES[shape])
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= pod["metadata"]["labels"].items()
+    operator = deployment["spec"]["template"]["spec"]
+    for field in ("serviceAccountName", "securityContext"):
+        assert pod["spec"][field] == operator[field]
+    assert pod["spec"]["containers"][0]["image"] == operator["containers"][0]["image"]
+
+
+def test_helm_test_creates_its_resource_in_a_namespace_that_the_operator_watches(helm: Helm) -> None:
+    resource, pod = helm.tests("--set=scope.namespaces={team-a,team-b}")
+    assert resource["metadata"]["namespace"] == "team-a"
+    assert pod["metadata"]["namespace"] == NAMESPACE
+    assert pod["spec"]["containers"][0]["args"][1:3] == ["team-a", resource["metadata"]["name"]]

@@ -1,3 +1,4 @@
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,3 +68,20 @@ def test_the_sizes_of_a_sample_are_rendered_exactly(name: str) -> None:
     start = args.index(SIZES[name][0])
     assert args[start : start + len(SIZES[name])] == SIZES[name]
     assert args[start + len(SIZES[name])].startswith(("--enable-auto-tool-choice", "--shutdown-timeout"))
+
+
+def test_the_list_of_samples_names_every_sample() -> None:
+    page = (SAMPLES[0].parent / "README.md").read_text()
+    assert sorted(re.findall(r"\]\((.+\.yaml)\)", page)) == [sample.name for sample in SAMPLES]
+
+
+GATED = ("meta-llama/", "llama-3-70b")
+"""Models for which Hugging Face asks for the consent of its user."""
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_with_a_gated_model_says_so_in_its_comment_and_in_the_list(sample: Path) -> None:
+    text = sample.read_text()
+    gated = any(name in yaml.safe_load(text)["spec"]["model"]["source"].lower() for name in GATED)
+    (row,) = (line for line in (sample.parent / "README.md").read_text().splitlines() if f"]({sample.name})" in line)
+    assert ("gated" in text, "gated" in row) == (gated, gated)
