@@ -1,6 +1,7 @@
 """What `bench.router` compares: no load balancer, the router in several configurations, others; and their engines."""
 
 import asyncio
+import hashlib
 import os
 import sys
 import tempfile
@@ -18,12 +19,21 @@ from e2e.router.loopback import NAME_SERVER, Loopback
 from e2e.router.names import Names
 from inference_operator.router import haproxy
 
-EVERYTHING: Mapping[str, object] = {}
-"""`spec.router` with all that a request passes: add each such field, with what it needs in the router's folder."""
+EVERYTHING: Mapping[str, object] = {
+    "keys": {"secretName": "users"},
+    "queue": {"maxSize": 512},
+    "maxBodySize": "1Mi",
+    "accessLog": "Enabled",
+}
+"""`spec.router` with all that a request passes. Not `usage`, which is off by default: `bench.usage` measures it."""
+KEY = "sk-bench-0123456789"
+"""The key that all requests carry, also those to load balancers that do not look at it."""
+TLS: Mapping[str, object] = {"tls": {"secretName": "certificate"}}
 AFFINITY: Mapping[str, object] = {"strategy": "PrefixAffinity"}
 PROXY_CORE, OTHER_CORE = "0", "1"
 ENGINES = tuple(f"127.0.54.{number}" for number in range(1, 5))
 DIRECT, ROUTER, BEFORE, WITH_AFFINITY = "direct", "router", "router before", "router affinity"
+WITH_TLS = "router TLS"
 _ENGINE_PORT, _RIVAL_PORT = 8054, 8056
 _FRAME = '{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"content":"%s"}}]}'
 ANSWER = _FRAME % ("x" * (600 - len(_FRAME)))
@@ -66,7 +76,8 @@ def _hop(config: str) -> str:
 
 
 VARIANTS: Mapping[str, Callable[[str], str]] = {"httpclose": _closing, "inner hop": _hop, "kept to engines": _kept}
-DEFAULT = (DIRECT, ROUTER, BEFORE, WITH_AFFINITY, *(rival.name for rival in RIVALS))
+_MORE: Mapping[str, Mapping[str, object]] = {WITH_AFFINITY: AFFINITY, WITH_TLS: TLS}
+DEFAULT = (DIRECT, ROUTER, WITH_TLS, BEFORE, WITH_AFFINITY, *(rival.name for rival in RIVALS))
 NAMES = (*DEFAULT, *VARIANTS)
 
 
@@ -97,18 +108,18 @@ class Balancers:
                     async with running(rival, engines, _RIVAL_PORT, PROXY_CORE, Path(folder)) as endpoint:
                         yield endpoint
                 return
-        async with self._router(self._files(name)) as endpoint:
+        async with self._router(self._files(name), with_tls=name == WITH_TLS) as endpoint:
             yield endpoint
 
     def _files(self, name: str) -> dict[str, str]:
         if name == BEFORE:
             return rendered({}, self.before)
-        files = rendered({**EVERYTHING, **(AFFINITY if name == WITH_AFFINITY else {})})
+        files = rendered({**EVERYTHING, **_MORE.get(name, {})})
         return {**files, CONFIG: VARIANTS.get(name, str)(files[CONFIG])}
 
     @asynccontextmanager
-    async def _router(self, files: Mapping[str, str]) -> AsyncIterator[Endpoint]:
-        """HAProxy in the router's image with these files."""
+    async def _router(self, files: Mapping[str, str], *, with_tls: bool) -> AsyncIterator[Endpoint]:
+        """HAProxy in the router's image with these files, a key and a certificate."""
         for name, content in files.items():
             (self.root / "etc/haproxy" / name).write_text(content)
         loop = asyncio.get_running_loop()
@@ -119,12 +130,17 @@ class Balancers:
             loopback = Loopback(self.root, pinned, names=names, session=session)
             loopback.engine_port = _ENGINE_PORT
             ported = files[CONFIG].replace(":8000 ", f":{_ENGINE_PORT} ")
-            loopback.change = lambda _text: ported.replace(f":{haproxy.PORT}", f":{loopback.port}")
+            loopback.change = lambda _text: ported.replace(f":{haproxy.PORT}", f":{loopback.port}").replace(
+                f":{haproxy.TLS_PORT}", f":{loopback.tls_port}"
+            )
+            loopback.write_keys(f"bench: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
+            loopback.renew_certificate()
             try:
                 await loopback.start_router()
                 await loopback.until_served(len(ENGINES))
                 assert loopback.router is not None  # noqa: S101 - it has just been started
-                yield Endpoint(loopback.url, loopback.router.pid)
+                url = f"https://127.0.0.1:{loopback.tls_port}" if with_tls else loopback.url
+                yield Endpoint(url, loopback.router.pid)
             finally:
                 await loopback.close()
 

@@ -1,6 +1,7 @@
 """What a load balancer adds to the time of a request, at a rate far below its limit."""
 
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -9,9 +10,16 @@ RATE = 200
 """Requests per second to each address; one at a time, on kept connections."""
 
 
-def latencies_ms(urls: Sequence[str], body: bytes, seconds: float) -> list[list[float]]:
-    """Times of the answers of each URL in ascending order; the URLs take turns, so that all see the same machine."""
-    connections = [_Connection(url, body) for url in urls]
+def latencies_ms(urls: Sequence[str], body: bytes, seconds: float, *, key: str = "") -> list[list[float]]:
+    """Times of the answers of each URL in ascending order; the URLs take turns, so that all see the same machine.
+
+    Args:
+        urls: where to send the request.
+        body: its body.
+        seconds: how long to measure.
+        key: API key that the requests carry; empty for none.
+    """
+    connections = [_Connection(url, body, key) for url in urls]
     found: list[list[float]] = [[] for _ in urls]
     begin, number = time.perf_counter(), 0
     while time.perf_counter() - begin < seconds:
@@ -27,12 +35,14 @@ def latencies_ms(urls: Sequence[str], body: bytes, seconds: float) -> list[list[
 class _Connection:
     """A kept connection on which the same request is sent again and again."""
 
-    def __init__(self, url: str, body: bytes) -> None:
+    def __init__(self, url: str, body: bytes, key: str) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None  # noqa: S101 - the bench's own URL
-        self._socket = socket.create_connection((parts.hostname, parts.port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain = socket.create_connection((parts.hostname, parts.port))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = unchecked().wrap_socket(plain) if parts.scheme == "https" else plain
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n"
+        head += f"Authorization: Bearer {key}\r\n" if key else ""
         self._request = f"{head}Content-Type: application/json\r\n\r\n".encode() + body
 
     def ask(self) -> float:
@@ -56,3 +66,11 @@ class _Connection:
         if chunk := self._socket.recv(65536):
             return chunk
         raise ConnectionError("the connection was closed")
+
+
+def unchecked() -> ssl.SSLContext:
+    """TLS to this machine, whose certificate nobody needs to check: wrk does not either."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

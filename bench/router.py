@@ -8,6 +8,7 @@ second one. So *direct* is the limit of the load generator. Each is measured in 
 
 - *direct*: wrk asks the stand-in itself.
 - *router*: what `infd render` prints for `EVERYTHING` (`bench/balancers.py`), with `LeastOutstanding`.
+- *router TLS*: the same, which clients reach by HTTPS.
 - *router before*: what it printed at another commit, without these fields.
 - *router affinity*: as *router*, with `PrefixAffinity`.
 - Envoy, `vllm-router` and `sglang-router` with their defaults (`bench/rivals.py`).
@@ -20,7 +21,7 @@ Only where `--only` names them, the router with other ways to treat connections:
 - *kept to engines*: HAProxy's default. It hides an engine's death from clients, so it is a limit and no candidate.
 
 Beside rates: what each adds to an answer's time at 200 requests per second, how late the chunks of 40 streams arrive,
-what a chunk costs its CPU, and its memory after the load. TLS is not measured: the router does not end TLS yet.
+what a chunk costs its CPU, and its memory after the load.
 """
 
 import asyncio
@@ -40,16 +41,18 @@ from bench.balancers import (
     BEFORE,
     DEFAULT,
     DIRECT,
+    KEY,
     OTHER_CORE,
     ROUTER,
     WITH_AFFINITY,
+    WITH_TLS,
     Balancers,
     cpu_seconds,
     known,
     rss_mib,
 )
 from bench.figures import Aim, Figure, at_least, at_most, parser_of, shown
-from bench.latency import latencies_ms
+from bench.latency import latencies_ms, unchecked
 from bench.rivals import Endpoint
 from bench.streams import streamed
 from e2e.router.loopback import unpacked
@@ -132,13 +135,14 @@ async def measured(balancers: Balancers, name: str, seconds: int) -> Measured:
         rates = [await _rate(endpoint, body, seconds, kept=kept) for body, kept in sizes]
         rss = rss_mib(endpoint.group)
         urls, body = [direct.url, endpoint.url], _bodies(BODIES_KIB[0])[0].encode()
-        without, with_it = await asyncio.to_thread(latencies_ms, urls, body, LATENCY_SECONDS)
+        without, with_it = await asyncio.to_thread(latencies_ms, urls, body, LATENCY_SECONDS, key=KEY)
     async with balancers.streaming(), balancers.started(name) as endpoint:
         before = cpu_seconds(endpoint.group)
         parts = urlsplit(endpoint.url)
         assert parts.hostname is not None  # noqa: S101 - the bench's own URL
         assert parts.port is not None  # noqa: S101 - the same
-        streams = await streamed(parts.hostname, parts.port)
+        tls = unchecked() if parts.scheme == "https" else None
+        streams = await streamed(parts.hostname, parts.port, key=KEY, tls=tls)
         chunk_us = (cpu_seconds(endpoint.group) - before) / max(1, len(streams.lags_ms)) * 1e6
     return Measured(
         name=name,
@@ -192,6 +196,7 @@ def _ratios(found: dict[str, Measured]) -> list[Figure]:
         (ROUTER, DIRECT, OF_DIRECT),
         (WITH_AFFINITY, DIRECT, AFFINITY_OF_DIRECT),
         (WITH_AFFINITY, RIVAL, OF_RIVAL),
+        (WITH_TLS, ROUTER, None),
         (ROUTER, BEFORE, None),
     ]
     both = [
@@ -240,6 +245,7 @@ def _script(kib: int, *, kept: bool) -> str:
     bodies = "\n".join(f"bodies[{number}] = {json.dumps(body)}" for number, body in enumerate(_bodies(kib), 1))
     return (
         f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n{close}'
+        f'wrk.headers["Authorization"] = "Bearer {KEY}"\n'
         f"local bodies, requests, next = {{}}, {{}}, 0\n{bodies}\n"
         "function init() for i, body in ipairs(bodies) do requests[i] = wrk.format(nil, nil, nil, body) end end\n"
         f"function request() next = next % {CONVERSATIONS} + 1; return requests[next] end\n"

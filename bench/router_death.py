@@ -1,20 +1,31 @@
 """Requests lost when a router's HAProxy is killed.
 
-    python -m bench.router_death [--runs N] [--output text|json]
+    python -m bench.router_death [--loopback] [--runs N] [--output text|json]
 
 Runs on a real node (needs root) with the CPU sample, its two routers and 64 concurrent requests, half of them streamed.
 Each run sends SIGKILL to every process of one router container, as the kernel does when memory runs out. The load
 continues until the container is ready again.
+
+With `--loopback` there is no cluster: the two HAProxy processes of one router pod have all requests, and simulated
+engines answer them. So each process has half of the requests, instead of a quarter.
 """
 
+import asyncio
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
 
 from bench.figures import Figure, exactly, parser_of, shown
 from e2e import stack
 from e2e.cluster.network import IpFamily
 from e2e.faults import kill_container
 from e2e.load import Load, Loss, Result
+from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
+from e2e.router.names import Names
+from e2e.router.simulated import MODEL, started
 from e2e.served import Served
 
 RUNS = 8
@@ -22,14 +33,17 @@ ROUTERS = 2
 BEFORE, AFTER = 200, 1000
 """Requests answered before and after each kill, which takes several seconds."""
 RUN_SECONDS = 300
+ENGINES = ("127.0.54.1", "127.0.54.2")
+DECODE = {"SIMULATOR_DECODE_STEP_SECONDS": "0.02"}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print the figures."""
     parser = parser_of("python -m bench.router_death", "Requests lost when a router's HAProxy is killed.")
     parser.add_argument("--runs", type=int, default=RUNS, help="number of kills")
+    parser.add_argument("--loopback", action="store_true", help="without a cluster, with simulated engines")
     args = parser.parse_args(arguments)
-    results = measured(args.runs)
+    results = asyncio.run(measured_on_loopback(args.runs)) if args.loopback else measured(args.runs)
     if args.output == "text":
         print(*results, sep="\n")
     print(shown(figures(results), args.output))
@@ -45,6 +59,38 @@ def measured(runs: int) -> list[Result]:
         load = Load(served.address, served.name)
         load.learn()
         return [_killed(served, load, number) for number in range(1, runs + 1)]
+
+
+async def measured_on_loopback(runs: int) -> list[Result]:
+    """The same without a cluster: of the two HAProxy processes of a router pod, one is killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, names = Path(folder) / "root", Names()
+        command = unpacked(root)
+        await names.listen(NAME_SERVER, 53)
+        async with aiohttp.ClientSession() as session:
+            loopback = Loopback(root, command, names=names, session=session)
+            try:
+                await loopback.start_router()
+                for address in ENGINES:
+                    await started(loopback, address, **DECODE)
+                    names.addresses.append(address)
+                await loopback.until_served(len(ENGINES))
+                load = Load(f"127.0.0.1:{loopback.port}", MODEL)
+                await asyncio.to_thread(load.learn)
+                return [await _killed_twin(loopback, load, number) for number in range(1, runs + 1)]
+            finally:
+                await loopback.close()
+
+
+async def _killed_twin(loopback: Loopback, load: Load, number: int) -> Result:
+    await loopback.start_twin()
+    await loopback.until_twin_served(len(ENGINES))
+    with load.phase(f"kill {number}", at_least=BEFORE, seconds=RUN_SECONDS) as phase:
+        await asyncio.to_thread(phase.await_answers, BEFORE)
+        await loopback.kill_twin()
+        phase.mark()
+        await asyncio.to_thread(phase.await_answers, AFTER)
+    return phase.result
 
 
 def figures(results: Sequence[Result]) -> list[Figure]:

@@ -7,6 +7,7 @@ the time at which it was sent.
 """
 
 import asyncio
+import ssl
 import sys
 import time
 from collections.abc import Sequence
@@ -32,19 +33,20 @@ class Streamed:
     broken: int
 
 
-async def streamed(address: str, port: int) -> Streamed:
-    """Read `STREAMS` streams at the same time."""
+async def streamed(address: str, port: int, *, key: str = "", tls: ssl.SSLContext | None = None) -> Streamed:
+    """Read `STREAMS` streams at the same time, with an API key if one is given."""
     async with asyncio.timeout(READ_SECONDS):
-        results = await asyncio.gather(*(_read(address, port) for _ in range(STREAMS)))
+        results = await asyncio.gather(*(_read(address, port, key, tls) for _ in range(STREAMS)))
     lags = sorted(lag for result in results for lag in result)
     return Streamed(lags, sum(len(result) < CHUNKS for result in results))
 
 
-async def _read(address: str, port: int) -> list[float]:
-    reader, writer = await asyncio.open_connection(address, port)
+async def _read(address: str, port: int, key: str, tls: ssl.SSLContext | None) -> list[float]:
+    reader, writer = await asyncio.open_connection(address, port, ssl=tls)
     head = (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nConnection: close\r\n"
     )
+    head += f"Authorization: Bearer {key}\r\n".encode() if key else b""
     writer.write(head + b"Content-Length: %d\r\n\r\n" % len(_BODY) + _BODY)
     lags = []
     async for line in reader:

@@ -1,6 +1,7 @@
 """A stand-in for vLLM inside the engine's image: it starts in a second, and answers with its own name.
 
-Tests about the number of engines mount it in place of vLLM's package, so that `vllm serve` runs it.
+Tests about the number of engines mount it in place of vLLM's package, so that `vllm serve` runs it. A stream gets an
+event each second, until a request with `release` ends all streams.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from aiohttp import web
 
 PORT = 8000
 RUNNING = 0
+RELEASED = asyncio.Event()
+EVENT_SECONDS = 1.0
 
 
 async def metrics(_request: web.Request) -> web.Response:
@@ -24,15 +27,31 @@ async def health(_request: web.Request) -> web.Response:
     return web.Response()
 
 
-async def completion(request: web.Request) -> web.Response:
-    """The name of this pod, after `seconds`."""
+async def completion(request: web.Request) -> web.StreamResponse:
+    """The name of this pod, after `seconds`; or a stream."""
     global RUNNING  # noqa: PLW0603 - a script
+    wanted = await request.json()
+    if wanted.get("release"):
+        RELEASED.set()
     RUNNING += 1
     try:
-        await asyncio.sleep((await request.json()).get("seconds", 0))
+        if wanted.get("stream"):
+            return await stream(request)
+        await asyncio.sleep(wanted.get("seconds", 0))
         return web.json_response({"choices": [{"text": os.environ["HOSTNAME"]}]})
     finally:
         RUNNING -= 1
+
+
+async def stream(request: web.Request) -> web.StreamResponse:
+    """Events until all streams are released."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    while not RELEASED.is_set():
+        await response.write(b'data: {"choices": [{"text": "word"}]}\n\n')
+        await asyncio.sleep(EVENT_SECONDS)
+    await response.write(b"data: [DONE]\n\n")
+    return response
 
 
 async def models(_request: web.Request) -> web.Response:

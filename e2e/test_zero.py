@@ -8,25 +8,21 @@ import json
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
 from e2e.said import Say
 from e2e.served import Served
+from e2e.stand_in import resource_of_stand_ins
 from e2e.waiting import eventually
 from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.views.samples import RouterSample
 
 NAME = "cycled"
-STAND_IN = Path(__file__).with_name("stand_in_engine.py")
-PACKAGE = "/opt/vllm/lib/python3.13/site-packages/vllm/__init__.py"
-"""vLLM's package in the image `engine-cpu`."""
 ROUTERS = 2
 SOON = 120.0
 """Limit in seconds for steps that take ten on an idle machine."""
@@ -37,23 +33,9 @@ HELD_SECONDS = 90.0
 def served(cluster: LocalCluster) -> Iterator[Served]:
     """An InferenceDeployment without engines, whose engines are stand-ins, behind two routers."""
     served = Served(cluster, NAME)
-    served.kubectl("create", "configmap", NAME, f"--from-file=__init__.py={STAND_IN}")
-    resource = yaml.safe_load(stack.SAMPLE.read_text())
-    resource["metadata"]["name"] = NAME
-    spec = resource["spec"]
-    spec["replicas"] = 0
-    spec["engine"]["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
-    spec["podTemplate"] = {
-        "volumes": [{"name": "stand-in", "configMap": {"name": NAME}}],
-        "volumeMounts": [{"name": "stand-in", "mountPath": PACKAGE, "subPath": "__init__.py"}],
-    }
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
-    try:
+    with resource_of_stand_ins(served, replicas=0):
         eventually(lambda: _routers_run(served), seconds=SOON, what="the routers run")
         yield served
-    finally:
-        served.kubectl("delete", f"infd/{NAME}", f"configmap/{NAME}", "--wait=true")
-        served.await_gone()
 
 
 def _routers_run(served: Served) -> bool:
@@ -160,3 +142,49 @@ async def test_fifty_times_from_zero_to_several_engines_and_back_no_router_is_st
     for tens in range(1, 6):
         await _cycles(served, 10)
         say(f"{10 * tens} times from zero to several engines and back")
+
+
+@pytest.fixture
+def slow_dns(cluster: LocalCluster) -> Iterator[None]:
+    """The cluster's DNS as many have it: records live and are cached for 30 s, and `dnsStaleness` allows for it."""
+    _set_dns(cluster, "5", "30", staleness=35)
+    yield
+    _set_dns(cluster, "30", "5", staleness=stack.LOCAL_DNS["settings.dnsStalenessSeconds"])
+
+
+def _set_dns(cluster: LocalCluster, old: str, new: str, *, staleness: int) -> None:
+    """Change the lifetime of records in seconds, and what the operator knows of it."""
+    system = ("--namespace", "kube-system")
+    config = json.loads(cluster.kubectl(*system, "get", "configmap", "coredns", "--output=json"))
+    text = (
+        config["data"]["Corefile"].replace(f"ttl {old}\n", f"ttl {new}\n").replace(f"cache {old}\n", f"cache {new}\n")
+    )
+    assert (text.count(f"ttl {new}\n"), text.count(f"cache {new}\n")) == (1, 1)
+    patch = json.dumps({"data": {"Corefile": text}})
+    cluster.kubectl(*system, "patch", "configmap", "coredns", "--type=merge", f"--patch={patch}")
+    cluster.kubectl(*system, "rollout", "restart", "deployment/coredns")
+    cluster.kubectl(*system, "rollout", "status", "deployment/coredns", "--timeout=120s")
+    stack.install_operator(cluster, numbers={"settings.dnsStalenessSeconds": staleness})
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("slow_dns")
+async def test_with_records_cached_for_30_seconds_no_router_is_stuck_and_scaling_loses_nothing(
+    served: Served, say: Say
+) -> None:
+    await _cycles(served, 3)
+    answered: Counter[int] = Counter()
+    stopped = asyncio.Event()
+
+    async def ask_on() -> None:
+        while not stopped.is_set():
+            answered.update([status for status, _ in await asyncio.gather(*await _ask(served, 4))])
+
+    asking = asyncio.create_task(ask_on())
+    for engines in (1, 3, 1):
+        served.kubectl("scale", f"infd/{NAME}", f"--replicas={engines}")
+        await _eventually(served, engines)
+    stopped.set()
+    await asking
+    say(f"records cached for 30 s, 3 to 1 to 3 to 1 engines: {dict(answered)}")
+    assert set(answered) == {200}

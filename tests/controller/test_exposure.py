@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from inference_operator.controller.cluster import ClusterError
 from inference_operator.manifest import INGRESS, Manifest, Ref
+from inference_operator.status.report import Requeue
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import CONFIG, ROUTERS, SERVICE_OF_ROUTERS, deployment_status
 from tests.testing.memory_cluster import Request
@@ -67,18 +69,39 @@ async def test_an_ingress_is_deleted_with_its_field_and_the_condition_goes() -> 
     assert "Exposed" not in world.conditions()
 
 
-async def test_to_external_the_service_changes_before_the_routers_are_deleted() -> None:
+async def test_to_external_the_routers_are_deleted_once_the_service_selects_the_engines() -> None:
     world = World()
     world.ask()
     await serving(world)
     before = len(world.cluster.writes)
     world.edit(RESOURCE, with_router(strategy="External"))
+    assert await world.reconcile() == Requeue(1.0)
+    assert written(world, before) == [Request("apply", SERVICE_OF_ROUTERS)]
+    before = len(world.cluster.writes)
     await world.settle()
-    writes = [request for request in world.cluster.writes[before:] if request.ref != RESOURCE]
-    assert writes[0] == Request("apply", SERVICE_OF_ROUTERS)
-    assert {request.ref for request in writes[1:] if request.verb == "delete"} >= {ROUTERS, CONFIG}
+    assert {request.ref for request in written(world, before) if request.verb == "delete"} >= {ROUTERS, CONFIG}
     assert world.conditions()["Ready"] == ("True", "Serving")
     assert world.conditions()["RouterAvailable"] == ("True", "ExternalRouting")
+
+
+async def test_to_external_the_routers_stay_while_the_service_cannot_be_written() -> None:
+    world = World()
+    world.ask()
+    await serving(world)
+    before = len(world.cluster.writes)
+    world.edit(RESOURCE, with_router(strategy="External"))
+    world.cluster.fail_next(ClusterError("HTTP 500: etcd is slow"))
+    assert await world.reconcile() == Requeue(0.0, backoff=True)
+    assert not [request for request in world.cluster.writes[before:] if request.verb == "delete"]
+    assert {ROUTERS, CONFIG} <= world.cache_children().keys()
+    await world.settle()
+    await world.settle()
+    assert not {ROUTERS, CONFIG} & world.cache_children().keys()
+
+
+def written(world: World, before: int) -> list[Request]:
+    """The writes of children after the first ones."""
+    return [request for request in world.cluster.writes[before:] if request.ref != RESOURCE]
 
 
 async def test_back_from_external_the_service_changes_once_a_router_is_ready() -> None:

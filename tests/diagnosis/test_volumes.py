@@ -7,10 +7,11 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.diagnosis.pending_causes import VOLUME_PATIENCE
+from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import EventsLookup, EventSummary, LookupResult, ObjectEvents, Unavailable
-from tests.status.situations import loading, main_conditions, message, reported, starting, view
-from tests.testing.builders import NOW
+from tests.status.situations import loading, main_conditions, message, observed, reported, starting, view
+from tests.testing.builders import NOW, deployment_status
 
 POD = view(starting(), age=1)
 LOOK = EventsLookup("default", POD.name, POD.uid)
@@ -114,3 +115,49 @@ def test_an_unavailable_volume_exceeds_the_progress_deadline() -> None:
         "True ProgressDeadlineExceeded",
     )
     assert "mount failed" in message(reported(later), ConditionType.STALLED)
+
+
+NO_SECRET = EventSummary("FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "chat-keys" not found')
+NO_ENTRY = EventSummary("FailedMount", 'SetUp failed for volume "keys" : references non-existent secret key: keys')
+
+
+def with_stuck_router(event: EventSummary, *, ready: int) -> Inputs:
+    """A resource of which a router pod waits for its Secret; its engine serves."""
+    router = view(starting(), name="qwen-router-a", component=ROUTER, age=1)
+    situation = observed(engines=deployment_status(1), routers=deployment_status(2, ready=ready), pods=[router])
+    lookup = EventsLookup("default", router.name, router.uid)
+    return replace(situation, now=NOW + timedelta(seconds=LONG), lookups={lookup: ObjectEvents((event,))})
+
+
+@pytest.mark.parametrize(
+    ("event", "cure"),
+    [
+        (NO_SECRET, "Create the Secret `chat-keys` in this namespace."),
+        (NO_ENTRY, "Add the entry `keys` to the Secret of this volume."),
+    ],
+)
+def test_a_missing_secret_of_routers_is_named_with_its_cure_where_no_router_is_ready(
+    event: EventSummary, cure: str
+) -> None:
+    result = reported(with_stuck_router(event, ready=0))
+    available = result.status.condition(ConditionType.ROUTER_AVAILABLE)
+    assert available is not None
+    assert (available.status, available.reason) == ("False", "VolumeUnavailable")
+    assert available.message.startswith("No router is ready. Pod qwen-router-a does not run: a volume cannot be")
+    assert available.message.endswith(cure)
+    assert cure in message(result, ConditionType.READY)
+
+
+def test_a_missing_secret_of_routers_is_named_while_older_routers_serve() -> None:
+    result = reported(with_stuck_router(NO_SECRET, ready=2))
+    assert main_conditions(result)[0] == "True Serving"
+    said = message(result, ConditionType.ROUTER_AVAILABLE)
+    assert said.startswith("2 of 2 routers are ready. Pod qwen-router-a does not run:")
+    assert "Create the Secret `chat-keys`" in said
+
+
+def test_the_events_of_a_router_that_waits_for_volumes_are_looked_up() -> None:
+    situation = replace(with_stuck_router(NO_SECRET, ready=0), lookups={})
+    again = reported(situation).requeue
+    assert again is not None
+    assert [look.name for look in again.lookups if isinstance(look, EventsLookup)] == ["qwen-router-a"]

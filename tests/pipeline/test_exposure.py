@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.testing.builders import (
     BUDGET_OF_ROUTERS,
     CONFIG,
     ENGINES,
+    NOW,
     ROUTERS,
     SERVICE_OF_ENGINES,
     SERVICE_OF_ROUTERS,
@@ -27,10 +29,13 @@ from tests.testing.builders import (
 )
 
 INGRESS_OF_ROUTERS, ROUTE = Ref(INGRESS, "default", "qwen"), Ref(HTTP_ROUTE, "default", "qwen")
+OF_ROUTERS = {ROUTERS, CONFIG, BUDGET_OF_ROUTERS}
+"""Objects without which no router serves, and the budget of the two routers."""
 EXTERNAL = inference_deployment(router={"strategy": "External"})
 LOAD_BALANCER = {"service": {"type": "LoadBalancer"}}
 HTTP_ROUTED = {"httpRoute": {"parentRefs": [{"name": "gw", "sectionName": "https"}], "hostnames": ["llm.example.com"]}}
 ACCEPTED = {"parents": [{"conditions": [{"type": "Accepted", "status": "True"}]}]}
+OWN = {"type": "SyncedToCloud", "status": "False", "reason": "Waiting"}
 REFUSED = {"type": "ResolvedRefs", "status": "False", "reason": "RefNotPermitted", "message": "no grant"}
 
 
@@ -78,12 +83,17 @@ def test_external_serves_without_a_router_and_says_where_the_engines_are() -> No
     assert "app.kubernetes.io/component=engine,inference-operator.dev/name=qwen" in message.message
 
 
-def test_the_service_selects_engines_before_the_routers_go() -> None:
-    children = live(inference_deployment())
+def test_the_routers_stay_until_the_live_service_selects_the_engines() -> None:
+    children = live(inference_deployment(replicas=2))
     decided = outcome(inputs(EXTERNAL, children=children.values()))
     assert isinstance(decided, Planned)
     assert decided.desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == "engine"
-    assert ROUTERS not in decided.desired, "the reconciler deletes after it has applied"
+    assert {ref: decided.desired[ref] for ref in OF_ROUTERS} == {ref: children[ref] for ref in OF_ROUTERS}
+    assert decided.recheck_at == NOW + timedelta(seconds=1)
+    switched = {**children, SERVICE_OF_ROUTERS: decided.desired[SERVICE_OF_ROUTERS]}
+    then = outcome(inputs(EXTERNAL, children=switched.values()))
+    assert not OF_ROUTERS & then.desired.keys()
+    assert then.recheck_at is None
 
 
 @pytest.mark.parametrize(("ready", "component"), [(0, "engine"), (1, "router")])
@@ -93,6 +103,15 @@ def test_after_external_the_service_selects_engines_until_a_router_is_ready(read
     desired = planned(inference_deployment(), children=children.values()).desired
     assert desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == component
     assert ROUTERS in desired
+
+
+def test_the_network_policy_of_engines_admits_everybody_until_the_live_service_selects_routers() -> None:
+    settings, policy = Settings(network_policies=True), Ref(NETWORK_POLICY, "default", "qwen-engine")
+    children = {**live(inference_deployment()), SERVICE_OF_ROUTERS: live(EXTERNAL)[SERVICE_OF_ROUTERS]}
+    switching = planned(inference_deployment(), children=children.values(), settings=settings)
+    assert switching.desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == "router"
+    assert "from" not in switching.desired[policy]["spec"]["ingress"][0]
+    assert switching.recheck_at == NOW + timedelta(seconds=1)
 
 
 def test_the_network_policy_of_engines_admits_everybody_while_the_service_selects_them() -> None:
@@ -236,6 +255,27 @@ ADDRESSES: dict[str, tuple[Manifest, Ref, Manifest, tuple[str, str], list[str]]]
         ("False", "RouteNotAccepted"),
         [],
     ),
+    "an accepted route with a False condition of the controller's own": (
+        HTTP_ROUTED,
+        ROUTE,
+        {"parents": [{"conditions": [*ACCEPTED["parents"][0]["conditions"], OWN]}]},
+        ("True", "Exposed"),
+        ["https://llm.example.com/v1"],
+    ),
+    "a pattern of an Ingress": (
+        {"ingress": {"host": "*.example.com"}},
+        INGRESS_OF_ROUTERS,
+        {"loadBalancer": {"ingress": [{"hostname": "lb"}]}},
+        ("True", "Exposed"),
+        [],
+    ),
+    "a pattern beside a host name of a route": (
+        {"httpRoute": {"parentRefs": [{"name": "gw"}], "hostnames": ["*.example.com", "llm.example.com"]}},
+        ROUTE,
+        ACCEPTED,
+        ("True", "Exposed"),
+        ["http://llm.example.com/v1"],
+    ),
 }
 
 
@@ -250,6 +290,28 @@ def test_status_shows_the_external_urls(
     assert condition(result, ConditionType.EXPOSED) == wanted
     assert list(result.status.external_urls) == urls
     assert condition(result, ConditionType.READY) == ("True", "Serving")
+
+
+@pytest.mark.parametrize(
+    ("generation", "wanted"), [(3, ("False", "RouteNotAccepted")), (4, ("False", "AddressPending"))]
+)
+def test_a_refusal_of_a_route_counts_for_the_generation_that_it_names(generation: int, wanted: tuple[str, str]) -> None:
+    raw = inference_deployment(router=HTTP_ROUTED)
+    children = live(raw)
+    route, refused = children[ROUTE], {**REFUSED, "observedGeneration": 3}
+    meta = {**route["metadata"], "generation": generation}
+    children[ROUTE] = {**route, "metadata": meta, "status": {"parents": [{"conditions": [refused]}]}}
+    assert condition(reported(raw, children.values()), ConditionType.EXPOSED) == wanted
+
+
+def test_a_pattern_is_named_in_the_condition() -> None:
+    raw = inference_deployment(router={"ingress": {"host": "*.example.com"}})
+    children = live(raw)
+    status = {"loadBalancer": {"ingress": [{"hostname": "lb"}]}}
+    children[INGRESS_OF_ROUTERS] = {**children[INGRESS_OF_ROUTERS], "status": status}
+    found = reported(raw, children.values()).status.condition(ConditionType.EXPOSED)
+    assert found
+    assert "`*.example.com` stands for many names" in found.message
 
 
 def test_a_node_port_is_named_in_the_condition() -> None:

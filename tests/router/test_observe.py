@@ -83,6 +83,19 @@ def test_the_tail_is_the_last_bytes_of_all_chunks(chunks: list[bytes]) -> None:
     assert tail == b"".join(chunks)[-KEEP:]
 
 
+@given(st.lists(st.integers(1, 40), max_size=12), st.sampled_from(["include_usage", "include_used"]))
+@settings(deadline=None)
+def test_a_request_for_usage_is_seen_however_its_body_is_cut(sizes: list[int], option: str) -> None:
+    body = json.dumps({"stream": True, "stream_options": {option: True}}).encode()
+    asked: object = False
+    before: object = b""
+    for size in [*sizes, len(body)]:
+        chunk, body = body[:size], body[size:]
+        if not asked:
+            asked, before = USAGE[b"asks"](before, chunk)  # type: ignore[misc]
+    assert asked is (option == "include_usage")
+
+
 @given(st.binary(max_size=400) | st.text(alphabet='{}[]",:\\ usage12', max_size=200).map(str.encode))
 @settings(deadline=None)
 def test_any_bytes_of_an_answer_end_without_an_error(body: bytes) -> None:

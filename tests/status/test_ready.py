@@ -48,7 +48,8 @@ L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVID
             NO_CLAIM,
             (
                 '0/1 nodes are available: persistentvolumeclaim "models" not found. Create the'
-                " PersistentVolumeClaim in the message, or stop the pod that uses its volume on another node."
+                " PersistentVolumeClaim or Secret in the message, or stop the pod that uses its volume on another"
+                " node."
             ),
         ),
     ],

@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from inference_operator.api.crd import crd
+from inference_operator.api.router import RouterSpec
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 
@@ -63,7 +64,7 @@ FEW = 3
 """Most items of a list or map, and letters of a free text: more of the same finds nothing new."""
 _CHANCE = 0.35
 """Of each field that may be left out."""
-_TRIES = 30
+_TRIES = 300
 """Draws of one part until its rules hold."""
 
 WRONG: tuple[Any, ...] = (
@@ -84,10 +85,15 @@ class Specs:
         drawn: Manifest = self._object(SCHEMA, "spec", Spec)
         return drawn
 
+    def valid_router(self) -> Manifest:
+        """The section `router` of such a spec."""
+        drawn: Manifest = self._object(SCHEMA["properties"]["router"], "spec.router", RouterSpec)
+        return drawn
+
     def spoiled(self) -> Manifest:
         """A spec with one place that holds what it mostly must not."""
         spec = copy.deepcopy(self.valid())
-        *way, last = self._random.choice(list(_places(spec)))
+        *way, last = self._random.choice(list(places(spec)))
         target: Any = spec
         for step in way:
             target = target[step]
@@ -186,9 +192,9 @@ def _try_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a t
         return None
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
     """Every place of a value below its root."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, part in items:
         yield (*path, step)
-        yield from _places(part, (*path, step))
+        yield from places(part, (*path, step))

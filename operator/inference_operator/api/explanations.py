@@ -184,7 +184,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.GATEWAY_API_MISSING: Explanation(
         ConditionType.EXPOSED,
         "`spec.router.httpRoute` is set, and the operator cannot use HTTPRoutes in this cluster.",
-        "Install Gateway API (v1.2 or later). The operator looks for it every `resyncSeconds`.",
+        "Install Gateway API (v1.2 or later), or give the operator's account the right to `httproutes` if the message"
+        " says that it is missing. The operator looks again every `resyncSeconds`.",
     ),
     Reason.ROLLING_OUT: Explanation(
         _RECONCILING,
@@ -329,7 +330,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.VOLUME_UNAVAILABLE: Explanation(
         _RECONCILING,
         "A volume is missing, or cannot be attached or mounted.",
-        "Create the PersistentVolumeClaim in the message, or stop the pod that uses its volume on another node.",
+        "Create the PersistentVolumeClaim or Secret in the message, or stop the pod that uses its volume on another"
+        " node.",
     ),
     Reason.UNSCHEDULABLE: Explanation(
         _RECONCILING,

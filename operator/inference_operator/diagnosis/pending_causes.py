@@ -130,7 +130,32 @@ def _not_mounted(events: ObjectEvents) -> PodProblem | None:
             " mount it",
             cure="Delete the pods that use it there, or use a claim of the access mode ReadOnlyMany or ReadWriteMany.",
         )
-    return PodProblem(Reason.VOLUME_UNAVAILABLE, f"a volume cannot be mounted: {message}") if message else None
+    if not message:
+        return None
+    return PodProblem(Reason.VOLUME_UNAVAILABLE, f"a volume cannot be mounted: {message}", cure=_cure_of_mount(message))
+
+
+_NO_OBJECT = re.compile(r'(?P<kind>secret|configmap) "(?P<name>[^"]{1,253})" not found')
+_NO_ENTRY = re.compile(r"references non-existent (?P<kind>secret|config) key: (?P<key>[-._a-zA-Z0-9]{1,253})")
+"""Kubernetes 1.36, pkg/volume/secret/secret.go and pkg/volume/configmap/configmap.go, MakePayload."""
+
+_KINDS = {"secret": "Secret", "configmap": "ConfigMap", "config": "ConfigMap"}
+
+
+def _cure_of_mount(message: str) -> str:
+    """What to do about an object or entry that is missing; empty for every other cause.
+
+    Examples:
+        >>> _cure_of_mount('MountVolume.SetUp failed for volume "keys" : secret "chat-keys" not found')
+        'Create the Secret `chat-keys` in this namespace.'
+        >>> _cure_of_mount('MountVolume.SetUp failed for volume "keys" : references non-existent secret key: keys')
+        'Add the entry `keys` to the Secret of this volume.'
+    """
+    if absent := _NO_OBJECT.search(message):
+        return f"Create the {_KINDS[absent['kind']]} `{absent['name']}` in this namespace."
+    if absent := _NO_ENTRY.search(message):
+        return f"Add the entry `{absent['key']}` to the {_KINDS[absent['kind']]} of this volume."
+    return ""
 
 
 def _most_specific(messages: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from inference_operator.api.affinity import Affinity
@@ -39,7 +40,7 @@ from inference_operator.models.source import HubModel, ModelSource, model_source
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.model_volume import model_argument
-from inference_operator.objects.names import ROUTER
+from inference_operator.objects.names import ROUTER, router_name
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import engine_mounts
@@ -114,6 +115,9 @@ _APPLIED_LATE: Mapping[Kind, int] = {
 }
 """Kinds in the order in which they are applied: ConfigMaps first, since Deployments mount them."""
 
+_SWITCH_RECHECK = timedelta(seconds=1)
+"""Time after the main Service was switched until the live one is looked at again. kube-proxy needs about as long."""
+
 
 def outcome(inputs: Inputs) -> Outcome:
     """Decide which objects an InferenceDeployment should have, and what to do about stalled pods."""
@@ -161,7 +165,7 @@ def _decided(inputs: Inputs) -> Outcome:
         router_notice=router.notice,
         model=model,
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
-        recheck_at=min((role.recheck_at for role in roles if role.recheck_at), default=None),
+        recheck_at=_recheck_at(inputs, spec, roles),
     )
     return _with_inspection(inputs, inspected, planned)
 
@@ -392,7 +396,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         workload=workload,
         pods=pods,
         rollout=None if isinstance(decided, Undecided) else decided,
-        objects=workload_children(request, workload, pods, open_to_all=_is_direct(inputs, spec)),
+        objects=workload_children(request, workload, pods, open_to_all=inputs.is_direct or _is_direct(inputs, spec)),
         notice=_sentences(
             older_image(plan.image, spec, settings),
             older_template(template.template, built),
@@ -433,7 +437,14 @@ def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
 
 
 def _kept(inputs: Inputs, spec: Spec) -> dict[Ref, Manifest]:
-    """The live HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic."""
+    """Live objects that stay, so that traffic goes on.
+
+    - All of the router until the live Service selects the engines: that write may fail.
+    - The HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic.
+    """
+    if spec.router.strategy is RouterStrategy.EXTERNAL and not inputs.is_direct:
+        names = (router_name(inputs.resource.key.name), inputs.main_service.name)
+        return {ref: live for ref, live in inputs.children.items() if ref.name in names}
     if not spec.router.http_route or HTTP_ROUTE not in inputs.unavailable_kinds:
         return {}
     return {ref: live for ref, live in inputs.children.items() if ref.kind == HTTP_ROUTE}
@@ -448,6 +459,16 @@ def _children(roles: list[Role], router: RouterObjects) -> Mapping[Ref, Manifest
 def _is_direct(inputs: Inputs, spec: Spec) -> bool:
     """Whether the main Service selects the engines: with `External`, and after it until a router is ready."""
     return spec.router.strategy is RouterStrategy.EXTERNAL or (inputs.is_direct and not inputs.routers.ready)
+
+
+def _recheck_at(inputs: Inputs, spec: Spec, roles: list[Role]) -> datetime | None:
+    """When to decide again if no event comes before: as a role needs it, or after the main Service was switched.
+
+    What the other way of a switch needed goes only then. The watch event of an own write starts no reconcile.
+    """
+    is_switched = inputs.main_service in inputs.children and _is_direct(inputs, spec) is not inputs.is_direct
+    times = [inputs.now + _SWITCH_RECHECK] if is_switched else []
+    return min([*times, *(role.recheck_at for role in roles if role.recheck_at)], default=None)
 
 
 def _removals(inputs: Inputs) -> tuple[Removal, ...]:

@@ -1,6 +1,6 @@
 """The addresses of a router outside the cluster, as the live Service, Ingress and HTTPRoute show them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
@@ -14,6 +14,10 @@ from inference_operator.objects.pod_additions import refusal_of_keys
 from inference_operator.views.raw import mapping, objects
 
 _HTTPS_LISTENER = "https"
+
+_OF_GATEWAY_API = frozenset({"Accepted", "ResolvedRefs", "Programmed"})
+"""Conditions that say whether a Gateway serves an object (Gateway API 1.2, apis/v1/shared_types.go, gateway_types.go).
+A controller may add its own ones, whose False can mean anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +104,15 @@ def _of_ingress(wanted: IngressSpec, ref: Ref, live: Manifest | None) -> Exposur
         )
         return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
     scheme = "https" if wanted.tls_secret_name else "http"
-    return Exposure(ref, [f"{scheme}://{wanted.host}/v1"], Reason.EXPOSED, f"{ref} serves {wanted.host}.")
+    message = f"{ref} serves {wanted.host}.{_patterns([wanted.host])}"
+    return Exposure(ref, _urls(scheme, [wanted.host]), Reason.EXPOSED, message)
 
 
 def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailable: str) -> Exposure:
     if unavailable:
         message = f"`spec.router.httpRoute` has no effect: {unavailable}"
         return Exposure(ref, (), Reason.GATEWAY_API_MISSING, message)
-    conditions = [
-        condition
-        for parent in objects(mapping(live or {}, "status"), "parents")
-        for condition in objects(parent, "conditions")
-    ]
+    conditions = _current_conditions(live or {})
     refused = next((c for c in conditions if c.get("status") == "False"), None)
     if refused:
         message = f"A Gateway refuses {ref}: {refused.get('type')} is False ({refused.get('reason')}):"
@@ -121,8 +122,40 @@ def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailabl
         message = f"No Gateway has accepted {ref} yet. Check that {names} exists and admits routes of this namespace."
         return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
     scheme = "https" if any(_is_https(parent) for parent in wanted.parent_refs) else "http"
-    urls = [f"{scheme}://{host}/v1" for host in wanted.hostnames]
-    return Exposure(ref, urls, Reason.EXPOSED, f"A Gateway has accepted {ref}.")
+    message = f"A Gateway has accepted {ref}.{_patterns(wanted.hostnames)}"
+    return Exposure(ref, _urls(scheme, wanted.hostnames), Reason.EXPOSED, message)
+
+
+def _current_conditions(route: Manifest) -> Sequence[Manifest]:
+    """What Gateways say about the route as it is now; a condition about an earlier generation may be over."""
+    now = mapping(route, "metadata").get("generation")
+    return [
+        condition
+        for parent in objects(mapping(route, "status"), "parents")
+        for condition in objects(parent, "conditions")
+        if condition.get("type") in _OF_GATEWAY_API and condition.get("observedGeneration", now) == now
+    ]
+
+
+def _urls(scheme: str, hosts: Iterable[str]) -> Sequence[str]:
+    """URLs of the OpenAI API at host names; a pattern such as `*.example.com` is no address."""
+    return [f"{scheme}://{host}/v1" for host in hosts if not _is_pattern(host)]
+
+
+def _patterns(hosts: Iterable[str]) -> str:
+    """That patterns have no URL; empty without one.
+
+    Examples:
+        >>> _patterns(["llm.example.com", "*.example.com"]), _patterns(["llm.example.com"])
+        (' `*.example.com` stands for many names, so `status.externalURLs` leaves it out.', '')
+    """
+    found = [f"`{host}`" for host in hosts if _is_pattern(host)]
+    many = "stands for many names, so `status.externalURLs` leaves it out"
+    return f" {', '.join(found)} {many}." if found else ""
+
+
+def _is_pattern(host: str) -> bool:
+    return host.startswith("*")
 
 
 def _is_https(parent: ParentRef) -> bool:

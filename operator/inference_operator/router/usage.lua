@@ -55,6 +55,12 @@ local function tail(before, data)
   return #data >= KEEP and data:sub(-KEEP) or (before .. data):sub(-KEEP)
 end
 
+-- Whether a request asks for usage, as far as it has come, and the bytes of it that the next chunk may go on from.
+local function asks(before, data)
+  local text = before .. data
+  return text:find(ASKED, 1, true) ~= nil, text:sub(1 - #ASKED)
+end
+
 local function first(headers, name)
   local values = headers[name]
   return values and values[0] or ""
@@ -101,8 +107,9 @@ function Usage:http_payload(txn, message)
     return
   end
   if not message.channel:is_resp() then
-    self.asked = self.asked or (self.before .. data):find(ASKED, 1, true) ~= nil
-    self.before = data:sub(1 - #ASKED)
+    if not self.asked then
+      self.asked, self.before = asks(self.before, data)
+    end
     return
   end
   if self.tail == "" then
@@ -146,4 +153,4 @@ if core then
   end)
 end
 
-return { usage = usage, tail = tail }
+return { usage = usage, tail = tail, asks = asks }

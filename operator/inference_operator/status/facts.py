@@ -78,6 +78,8 @@ class Facts:
     failures: Sequence[Failed]
     diagnosis: PodDiagnosis | None
     """The pod whose problem matters most, and why it does not run."""
+    router_diagnosis: PodDiagnosis | None
+    """The router pod whose problem matters most, and why it does not run."""
     out_of_traffic: Sequence[str]
     """Names of the engine pods that get no new requests, because they made no progress; sorted."""
     stall: str
@@ -167,7 +169,6 @@ def rejection_reason(workload: WorkloadView) -> Reason:
 
 def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Facts:
     """Gather the facts: of what was observed after this round's writes, of its decision, and of the writes' results."""
-    key = inputs.resource.key
     workloads = {role.name: workload_view(inputs.workload(role.name)) for role in inputs.role_requests}
     engines = combined(list(workloads.values()))
     staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
@@ -176,7 +177,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
     first = inputs.role_requests[0].name
     decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(first)), None)
     return Facts(
-        key=key,
+        key=inputs.resource.key,
         desired=_desired(inputs, outcome, engines),
         engines=engines,
         routers=inputs.routers,
@@ -188,6 +189,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         blocked=_obstacle(results) or next(iter(failures), None),
         failures=failures,
         diagnosis=diagnoses.pod,
+        router_diagnosis=diagnoses.router,
         stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
         unread=_unread(inputs, staying),
         out_of_traffic=_out_of_traffic(inputs),
@@ -262,6 +264,7 @@ class _Diagnoses:
     """What is wrong with pods, and how far a start is."""
 
     pod: PodDiagnosis | None
+    router: PodDiagnosis | None
     startup: StartupProgress
     lookups: tuple[Lookup, ...]
     due: tuple[datetime | None, ...]
@@ -270,17 +273,20 @@ class _Diagnoses:
 def _diagnoses(
     inputs: Inputs, request: DiagnosisRequest, routers: WorkloadView, staying: Sequence[PodView]
 ) -> _Diagnoses:
-    """Diagnose the pod that matters most, the volumes of starting engines, and the start."""
+    """Diagnose the pod that matters most, the router that does, the volumes of starting pods, and the start."""
     workloads = {name: role.workload for name, role in request.roles.items()}
     startup = _startup(inputs, combined(list(workloads.values())), staying, request)
     volumes = volume_diagnosis(staying, request)
     worst = pod_diagnosis(_worst_pod(inputs.pods, {**workloads, ROUTER: routers}), request)
-    lookups = (startup.lookup, volumes.lookup, *diagnosis_lookups(worst, request))
+    worst_router = pod_diagnosis(_worst_pod(inputs.pods, {ROUTER: routers}), request)
+    of_routers = volume_diagnosis((pod for pod in inputs.pods_of(ROUTER) if _stays(pod, routers)), request)
+    lookups = (startup.lookup, volumes.lookup, of_routers.lookup, *diagnosis_lookups(worst, request))
     return _Diagnoses(
-        pod=worst or volumes.diagnosis,
+        pod=worst or volumes.diagnosis or of_routers.diagnosis,
+        router=worst_router or of_routers.diagnosis,
         startup=startup,
         lookups=tuple(lookup for lookup in lookups if lookup),
-        due=(startup.due, volumes.due, diagnosis_due(worst)),
+        due=(startup.due, volumes.due, of_routers.due, diagnosis_due(worst)),
     )
 
 

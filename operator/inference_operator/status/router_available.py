@@ -12,12 +12,16 @@ def router_available(facts: Facts) -> Verdict:
     if facts.path.external:
         return Verdict("True", Reason.EXTERNAL_ROUTING, _external(facts))
     ready, wanted = facts.routers.ready, facts.routers.desired
+    problem = facts.router_diagnosis
     if ready > 0:
-        return Verdict("True", Reason.SERVING, f"{ready} of {wanted} routers are ready.")
+        counted = f"{ready} of {wanted} routers are ready."
+        return Verdict("True", Reason.SERVING, f"{counted} {problem.message}" if problem else counted)
     if facts.routers.rejection:
         reason = rejection_reason(facts.routers)
         message = f"Kubernetes refuses a router's pod: {facts.routers.rejection}"
         return Verdict("False", reason, with_cure(message, cure_of(reason)))
+    if problem:
+        return Verdict("False", problem.reason, f"No router is ready. {problem.message}")
     return Verdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
 
 

@@ -1,0 +1,39 @@
+"""InferenceDeployments whose engines are stand-ins: they start in a second and need no CPU."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from e2e import stack
+from e2e.served import Served
+
+SCRIPT = Path(__file__).with_name("stand_in_engine.py")
+PACKAGE = "/opt/vllm/lib/python3.13/site-packages/vllm/__init__.py"
+"""vLLM's package in the image `engine-cpu`."""
+
+
+@contextmanager
+def resource_of_stand_ins(
+    served: Served, *, replicas: int, router: Mapping[str, object] | None = None
+) -> Iterator[None]:
+    """Such a resource for the block; returns at once, before anything of it runs."""
+    name = served.name
+    served.kubectl("create", "configmap", name, f"--from-file=__init__.py={SCRIPT}")
+    resource = yaml.safe_load(stack.SAMPLE.read_text())
+    resource["metadata"]["name"] = name
+    spec = resource["spec"]
+    spec["replicas"] = replicas
+    spec["engine"]["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
+    spec["podTemplate"] = {
+        "volumes": [{"name": "stand-in", "configMap": {"name": name}}],
+        "volumeMounts": [{"name": "stand-in", "mountPath": PACKAGE, "subPath": "__init__.py"}],
+    }
+    spec["router"] = {**spec.get("router", {}), **(router or {})}
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    try:
+        yield
+    finally:
+        served.kubectl("delete", f"infd/{name}", f"configmap/{name}", "--wait=true")
+        served.await_gone()

@@ -1,0 +1,134 @@
+"""Random requests for the objects of a router: all fields at once, valid; equal for equal seeds."""
+
+import copy
+import random
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from inference_operator.api.router import RouterSpec
+from inference_operator.api.spec import ModelSpec
+from inference_operator.engines.vllm.vllm import API_PATHS
+from inference_operator.manifest import Key, Manifest, Owner
+from inference_operator.models.source import HubModel, model_source
+from inference_operator.router.haproxy import RouterRequest
+from inference_operator.settings import Settings
+from tests.testing.random_specs import Specs, places
+
+SLOTS = (32, 64, 128, 512)
+PIECES = (
+    *("\n", "\r", "\t", " ", "'", '"', "\\", "#", "%[env(PATH)]", "%{+json}o", "%%", "${PATH}", '"${PATH}"', "$(id)"),
+    *(
+        "\n    stats enable\n",
+        "' unless TRUE\n",
+        "} or TRUE",
+        "{{ 7 * 7 }}",
+        "{% raw %}",
+        ",x",
+        ";",
+        "\0",
+        "\u2028",
+        "é",
+    ),
+)
+"""Texts that would mean something to HAProxy, to Lua or to Jinja2, if they reached the configuration as they are."""
+CPUS = ("100m", "1", "1500m", 2)
+"""HAProxy warns of more threads than its machine has cores."""
+_FIRST = "ABCxyz019"
+_LETTERS = _FIRST + "-._/:"
+
+
+class Routers:
+    """A source of requests."""
+
+    def __init__(self, seed: int) -> None:
+        self._specs = Specs(seed)
+        self._random = random.Random(seed)  # noqa: S311 - the same ones each time
+
+    def request(self) -> RouterRequest:
+        """One with a random section `router`, random names and numbers; `External` has no configuration."""
+        section = self._specs.valid_router()
+        section.update({} if section.get("strategy") != "External" else {"strategy": "PrefixAffinity"})
+        for amounts in section.get("resources", {}).values():
+            amounts.update({"cpu": self._random.choice(CPUS)} if "cpu" in amounts else {})
+        return built(section, self._names(), self._random)
+
+    def injected(self) -> tuple[RouterRequest, RouterRequest | None, str]:
+        """A request; the same with something dangerous in one text, None if that is refused; the text."""
+        section, names = self._specs.valid_router(), self._names()
+        section.update({"strategy": "PrefixAffinity", "sessionHeader": section.get("sessionHeader", "x-user")})
+        first = self._random.getrandbits(32)
+        plain = built(section, names, random.Random(first))  # noqa: S311 - as above
+        model = {"source": f"hf://{names[1]}", "servedName": names[0]}
+        whole: Manifest = {"router": section, "model": model}
+        *way, last = self._random.choice(list(_texts(whole)))
+        changed = copy.deepcopy(whole)
+        target: Any = changed
+        for step in way:
+            target = target[step]
+        at = self._random.randint(0, len(target[last]))
+        target[last] = target[last][:at] + self._random.choice(PIECES) + target[last][at:]
+        return plain, _if_valid(changed, first), str(target[last])
+
+    def _names(self) -> Sequence[str]:
+        """A served name, and a repository of the hub."""
+        return self._name(_LETTERS), f"{self._name(_FIRST)}/{self._name(_FIRST)}"
+
+    def _name(self, letters: str) -> str:
+        rest = self._random.choices(letters, k=self._random.randint(0, 20))
+        return "".join((self._random.choice(_FIRST), *rest))
+
+
+def built(section: Manifest, names: Sequence[str], chance: random.Random) -> RouterRequest:
+    """The request of a section `router`; raises pydantic's ValidationError if that is invalid."""
+    return RouterRequest(
+        engines_host=f"{chance.choice(('a', 'qwen-3', 'x' * 40))}-engines.default.svc.cluster.local",
+        engine_port=8000,
+        engine_health_path="/health",
+        engine_max_concurrency=chance.choice((1, 4, 256, 1024)),
+        slots=chance.choice(SLOTS),
+        spec=RouterSpec.model_validate(section),
+        model_names=tuple(names),
+        api_paths=API_PATHS,
+        drain_seconds=chance.choice((1, 300, 3600)),
+        progress_deadline_seconds=600,
+        owner=Owner(Key("default", "qwen"), "uid"),
+        settings=Settings(),
+    )
+
+
+def _texts(whole: Manifest) -> Iterator[tuple[Any, ...]]:
+    """The places of all texts."""
+    for way in places(whole):
+        found: Any = whole
+        for step in way:
+            found = found[step]
+        if isinstance(found, str):
+            yield way
+
+
+def _if_valid(whole: Manifest, seed: int) -> RouterRequest | None:
+    """The request of a changed resource; None if the operator refuses it."""
+    try:
+        model = ModelSpec.model_validate(whole["model"])
+        request = built(whole["router"], (), random.Random(seed))  # noqa: S311 - as above
+    except ValidationError:
+        return None
+    source = model_source(model.source)
+    if not isinstance(source, HubModel):
+        return None
+    return replace(request, model_names=(model.served_name or "", source.repository))
+
+
+def words(config: str) -> list[tuple[str, ...]]:
+    """The words of each line, as HAProxy divides it: quotes, escapes and comments (3.0, src/tools.c, parse_line)."""
+    return [_words(line) for line in config.split("\n")]
+
+
+@lru_cache(maxsize=100_000)
+def _words(line: str) -> tuple[str, ...]:
+    return tuple(shlex.split(line, comments=True))
