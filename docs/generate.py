@@ -36,6 +36,7 @@ QUESTIONS = {
     ConditionType.ENGINES_AVAILABLE: "are all desired engines ready?",
     ConditionType.ROUTER_AVAILABLE: "can routers take requests?",
     ConditionType.EXPOSED: "can clients outside the cluster reach the model?",
+    ConditionType.SCALING_ACTIVE: "does the number of engines follow the requests?",
 }
 """The question that a condition answers. A reason is listed at the condition where users see it first."""
 

@@ -106,8 +106,10 @@ class Operator:
                 on_scrape=_count_scrape,
                 on_kv_cache=self._queue.add,
                 on_readable=self._queue.add,
+                on_scaling=self._queue.add,
             ),
             settings,
+            scaling=self._cache.scaling,
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings)

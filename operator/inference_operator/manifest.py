@@ -82,16 +82,18 @@ DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress")
 HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute")
+HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
+SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject")
 JOB = Kind("batch/v1", "Job")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
-CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB, INGRESS)
+CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB, INGRESS, HORIZONTAL_POD_AUTOSCALER)
 """The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
 operator has rights on them only if they are enabled."""
 
-OPTIONAL_KINDS = (HTTP_ROUTE,)
+OPTIONAL_KINDS = (HTTP_ROUTE, SCALED_OBJECT)
 """Kinds of child objects that a cluster has only if their CRD is installed."""
 
 

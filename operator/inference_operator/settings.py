@@ -205,6 +205,9 @@ class Settings(BaseSettings):
     """Node labels that name a kind of GPU, as `KIND:LABEL=VALUE`, beside those that the operator knows of platforms.
     A label must be one that the node pool itself has, so that a node autoscaler can act before a node exists."""
 
+    prometheus_url: str = Field("", pattern=r"^(https?://[^\s]{1,500})?$")
+    """Address at which KEDA queries Prometheus, for `spec.autoscaling.backend: KEDA`."""
+
     capacity: Capacity = Capacity.ELASTIC
     """Elastic: nodes can be added, so an engine may wait for one. Fixed: a model that fits on no node is rejected."""
 

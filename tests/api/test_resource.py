@@ -74,7 +74,18 @@ INVALID: list[tuple[dict[str, object], str]] = [
     ({"engine": {"resources": {"limits": {"cpu": -1}}}}, "spec.engine.resources.limits.cpu: "),
     ({"engine": {"resources": {"limits": {"cpu": True}}}}, "spec.engine.resources.limits.cpu: "),
     ({"engine": {"resources": {"limits": {"memory": 1.5}}}}, "spec.engine.resources.limits.memory: "),
-    ({"autoscaling": {}}, "spec.autoscaling: "),
+    ({"autoscaling": {}}, "spec.autoscaling.maxReplicas: is required."),
+    ({"autoscaling": {"maxReplicas": 0}}, "spec.autoscaling.maxReplicas: "),
+    (
+        {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}},
+        "spec.autoscaling: `minReplicas` must not be above `maxReplicas`",
+    ),
+    ({"autoscaling": {"maxReplicas": 2, "backend": "Magic"}}, "spec.autoscaling.backend: "),
+    ({"autoscaling": {"maxReplicas": 2, "scaleDownDelay": "1s"}}, "spec.autoscaling.scaleDownDelay: "),
+    (
+        {"autoscaling": {"minReplicas": 0, "maxReplicas": 2}, "router": {"strategy": "External"}},
+        "spec: `autoscaling.minReplicas` must be 1 or more with `router.strategy: External`",
+    ),
 ]
 
 

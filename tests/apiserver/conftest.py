@@ -46,6 +46,7 @@ SETTINGS = {
     "STALL_SECONDS": str(STALL_SECONDS),
     "SURGE_WAIT_SECONDS": "30",
     "LOG_FORMAT": "text",
+    "PROMETHEUS_URL": "http://prometheus.example:9090",
     **PATIENT_LEASE,
 }
 _numbers = count(1)

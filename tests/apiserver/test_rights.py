@@ -14,29 +14,34 @@ from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.testing.gateway_api import http_route_crd
+from tests.testing.keda import scaled_object_crd
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 
 EXPOSED = {"ingress": {"host": "llm.example.com"}, "httpRoute": {"parentRefs": [{"name": "gw"}]}}
+OPTIONAL = (
+    (http_route_crd, "crd/httproutes.gateway.networking.k8s.io"),
+    (scaled_object_crd, "crd/scaledobjects.keda.sh"),
+)
 CREATED = 201
 FORBIDDEN = 403
 
 
 @pytest.fixture
-def gateway_api(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
-    """The CRD of HTTPRoute, while the operator runs."""
+def optional_kinds(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
+    """The CRDs of HTTPRoute and of ScaledObject, while the operator runs."""
     operator.stop()
-    kubernetes.kubectl("create", "--filename", str(http_route_crd()))
-    established = "--for=condition=Established"
-    kubernetes.kubectl("wait", established, "--timeout=60s", "crd/httproutes.gateway.networking.k8s.io")
+    for file, name in OPTIONAL:
+        kubernetes.kubectl("create", "--filename", str(file()))
+        kubernetes.kubectl("wait", "--for=condition=Established", "--timeout=60s", name)
     operator.start()
     yield
     operator.stop()
-    kubernetes.kubectl("delete", "crd", "httproutes.gateway.networking.k8s.io")
+    kubernetes.kubectl("delete", *(name for _, name in OPTIONAL))
     operator.start()
 
 
-@pytest.mark.usefixtures("gateway_api")
+@pytest.mark.usefixtures("optional_kinds")
 def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Workspace, audit: AuditLog) -> None:
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})
@@ -50,6 +55,8 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     _inspect_a_model(workspace)
     _find_names_taken(workspace, "left", {**QWEN, "router": EXPOSED}, "httproute")
     _leave_routing_to_others(workspace)
+    for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
+        _leave_scaling_to_others(workspace, backend, kind)
     _find_names_taken(workspace, "left-mine", MINE, "job")
     let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
@@ -97,6 +104,19 @@ def _leave_routing_to_others(workspace: Workspace) -> None:
     for kind, name in (("ingress", "shown"), ("httproute", "shown"), ("deployment", "shown-router")):
         eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
     workspace.kubectl("delete", "infd", "shown")
+
+
+def _leave_scaling_to_others(workspace: Workspace, backend: str, kind: str) -> None:
+    """Another autoscaler, whose object has a taken name, and then none."""
+    name = f"by-{backend.lower()}"
+    spec = {**QWEN, "autoscaling": {"backend": backend, "maxReplicas": 2}}
+    _find_names_taken(workspace, name, spec, kind)
+    workspace.kubectl("delete", kind, name, "--ignore-not-found")
+    workspace.create(name, spec)
+    eventually(lambda: workspace.exists(kind, name), seconds=20, what=f"{kind} of {name}")
+    workspace.patch(name, {"autoscaling": None})
+    eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
+    workspace.kubectl("delete", "infd", name)
 
 
 def _is_gone(workspace: Workspace, kind: str, name: str) -> bool:

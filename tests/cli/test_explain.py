@@ -58,3 +58,53 @@ def test_a_resource_that_does_not_exist_is_said_on_one_line(infd: Infd, server: 
     status, output, complaints = infd("explain", "qwen", "-n", "other")
     assert (status, output) == (2, "")
     assert complaints == "There is no InferenceDeployment `qwen` in the namespace `other`.\n"
+
+
+def scaled(autoscaling: Manifest | None) -> bytes:
+    raw = {**RAW, "spec": {**RAW["spec"], **({"autoscaling": {"maxReplicas": 4}} if autoscaling else {})}}
+    return json.dumps({**raw, "status": {"autoscaling": autoscaling} if autoscaling else {}}).encode()
+
+
+def test_the_number_of_engines_is_explained_with_the_requests_now_and_the_changes_before(
+    infd: Infd, server: dict[str, bytes]
+) -> None:
+    server[RESOURCE] = scaled(
+        {"desiredReplicas": 3, "reason": "20 requests", "lastScaleTime": "2026-01-02T03:04:05Z", "startSeconds": 90}
+    )
+    router = pod(name="qwen-router-a", component="router", status=ready_pod())
+    ports = [{"name": "metrics-0", "containerPort": 8404}]
+    server[PODS] = listing(engine_pod(), {**router, "spec": {"containers": [{"name": "router", "ports": ports}]}})
+    server[f"{PODS}/qwen-engine-a:8000/proxy/metrics"] = METRICS
+    server[f"{PODS}/qwen-router-a:8404/proxy/stats;up;csv"] = (
+        b"# pxname,svname,qcur,scur,stot,addr,\nengines,BACKEND,2,2,9,,\n"
+    )
+    event = {"kind": "Event", "metadata": {"name": "e"}, "reason": "ScaledUp", "eventTime": "2026-01-02T03:04:05.0Z"}
+    server["/api/v1/namespaces/default/events"] = listing(
+        {**event, "message": "From 1 to 3 engines: 20 requests."}, {**event, "reason": "Serving", "message": "Other."}
+    )
+    status, output, complaints = infd("explain", "autoscaling", "qwen")
+    assert (status, complaints) == (0, "")
+    assert output.splitlines() == [
+        "Limits: 1 to 4 engines; backend BuiltIn.",
+        "Wanted: 3, since 2026-01-02T03:04:05Z: 20 requests.",
+        "A start takes 90 s, from the new pod to its readiness.",
+        "Now: 12 requests. 2 run and 8 wait in 1 ready engines; 2 are queued and 0 held in routers. 0 engines start.",
+        "Changes:",
+        "  2026-01-02T03:04:05.0Z    1 -> 3   ###      20 requests.",
+    ]
+
+
+def test_the_number_of_engines_of_a_resource_without_autoscaling_is_that_of_its_specification(
+    infd: Infd, server: dict[str, bytes]
+) -> None:
+    server[RESOURCE] = scaled(None)
+    server[PODS] = listing()
+    server["/api/v1/namespaces/default/events"] = listing()
+    _, output, _ = infd("explain", "autoscaling", "qwen")
+    assert output == "qwen has no `spec.autoscaling`: it runs as many engines as `spec.replicas` says.\n"
+
+
+def test_three_names_are_a_wrong_use(infd: Infd) -> None:
+    status, _, complaints = infd("explain", "autoscaling", "a", "b")
+    assert status == 2
+    assert "infd explain autoscaling qwen" in complaints

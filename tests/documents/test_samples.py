@@ -17,7 +17,7 @@ SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.y
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-POOL = {"quickstart": "RTX-4090:1", "pvc": "L4:4", "llama-70b-tp8": "H100-80GB:8"}
+POOL = {"quickstart": "RTX-4090:1", "zero": "RTX-4090:1", "pvc": "L4:4", "llama-70b-tp8": "H100-80GB:8"}
 """GPUs that somebody has who takes the sample; others name theirs."""
 INSPECTED = {"llama-70b-gptq-int8": "meta-llama/Meta-Llama-3-70B"}
 """What is in the volume of a sample, as far as it matters."""

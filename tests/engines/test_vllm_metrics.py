@@ -15,6 +15,7 @@ SAMPLE = EngineSample(
     waiting=8,
     progress=(1452.0, 8.0, 2903.0, 0.0006103888176768324, 2.0, 8.0),
     kv_cache_tokens=2_097_152,
+    finished=2.0,
 )
 
 

@@ -133,6 +133,7 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
             on_scrape=lambda _component, *, answered: None,  # noqa: ARG005
             on_kv_cache=lambda _: None,
             on_readable=lambda _: None,
+            on_scaling=lambda _: None,
         )
         scraper = Scraper(Targets(lambda: [KEY], lambda _: [view], cache.engine), store, nothing, SETTINGS)
         await scraper.scrape(KEY)

@@ -5,24 +5,24 @@ import pytest
 from inference_operator.router.stats import router_sample
 from inference_operator.views.samples import RouterSample
 
-HEADER = "# pxname,svname,qcur,qmax,scur,smax,addr,cookie,\n"
+HEADER = "# pxname,svname,qcur,qmax,scur,stot,addr,cookie,\n"
 TOTAL = "engines,BACKEND,2,2,9,9,,,\n"
 
 
 def test_recorded_haproxy_statistics_are_read() -> None:
     """Recorded from HAProxy 3.0: five servers up, all of one address, with three requests, and no held request."""
     text = Path(__file__).with_name("haproxy-3.0-stats.csv").read_text()
-    assert router_sample(text) == RouterSample({"127.0.0.1": 3}, queued=0, held=0)
+    assert router_sample(text) == RouterSample({"127.0.0.1": 3}, queued=0, held=0, arrivals=3)
 
 
 def test_sessions_are_counted_by_the_address_of_the_engine() -> None:
     text = HEADER + "engines,e1,0,0,3,3,10.0.0.1:8000,,\nengines,e2,0,0,1,1,[fd00::2]:8000,,\n" + TOTAL
-    assert router_sample(text) == RouterSample({"10.0.0.1": 3, "fd00::2": 1}, queued=2, held=3)
+    assert router_sample(text) == RouterSample({"10.0.0.1": 3, "fd00::2": 1}, queued=2, held=3, arrivals=9)
 
 
 def test_the_hold_server_is_not_counted_as_an_engine() -> None:
     text = HEADER + "engines,hold,0,0,1,1,127.0.0.1:9,,\nengines,BACKEND,0,0,4,4,,,\n"
-    assert router_sample(text) == RouterSample({}, queued=0, held=4)
+    assert router_sample(text) == RouterSample({}, queued=0, held=4, arrivals=4)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ IDLE = LOADED.replace(
     'vllm:num_requests_waiting{engine="0",model_name="tiny"} 0.0',
 )
 STATISTICS = (
-    "# pxname,svname,qcur,scur,addr,\nengines,e1,0,{sessions},127.0.0.1:8000,\nengines,BACKEND,0,{sessions},,\n"
+    "# pxname,svname,qcur,scur,stot,addr,\n"
+    "engines,e1,0,{sessions},9,127.0.0.1:8000,\n"
+    "engines,BACKEND,0,{sessions},9,,\n"
 )
 
 

@@ -46,6 +46,7 @@ class Hands:
     scrapes: list[tuple[str, bool]] = field(default_factory=list)
     caches: list[Key] = field(default_factory=list)
     readable: list[Key] = field(default_factory=list)
+    scaling: list[Key] = field(default_factory=list)
     scraper: Scraper = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +65,7 @@ class Hands:
             on_scrape=self.on_scrape,
             on_kv_cache=self.caches.append,
             on_readable=self.readable.append,
+            on_scaling=self.scaling.append,
         )
 
     def on_scrape(self, component: str, *, answered: bool) -> None:
@@ -94,7 +96,7 @@ async def test_samples_of_engines_and_routers_are_stored(hands: Hands) -> None:
     async with answering() as served, answering(STATISTICS.format(sessions=3)) as routed:
         hands.pods = [engine(served), router(routed)]
         seen = await hands.scrape()
-    assert seen.routers == {"uid-router": RouterSample({"127.0.0.1": 3}, 0, 0)}
+    assert seen.routers == {"uid-router": RouterSample({"127.0.0.1": 3}, 0, 0, 9)}
     assert seen.engines["uid-engine"].sessions == 3
     assert seen.engines["uid-engine"].sample.waiting == 8
     assert sorted(hands.scrapes) == [("engine", True), ("router", True)]

@@ -205,6 +205,7 @@ def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> No
         ConditionType.ENGINES_AVAILABLE: [start, start, two],
         ConditionType.ROUTER_AVAILABLE: [start, minute, minute],
         ConditionType.EXPOSED: [],
+        ConditionType.SCALING_ACTIVE: [],
     }
 
 

@@ -13,6 +13,7 @@ from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.base import (
+    DemandMetrics,
     Diagnosis,
     EngineLoad,
     EngineProcess,
@@ -110,6 +111,10 @@ class Echo:
 
     def load(self, metrics_text: str) -> EngineLoad | None:  # noqa: ARG002 - protocol
         return None
+
+    @property
+    def demand_metrics(self) -> DemandMetrics:
+        return DemandMetrics("echoes_running", "echoes_waiting", "echoes_total")
 
     def probe_request(self, model: str) -> ProbeRequest:
         return ProbeRequest("/echo", {"model": model})

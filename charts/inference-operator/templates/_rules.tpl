@@ -31,13 +31,19 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
 - apiGroups: [gateway.networking.k8s.io]
   resources: [httproutes]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [get, list, watch, create, patch, delete]
 {{- if .Values.networkPolicies.enabled }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
 - apiGroups: [""]
-  resources: [pods] # patch: one label, by which an engine without progress gets no new requests
+  resources: [pods] # patch: a label, by which an engine without progress gets no new requests, and the deletion cost
   verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [events] # of a pod or Job that cannot start; only this older API selects by what an Event is about

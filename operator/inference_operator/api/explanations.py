@@ -145,8 +145,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.SERVING: Explanation(_READY, "At least one engine and one router are ready.", _NO_ACTION),
     Reason.SCALED_TO_ZERO: Explanation(
         _READY,
-        "`spec.replicas` is 0. The router holds requests until an engine is ready.",
-        "Raise `spec.replicas`.",
+        "No engine is wanted. The router holds requests until an engine is ready.",
+        "With `spec.autoscaling`, the next request starts an engine. Without it, raise `spec.replicas`.",
     ),
     Reason.PAUSED: Explanation(
         _READY,
@@ -171,6 +171,43 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "Point it at the pods in the message. Clients that call the Service reach the engines directly.",
     ),
     Reason.EXPOSED: Explanation(ConditionType.EXPOSED, "Clients outside the cluster can reach the router.", _NO_ACTION),
+    Reason.FOLLOWING_DEMAND: Explanation(
+        ConditionType.SCALING_ACTIVE, "The number of engines follows the requests. The message says why.", _NO_ACTION
+    ),
+    Reason.CAPACITY_LIMITED: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "More engines are wanted than nodes have GPUs for. The message says how many are missing.",
+        "Add nodes, free GPUs, or lower `spec.autoscaling.maxReplicas`.",
+    ),
+    Reason.METRICS_MISSING: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "The operator cannot read the metrics of the pods in the message. It takes no engine away until it can.",
+        "Check that the pods run, and that network policies and service meshes admit the operator to their metrics.",
+    ),
+    Reason.METRICS_PENDING: Explanation(
+        ConditionType.SCALING_ACTIVE, "The operator has not read the metrics for the first time yet.", "Wait."
+    ),
+    Reason.FOLLOWING_AUTOSCALER: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "A HorizontalPodAutoscaler or KEDA sets the number of engines through `/scale`.",
+        _NO_ACTION,
+    ),
+    Reason.AUTOSCALER_PENDING: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "The HorizontalPodAutoscaler or ScaledObject has not acted yet. Until then no engine is taken away.",
+        "Wait for a minute. Then check that its controller runs.",
+    ),
+    Reason.AUTOSCALER_MISSING: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "`spec.autoscaling.backend` is `KEDA`, and KEDA's CRD or the address of Prometheus is missing.",
+        "Install KEDA, and set `settings.prometheusUrl` of the operator's chart. The operator looks for KEDA every"
+        " `resyncSeconds`.",
+    ),
+    Reason.AUTOSCALER_FAILED: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "The HorizontalPodAutoscaler or KEDA cannot act. The message has its own words. The number of engines stays.",
+        "Check the metrics adapter, the rule of its metric, and that Prometheus scrapes routers and engines.",
+    ),
     Reason.ADDRESS_PENDING: Explanation(
         ConditionType.EXPOSED,
         "The Service, Ingress or HTTPRoute has no address yet. A controller of the cluster assigns it.",

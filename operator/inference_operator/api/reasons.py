@@ -14,6 +14,7 @@ class ConditionType(StrEnum):
     ENGINES_AVAILABLE = "EnginesAvailable"
     ROUTER_AVAILABLE = "RouterAvailable"
     EXPOSED = "Exposed"
+    SCALING_ACTIVE = "ScalingActive"
 
 
 class Reason(StrEnum):
@@ -25,6 +26,14 @@ class Reason(StrEnum):
     STARTING = "Starting"
     ENGINES_UNAVAILABLE = "EnginesUnavailable"
     ROUTER_UNAVAILABLE = "RouterUnavailable"
+    FOLLOWING_DEMAND = "FollowingDemand"
+    CAPACITY_LIMITED = "CapacityLimited"
+    METRICS_MISSING = "MetricsMissing"
+    METRICS_PENDING = "MetricsPending"
+    FOLLOWING_AUTOSCALER = "FollowingAutoscaler"
+    AUTOSCALER_PENDING = "AutoscalerPending"
+    AUTOSCALER_MISSING = "AutoscalerMissing"
+    AUTOSCALER_FAILED = "AutoscalerFailed"
     EXTERNAL_ROUTING = "ExternalRouting"
     EXPOSED = "Exposed"
     ADDRESS_PENDING = "AddressPending"

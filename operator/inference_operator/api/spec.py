@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import Field, StringConstraints
 
+from inference_operator.api.autoscaling import MAX_REPLICAS, AutoscalingSpec
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, KeySelector, ResourcesSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
@@ -22,9 +23,6 @@ MAX_NAME_LENGTH = 55
 
 MAX_TOKENS = 16_777_216
 """Tokens of a sequence or scheduler iteration; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
-
-MAX_REPLICAS = 256
-"""Routers have up to twice as many server slots, and HAProxy takes 682 records from DNS (`router/haproxy.py`)."""
 
 DRAIN_TIMEOUT = timedelta(minutes=5)
 """Time for an answer of 8,192 tokens at 30 tokens/s, which is 273 s; and, with what comes before and after it, below
@@ -297,6 +295,9 @@ class Spec(SpecModel):
         " Change: in place.",
         json_schema_extra={"default": 1},
     )
+    autoscaling: AutoscalingSpec | None = Field(
+        None, description="Number of engines by demand; `replicas` is then the first number. Default: none."
+    )
     router: RouterSpec = Field(default_factory=RouterSpec, description="Load balancer in front of the engines.")
     rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="Rollout of changes to the engines.")
     startup_timeout: Annotated[timedelta, Within("1m", "24h", "45m")] | None = Field(
@@ -326,6 +327,11 @@ class Spec(SpecModel):
     )
     pod_template: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Additions to the engine pods.")
 
+    @property
+    def most_replicas(self) -> int:
+        """The largest number of engine pods that this specification can lead to."""
+        return self.autoscaling.max_replicas if self.autoscaling else self.replicas
+
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.replicas > 0 || !has(self.router) || !has(self.router.strategy)"
@@ -338,5 +344,16 @@ class Spec(SpecModel):
             " || !self.engine.env.exists(variable, variable.name == 'HF_TOKEN')",
             lambda spec: not spec.model.token_secret or all(one.name != HUB_TOKEN for one in spec.engine.env),
             "`model.tokenSecret` and the variable `HF_TOKEN` of `engine.env` are both set: remove one of them",
+        ),
+        Rule(
+            "!has(self.autoscaling) || !has(self.autoscaling.minReplicas) || self.autoscaling.minReplicas > 0"
+            " || !has(self.router) || !has(self.router.strategy) || self.router.strategy != 'External'",
+            lambda spec: (
+                spec.autoscaling is None
+                or spec.autoscaling.min_replicas > 0
+                or spec.router.strategy is not RouterStrategy.EXTERNAL
+            ),
+            "`autoscaling.minReplicas` must be 1 or more with `router.strategy: External`: no router holds requests at"
+            " zero",
         ),
     )

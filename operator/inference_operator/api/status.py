@@ -252,6 +252,17 @@ class StartupStatus(_StatusModel):
     step: StartupStep = Field(description="The step that it has reached.")
 
 
+class AutoscalingStatus(_StatusModel):
+    """The last decision about the number of engines."""
+
+    desired_replicas: int = Field(description="Engines that are wanted.")
+    reason: str = Field("", max_length=1024, description="Why, when this number was decided.")
+    last_scale_time: str | None = Field(
+        None, description="Time of the decision.", json_schema_extra={"format": "date-time"}
+    )
+    start_seconds: int | None = Field(None, description="Seconds from a new engine to its readiness, as measured.")
+
+
 class Status(_StatusModel):
     """The observed state of an InferenceDeployment."""
 
@@ -277,6 +288,7 @@ class Status(_StatusModel):
     plan: PlanStatus | None = Field(None, description="Sizes that the engines run with.")
     engine: EngineStatus | None = Field(None, description="Engine that runs.")
     startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")
+    autoscaling: AutoscalingStatus | None = Field(None, description="Last decision about the number of engines.")
 
     def condition(self, wanted: ConditionType) -> Condition | None:
         """The condition of this type; None if it was never written."""

@@ -3,14 +3,15 @@
 import argparse
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from inference_operator.api.conditions import Condition
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.explain_autoscaling import ObservedScaling, observed_scaling, scaling_explanation
 from inference_operator.cli.parser import UsageError
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.base import METRICS_PATH, Engine
@@ -21,6 +22,7 @@ from inference_operator.views.pod import PodView, pod_view
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
 
 PORT_NAME = "http"
 """Name of the port of the engine's API and metrics."""
@@ -50,17 +52,27 @@ def add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="explain what an InferenceDeployment waits for, and why it is slow",
         description="Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
         " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
-        " to get `pods/proxy`.",
+        " to get `pods/proxy`. `infd explain autoscaling NAME` explains the number of engines: the requests now, the"
+        " last decision, and the changes before it, from Events.",
     )
-    explain.add_argument("name", help="name of the InferenceDeployment")
+    explain.add_argument("name", nargs="+", help="name of the InferenceDeployment; or `autoscaling` and its name")
     explain.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
     explain.set_defaults(run=run_explain)
 
 
 def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the explanation of one resource."""
-    observed = asyncio.run(_observed(options.namespace, options.name))
-    print("\n".join(explanation(observed, engines[engines.default])))
+    engine = engines[engines.default]
+    match options.name:
+        case [name]:
+            lines = explanation(asyncio.run(_observed(options.namespace, name)), engine)
+        case ["autoscaling", name]:
+            lines = scaling_explanation(asyncio.run(_observed_scaling(options.namespace, name, engine)))
+        case _:
+            raise UsageError(
+                "Give one name, or `autoscaling` and one name, for example `infd explain autoscaling qwen`."
+            )
+    print("\n".join(lines))
     return 0
 
 
@@ -97,6 +109,29 @@ def _condition(condition: Condition) -> Iterator[str]:
 
 async def _observed(namespace: str, name: str) -> Observed:
     """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
+
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> Observed:
+        labels = selector_text(name, ENGINE)
+        pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
+        return Observed(resource(live), [await _metrics(api, namespace, pod) for pod in _ready(pods)])
+
+    return await _read(namespace, name, read)
+
+
+async def _observed_scaling(namespace: str, name: str, engine: Engine) -> ObservedScaling:
+    """The resource, what its routers and engines count, and its Events."""
+
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> ObservedScaling:
+        return await observed_scaling(api, cluster, live, engine)
+
+    return await _read(namespace, name, read)
+
+
+_Read = TypeVar("_Read")
+
+
+async def _read(namespace: str, name: str, read: "Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]") -> _Read:
+    """What `read` finds about a resource in the cluster of the kubeconfig."""
     from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as below
     from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
     from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
@@ -110,9 +145,7 @@ async def _observed(namespace: str, name: str) -> Observed:
             live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
             if live is None:
                 raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
-            labels = selector_text(name, ENGINE)
-            pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
-            return Observed(resource(live), [await _metrics(api, namespace, pod) for pod in _ready(pods)])
+            return await read(api, cluster, live)
         finally:
             await client.close()  # type: ignore[no-untyped-call]
     except ClusterError as error:

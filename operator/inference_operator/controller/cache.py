@@ -10,6 +10,7 @@ from inference_operator.controller.cached_object import CachedObject, Codec, ver
 from inference_operator.controller.cluster import Listing
 from inference_operator.controller.node_store import NodeStore
 from inference_operator.controller.sample_store import SampleStore
+from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
@@ -54,6 +55,8 @@ class Cache:
         """Kinds of children that the operator cannot use in this cluster, and why."""
         self.samples = SampleStore()
         """The last metrics of the pods."""
+        self.scaling = ScalingStore()
+        """The decisions of autoscaling."""
 
     def resource_keys(self) -> list[Key]:
         """The keys of all InferenceDeployments."""
@@ -107,6 +110,7 @@ class Cache:
             nodes=self.nodes.nodes,
             engines=self._engines,
             roles=self._roles,
+            scaling=self.scaling.result(key),
             unavailable_kinds=self.unavailable_kinds,
         )
 

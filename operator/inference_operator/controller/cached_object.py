@@ -115,5 +115,6 @@ def _state(manifest: Manifest) -> str:
 
 
 def _is_settled(manifest: Manifest) -> bool:
-    wanted = (manifest.get("spec") or {}).get("replicas", 1)
+    scaled = (manifest.get("status") or {}).get("autoscaling") or {}
+    wanted = scaled.get("desiredReplicas", (manifest.get("spec") or {}).get("replicas", 1))
     return _state(manifest) == "ready" and (manifest.get("status") or {}).get("readyReplicas", 0) == wanted

@@ -1,13 +1,14 @@
 """Computes the changes that bring the live objects to the desired state."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.controller.drift import first_drift
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
-from inference_operator.views.pod import TRAFFIC_LABEL
+from inference_operator.views.pod import DELETION_COST_ANNOTATION, TRAFFIC_LABEL
 from inference_operator.views.pod_request import PodRequestSpec
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
@@ -40,12 +41,13 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Set labels of a pod that exists, and leave all others as they are."""
+    """Set labels and annotations of a pod that exists, and leave all others as they are."""
 
     ref: Ref
     uid: str
     labels: Mapping[str, str]
     why: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,13 @@ def changes(
     removals: Sequence[Removal],
     owner: Owner,
     *,
+    deletion_costs: Iterable[DeletionCost] = (),
     traffic: Iterable[TrafficChange] = (),
     requests: Iterable[PodRequestSpec] = (),
 ) -> list[Change]:
     """The changes from the live to the desired state, in order; empty if there is no drift.
 
+    - Deletion costs come first: a ReplicaSet reads them when it has too many pods.
     - Desired objects are applied where they are absent or drifted, in the order of `desired`.
     - Live objects that are not desired are deleted, but not those with the retain annotation.
     - An object that is being deleted is left alone. It is created again when it is gone.
@@ -88,10 +92,11 @@ def changes(
         desired: the children that should exist.
         removals: pods to replace; their Deployment creates new ones.
         owner: the owner of all of them.
+        deletion_costs: engines that should go later than others when there are fewer.
         traffic: engines to take out of traffic, or back in; not those that are replaced.
         requests: HTTP requests to pods. They come last, and a pod that is replaced gets none.
     """
-    result: list[Change] = []
+    result: list[Change] = [_deletion_cost(cost) for cost in deletion_costs]
     for ref, manifest in desired.items():
         child = live.get(ref)
         if child is None:
@@ -106,6 +111,12 @@ def changes(
     result.extend(_label(change) for change in traffic if change.uid not in removed)
     result.extend(PodRequest(spec) for spec in requests if spec.uid not in removed)
     return result
+
+
+def _deletion_cost(cost: DeletionCost) -> Label:
+    labels = {} if cost.traffic is None else {TRAFFIC_LABEL: "true" if cost.traffic else "false"}
+    why = f"it has {cost.cost} requests, and some engine will be deleted"
+    return Label(cost.ref, cost.uid, labels, why, {DELETION_COST_ANNOTATION: str(cost.cost)})
 
 
 def _label(change: TrafficChange) -> Label:

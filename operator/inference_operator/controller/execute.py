@@ -71,9 +71,11 @@ async def _delete(cluster: Cluster, change: Delete) -> WriteResult:
 
 
 async def _set_labels(cluster: Cluster, change: Label) -> WriteResult:
-    """Apply the labels to the pod of that uid; a pod that is gone is never created."""
+    """Apply labels and annotations to the pod of that uid; a pod that is gone is never created."""
     ref = change.ref
-    meta = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid, "labels": dict(change.labels)}
+    meta: Manifest = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid, "labels": dict(change.labels)}
+    if change.annotations:
+        meta["annotations"] = dict(change.annotations)
     body = {"apiVersion": ref.kind.api_version, "kind": ref.kind.name, "metadata": meta}
     try:
         return Applied(await cluster.apply(ref, body, force=True))

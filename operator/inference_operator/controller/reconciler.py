@@ -44,12 +44,14 @@ class Reconciler:
         if inputs is None:
             return None
         decided = outcome(inputs)
+        self._cache.scaling.want(key, decided.scaling)
         results: list[WriteResult] = []
         for change in changes(
             inputs.children,
             decided.desired,
             decided.removals,
             inputs.resource.owner,
+            deletion_costs=decided.deletion_costs,
             traffic=decided.traffic,
             requests=decided.requests,
         ):

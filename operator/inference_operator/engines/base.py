@@ -97,6 +97,18 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
+class DemandMetrics:
+    """The names of an engine's Prometheus metrics that show the demand for it."""
+
+    running: str
+    """Gauge of requests that it computes."""
+    waiting: str
+    """Gauge of requests in its queue."""
+    finished: str
+    """Counter of requests that it has answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineLoad:
     """How busy one engine is, from its metrics."""
 
@@ -215,6 +227,10 @@ class Engine(Protocol):
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         """The sample in a Prometheus metrics text; None if it lacks the metrics."""
+
+    @property
+    def demand_metrics(self) -> DemandMetrics:
+        """The names of the metrics that show the demand, for the queries of other autoscalers."""
 
     def load(self, metrics_text: str) -> EngineLoad | None:
         """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""

@@ -16,6 +16,11 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Device, Spec
+from inference_operator.autoscaling import autoscalers
+from inference_operator.autoscaling.query import QueryRequest, engines_query
+from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
+from inference_operator.autoscaling.request import ScalingRequest, scaling_request, wanted_replicas
+from inference_operator.autoscaling.target import target_concurrency
 from inference_operator.engines.base import Engine, EngineProcess, ServedModel
 from inference_operator.inspection.inspection import (
     InspectionRequest,
@@ -27,9 +32,11 @@ from inference_operator.inspection.result import refusal_of
 from inference_operator.manifest import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
+    HORIZONTAL_POD_AUTOSCALER,
     HTTP_ROUTE,
     INGRESS,
     NETWORK_POLICY,
+    SCALED_OBJECT,
     SERVICE,
     Kind,
     Manifest,
@@ -112,6 +119,8 @@ _APPLIED_LATE: Mapping[Kind, int] = {
     DISRUPTION_BUDGET: 4,
     INGRESS: 5,
     HTTP_ROUTE: 6,
+    HORIZONTAL_POD_AUTOSCALER: 7,
+    SCALED_OBJECT: 8,
 }
 """Kinds in the order in which they are applied: ConfigMaps first, since Deployments mount them."""
 
@@ -160,14 +169,14 @@ def _decided(inputs: Inputs) -> Outcome:
     # 5. The desired objects of all roles and of the router.
     router = _router(inputs, spec, roles[0])
     planned = Planned(
-        desired=_children(roles, router),
+        desired=_children(roles, router, _autoscaler(inputs, spec, roles[0])),
         roles=tuple(roles),
         router_notice=router.notice,
         model=model,
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
         recheck_at=_recheck_at(inputs, spec, roles),
     )
-    return _with_inspection(inputs, inspected, planned)
+    return _with_inspection(inputs, inspected, _with_scaling(inputs, spec, planned))
 
 
 def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
@@ -353,11 +362,52 @@ def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState,
     return state.engine.process(of_image, plan.plan, served, limits, host=settings.listen_address)
 
 
-def _replicas(inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest) -> int:
-    """The requested replicas; with fixed capacity at most as many as fit on the nodes."""
+def _replicas(
+    inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest, *, live: Manifest | None
+) -> tuple[int, int]:
+    """The replicas that are wanted, and those to have: with fixed capacity at most as many as fit on the nodes."""
+    desired = workload_view(live).desired if live else None
+    recorded, scaling, autoscaler = inputs.resource.status.autoscaling, inputs.scaling, inputs.autoscaler
+    wanted = wanted_replicas(spec, recorded, live=desired, result=scaling, autoscaler=autoscaler)
     if inputs.settings.capacity is not Capacity.FIXED:
-        return spec.replicas
-    return fixed_replicas(spec.replicas, inputs.nodes, pods, pod_spec, plan=plan.plan)
+        return wanted, wanted
+    return wanted, fixed_replicas(wanted, inputs.nodes, pods, pod_spec, plan=plan.plan)
+
+
+def _with_scaling(inputs: Inputs, spec: Spec, planned: Planned) -> Planned:
+    """The outcome with what autoscaling needs; nothing without autoscaling."""
+    costs = _deletion_costs(inputs, spec, planned.roles)
+    return replace(planned, scaling=_scaling(inputs, spec, planned.roles[0]), deletion_costs=costs)
+
+
+def _scaling(inputs: Inputs, spec: Spec, first: Role) -> ScalingRequest | None:
+    """What the next decisions of autoscaling depend on."""
+    return scaling_request(
+        spec,
+        inputs.resource.status.autoscaling,
+        plan=first.plan.plan,
+        max_num_seqs=first.process.max_concurrency,
+        replicas=first.replicas,
+        engines=first.pods,
+    )
+
+
+def _deletion_costs(inputs: Inputs, spec: Spec, roles: Sequence[Role]) -> tuple[DeletionCost, ...]:
+    """Which engines should go later than others, where autoscaling takes some away."""
+    if spec.autoscaling is None:
+        return ()
+    namespace = inputs.resource.key.namespace
+    return tuple(
+        cost
+        for role in roles
+        for cost in deletion_costs(
+            role.pods,
+            inputs.samples,
+            live=workload_view(inputs.workload(role.name)).desired,
+            wanted=workload_view(role.workload).desired,
+            namespace=namespace,
+        )
+    )
 
 
 def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> Role:
@@ -381,7 +431,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         spec.rollout.strategy, template.template_hash, pod_spec, live, pods, gpu_resource, node_wait
     )
     decided = rollout(rollout_request, inputs.lookups, nodes_visible=not settings.namespaces, now=inputs.now)
-    replicas = _replicas(inputs, spec, plan, pods, pod_spec)
+    wanted, replicas = _replicas(inputs, spec, plan, pods, pod_spec, live=live)
     moved = moved_pods(live, pods, inputs.lookups, state.engine, inputs.nodes)
     workload = (
         decided.live
@@ -396,11 +446,12 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         workload=workload,
         pods=pods,
         rollout=None if isinstance(decided, Undecided) else decided,
+        replicas=wanted,
         objects=workload_children(request, workload, pods, open_to_all=inputs.is_direct or _is_direct(inputs, spec)),
         notice=_sentences(
             older_image(plan.image, spec, settings),
             older_template(template.template, built),
-            capped(spec.replicas, replicas),
+            capped(wanted, replicas),
             moved.notice,
         ),
         lookups=(decided.lookup,) if isinstance(decided, Undecided) else (),
@@ -420,7 +471,7 @@ def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
         engine_port=first.process.port,
         engine_health_path=first.process.health_path,
         engine_max_concurrency=first.process.max_concurrency,
-        slots=slots(spec.replicas, inputs.router_slots),
+        slots=slots(spec.most_replicas, inputs.router_slots),
         spec=with_router_defaults(spec.router, settings.router_defaults),
         model_names=tuple(first.process.model_names),
         api_paths=tuple(first.process.api_paths),
@@ -434,6 +485,30 @@ def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
     )
     router = router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec), **router.objects})
+
+
+def _autoscaler(inputs: Inputs, spec: Spec, first: Role) -> dict[Ref, Manifest]:
+    """The HorizontalPodAutoscaler or ScaledObject; a live one stays while its kind cannot be listed."""
+    if spec.autoscaling is None:
+        return {}
+    requested, most = spec.autoscaling.target_concurrency, first.process.max_concurrency
+    target = target_concurrency(first.plan.plan, max_num_seqs=most, requested=requested)
+    query = QueryRequest(
+        key=inputs.owner.key,
+        role=first.name,
+        target=target.concurrency,
+        external=spec.router.strategy is RouterStrategy.EXTERNAL,
+        metrics=first.engine.demand_metrics,
+    )
+    url = inputs.settings.prometheus_url
+    request = autoscalers.AutoscalerRequest(spec.autoscaling, inputs.owner, engines_query(query), url)
+    built = autoscalers.autoscaler(request)
+    if built is None:
+        return {}
+    ref = Ref.of(built)
+    if ref.kind in inputs.unavailable_kinds:
+        return {ref: live} if (live := inputs.child(ref)) else {}
+    return {ref: built}
 
 
 def _kept(inputs: Inputs, spec: Spec) -> dict[Ref, Manifest]:
@@ -450,10 +525,11 @@ def _kept(inputs: Inputs, spec: Spec) -> dict[Ref, Manifest]:
     return {ref: live for ref, live in inputs.children.items() if ref.kind == HTTP_ROUTE}
 
 
-def _children(roles: list[Role], router: RouterObjects) -> Mapping[Ref, Manifest]:
-    """The objects of all roles and of the router, in the order of applying."""
+def _children(roles: list[Role], router: RouterObjects, others: Mapping[Ref, Manifest]) -> Mapping[Ref, Manifest]:
+    """The objects of all roles, of the router and of autoscaling, in the order of applying."""
     objects = {ref: manifest for role in roles for ref, manifest in role.objects.items()}
-    return dict(sorted({**objects, **router.objects}.items(), key=lambda item: _APPLIED_LATE.get(item[0].kind, 0)))
+    found = {**objects, **router.objects, **others}
+    return dict(sorted(found.items(), key=lambda item: _APPLIED_LATE.get(item[0].kind, 0)))
 
 
 def _is_direct(inputs: Inputs, spec: Spec) -> bool:
@@ -462,13 +538,15 @@ def _is_direct(inputs: Inputs, spec: Spec) -> bool:
 
 
 def _recheck_at(inputs: Inputs, spec: Spec, roles: list[Role]) -> datetime | None:
-    """When to decide again if no event comes before: as a role needs it, or after the main Service was switched.
+    """When to decide again if no event comes before.
 
-    What the other way of a switch needed goes only then. The watch event of an own write starts no reconcile.
+    As a role or another autoscaler needs it, or after the main Service was switched: what the other way of a switch
+    needed goes only then. The watch event of an own write starts no reconcile.
     """
     is_switched = inputs.main_service in inputs.children and _is_direct(inputs, spec) is not inputs.is_direct
     times = [inputs.now + _SWITCH_RECHECK] if is_switched else []
-    return min([*times, *(role.recheck_at for role in roles if role.recheck_at)], default=None)
+    other = inputs.autoscaler.due if inputs.autoscaler else None
+    return min(filter(None, [*times, other, *(role.recheck_at for role in roles)]), default=None)
 
 
 def _removals(inputs: Inputs) -> tuple[Removal, ...]:

@@ -7,6 +7,9 @@ from typing import TypeAlias
 
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
+from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
+from inference_operator.autoscaling.autoscalers import autoscaler_ref
+from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
@@ -60,6 +63,8 @@ class Inputs:
     """Nodes with GPUs; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles
+    scaling: ScalingResult | None = None
+    """The latest decision of autoscaling; None before the first one."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
 
@@ -107,6 +112,25 @@ class Inputs:
     def main_service(self) -> Ref:
         """The Service that clients call."""
         return Ref(SERVICE, self.resource.key.namespace, service_name(self.resource.key.name))
+
+    @property
+    def autoscaler(self) -> AutoscalerState | None:
+        """What a HorizontalPodAutoscaler or KEDA does; None if the specification asks for neither."""
+        spec = self.resource.spec
+        if not isinstance(spec, Spec) or spec.autoscaling is None:
+            return None
+        ref = autoscaler_ref(spec.autoscaling, self.owner)
+        return autoscaler_state(
+            AutoscalerInputs(
+                spec=spec.autoscaling,
+                owner=self.owner,
+                requested=spec.replicas,
+                live=self.child(ref) if ref else None,
+                unavailable=self.unavailable_kinds,
+                prometheus_url=self.settings.prometheus_url,
+                now=self.now,
+            )
+        )
 
     @property
     def is_direct(self) -> bool:

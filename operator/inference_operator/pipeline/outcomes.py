@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inference_operator.api.refusal import Refusal
+from inference_operator.autoscaling.removal_order import DeletionCost
+from inference_operator.autoscaling.request import ScalingRequest
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.roles import Role
 from inference_operator.planning.known_model import KnownModel
@@ -29,6 +31,10 @@ class Outcome:
     """When to decide again if no event comes before."""
     removals: tuple[Removal, ...] = ()
     """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
+    scaling: ScalingRequest | None = None
+    """What autoscaling depends on; None where the operator does not decide about the number of engines."""
+    deletion_costs: tuple[DeletionCost, ...] = ()
+    """Engines that should go later than others when there are fewer."""
     traffic: tuple[TrafficChange, ...] = ()
     """Engines to take out of traffic, or back in."""
     requests: tuple[PodRequestSpec, ...] = ()

@@ -41,6 +41,8 @@ class Role:
     """How its pods are replaced; None until the lookup that decides it has a result."""
     objects: dict[Ref, Manifest]
     """All desired objects of the role, the workload included."""
+    replicas: int = 1
+    """Engines that are wanted; the workload may have fewer where nodes limit them."""
     notice: str = ""
     """What users should know about the decision; empty if nothing."""
     missing_gpu_kind: str = ""

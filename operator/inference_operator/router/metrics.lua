@@ -13,6 +13,8 @@ local THREADS = tonumber((...)) or 1
 local PREFIX = "inference_operator_router_"
 local BACKEND, HOLD = "engines", "hold"
 local MAX_SERIES = 4096
+-- How often a waiting page looks for requests. It delays a start from zero by half of it on average.
+local HELD_CHECK_MS = 500
 
 local own, own_count = {}, 0
 
@@ -105,6 +107,17 @@ local function live_gauges()
   return gauges(servers, tonumber(stats.scur) or 0, tonumber(stats.qcur) or 0)
 end
 
+-- Return once a request is at the backend, after `seconds`, or when the process stops: it must not wait for its reader.
+local function wait_for_requests(seconds)
+  for _ = 1, seconds * 1000 / HELD_CHECK_MS do
+    local stats = core.backends[BACKEND]:get_stats()
+    if (tonumber(stats.scur) or 0) > 0 or tonumber(core.get_info().Stopping) ~= 0 then
+      return
+    end
+    core.msleep(HELD_CHECK_MS)
+  end
+end
+
 if core then
   -- Other scripts count with it, and add functions to `more` that return lines. A Lua state is of one thread only.
   router_metrics = { count = count, label = label, more = {} }
@@ -122,6 +135,7 @@ if core then
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
+    wait_for_requests(tonumber((applet.qs or ""):match("^held=(%d+)$")) or 0)
     local lines = counters(function(name)
       return applet:get_var(name)
     end, THREADS)

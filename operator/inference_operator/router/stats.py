@@ -18,7 +18,7 @@ SAMPLE_PATH = f"{STATS_PATH};up;csv"
 _BACKEND = "engines"
 _TOTAL = "BACKEND"
 _HOLD = "hold"
-_COLUMNS = ("pxname", "svname", "scur", "qcur", "addr")
+_COLUMNS = ("pxname", "svname", "scur", "stot", "qcur", "addr")
 
 
 def router_sample(text: str) -> RouterSample | None:
@@ -26,12 +26,12 @@ def router_sample(text: str) -> RouterSample | None:
 
     Examples:
         >>> router_sample(
-        ...     "# pxname,svname,qcur,scur,addr,\n"
-        ...     "engines,e1,0,2,10.0.0.1:8000,\n"
-        ...     "engines,hold,0,0,127.0.0.1:9,\n"
-        ...     "engines,BACKEND,3,6,,\n"
+        ...     "# pxname,svname,qcur,scur,stot,addr,\n"
+        ...     "engines,e1,0,2,8,10.0.0.1:8000,\n"
+        ...     "engines,hold,0,0,0,127.0.0.1:9,\n"
+        ...     "engines,BACKEND,3,6,20,,\n"
         ... )
-        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1)
+        RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20)
     """
     header, _, rest = text.removeprefix("# ").partition("\n")
     names = header.split(",")
@@ -41,14 +41,15 @@ def router_sample(text: str) -> RouterSample | None:
     rows = [_row(line.split(","), places) for line in rest.splitlines()]
     servers = [row for row in rows if row.get("pxname") == _BACKEND]
     total = next((row for row in servers if row["svname"] == _TOTAL), None)
-    if total is None:
+    if total is None or not all(total[name].isdigit() for name in ("scur", "stot", "qcur")):
         return None
     sessions: Counter[str] = Counter()
     for row in servers:
         if row["svname"] not in (_TOTAL, _HOLD) and row["addr"]:
             sessions[row["addr"].rpartition(":")[0].strip("[]")] += _count(row["scur"])
     queued = _count(total["qcur"])
-    return RouterSample(dict(sessions), queued, max(0, _count(total["scur"]) - queued - sum(sessions.values())))
+    held = max(0, _count(total["scur"]) - queued - sum(sessions.values()))
+    return RouterSample(dict(sessions), queued, held, _count(total["stot"]))
 
 
 def _row(fields: list[str], places: list[int]) -> Mapping[str, str]:

@@ -5,17 +5,20 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
 
 from inference_operator.controller.sample_store import SampleStore
+from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import METRICS_PATH, Engine
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
+from inference_operator.scrape.held_watch import HeldWatch
 from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, PodClient
-from inference_operator.scrape.schedule import Intervals, Pace, Schedule
+from inference_operator.scrape.schedule import DEMAND_SECONDS, Intervals, Pace, Schedule
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, ProbeState, RouterSample, combined_samples, next_activity
@@ -23,6 +26,12 @@ from inference_operator.workload.stall import has_stalled, needs_probe
 
 WORKERS = 32
 """InferenceDeployments scraped at a time. A pod that does not answer occupies its worker until the timeout."""
+
+LONGEST_PAUSE_SECONDS = 1.0
+"""Between two checks of the schedule."""
+
+FOLLOW_TICKS = 3
+"""Checks of the schedule between two looks at which resources have autoscaling, and which have no engine."""
 
 TICKS = 5
 """Checks of the schedule in each `scrapeSeconds`."""
@@ -75,6 +84,8 @@ class Callbacks:
     """An engine reports the size of its KV cache: called once for each start of an engine."""
     on_readable: Callable[[Key], None]
     """Whether the metrics of an engine can be read has changed."""
+    on_scaling: Callable[[Key], None]
+    """Another number of engines is wanted, or whether metrics for it are missing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,7 @@ class Scraper:
         settings: interval, and how long an engine may make no progress.
         now: a monotonic clock, in seconds.
         intervals: of routers and of engines, in this order; None: `default_intervals`.
+        scaling: where rounds of scrapes become decisions of autoscaling; None: nowhere.
     """
 
     def __init__(
@@ -121,6 +133,7 @@ class Scraper:
         *,
         now: Callable[[], float] = time.monotonic,
         intervals: Mapping[str, Intervals] | None = None,
+        scaling: ScalingStore | None = None,
     ) -> None:
         self._targets = targets
         self._store = store
@@ -130,6 +143,11 @@ class Scraper:
         self._schedule = Schedule(intervals or default_intervals(settings))
         self._paces: dict[Key, Pace] = {}
         self._client = PodClient()
+        self._scaling = scaling or ScalingStore()
+        self._scaled: set[Key] = set()
+        """Keys whose first round was hastened."""
+        self._held_watch = HeldWatch(targets.pods, self._on_held, self._client, _metrics_ports)
+        self._wake = asyncio.Event()
         self._queue: asyncio.Queue[tuple[Key, Sequence[str]]] = asyncio.Queue()
         self._routers: dict[Key, _Routers] = {}
         self._probe_requests: set[asyncio.Task[None]] = set()
@@ -138,24 +156,45 @@ class Scraper:
         """Scrape until cancelled. All tasks are created at the start, except one for each probe request."""
         workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
         try:
+            pause = min(self._settings.scrape_seconds / TICKS, LONGEST_PAUSE_SECONDS)
             for tick in itertools.count():
-                if tick % (TICKS * CALM_ROUNDS) == 0:
+                if tick % round(CALM_ROUNDS * self._settings.scrape_seconds / pause) == 0:
                     self._forget()
                 for due in self._schedule.due(self._targets.keys(), now=self._now()).items():
                     self._queue.put_nowait(due)
-                await asyncio.sleep(self._settings.scrape_seconds / TICKS)
+                if tick % FOLLOW_TICKS == 0:
+                    self._follow_scaling()  # after `due`, which plans new keys
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), pause)
         finally:
             for task in (*workers, *self._probe_requests):
                 task.cancel()
             await asyncio.gather(*workers, *self._probe_requests, return_exceptions=True)
+            await self._held_watch.close()
             await self.close()
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()
 
+    def _follow_scaling(self) -> None:
+        """Hasten the first round of resources that are new to autoscaling, and watch those without engines."""
+        keys = self._scaling.keys()
+        for key in set(keys) - self._scaled:
+            self._schedule.hasten(key, now=self._now(), within=DEMAND_SECONDS)
+        self._scaled = set(keys)
+        requests = ((key, self._scaling.request(key)) for key in keys)
+        self._held_watch.follow(key for key, request in requests if request and request.replicas == 0)
+
+    def _on_held(self, key: Key) -> None:
+        """A router without engines holds a request: scrape now."""
+        self._schedule.hasten(key, now=self._now())
+        self._wake.set()
+
     def _forget(self) -> None:
         keys = set(self._targets.keys())
+        self._scaling.forget_all_but(keys)
         self._routers = {key: routers for key, routers in self._routers.items() if key in keys}
         self._paces = {key: pace for key, pace in self._paces.items() if key in keys}
         self._store.forget_all_but(pod.uid for key in keys for pod in self._targets.pods(key))
@@ -184,9 +223,23 @@ class Scraper:
         if ENGINE in components and not await self._scrape_engines(key, engines):
             failed.append(ENGINE)
         pace = self._paces[key] = self._pace([pod for pod, _ in engines])
+        if self._scaling.request(key):
+            return self._scaled_round(key, components, pods)
         # The stall watchdog needs the routers' sessions too, so no interval grows while an engine seems to stall.
         often = [pod for pod, _ in engines] if pace is Pace.BUSY else pods
         return Scraped(pace, () if pace is Pace.URGENT else failed, len(often))
+
+    def _scaled_round(self, key: Key, components: Sequence[str], pods: Sequence[PodView]) -> Scraped:
+        """Decide about a round of an autoscaled resource. It is read often, whatever its stall watchdog needs."""
+        if {ROUTER, ENGINE} <= set(components):
+            every = self._targets.pods(key)
+            if self._scaling.observe(key, every, self._store.of(pods), at=self._now()):
+                self._callbacks.on_scaling(key)
+        asked = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
+        request = self._scaling.request(key)
+        at_zero = request is not None and request.replicas == 0  # its routers tell of the first request
+        pace = self._paces[key] = Pace.DEMAND if asked else Pace.CALM if at_zero else Pace.NO_DEMAND
+        return Scraped(pace, (), len(pods))
 
     def _pace(self, engines: Sequence[PodView]) -> Pace:
         """The pace for these engines.
@@ -216,7 +269,7 @@ class Scraper:
 
     async def _scrape_router(self, key: Key, pod: PodView) -> RouterSample | None:
         """Scrape every process of a router; None if one does not answer."""
-        ports = [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
+        ports = _metrics_ports(pod)
         keep = self._keeps(key, ROUTER)
         samples: list[RouterSample] = []
         for port in ports:
@@ -319,6 +372,11 @@ def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
     """
     urgent, calm = settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds
     return {ROUTER: Intervals(urgent, calm, calm), ENGINE: Intervals(urgent, urgent, calm)}
+
+
+def _metrics_ports(pod: PodView) -> Sequence[int]:
+    """The ports on which the processes of a router show their statistics."""
+    return [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
 
 
 def _api(pod: PodView) -> Address:

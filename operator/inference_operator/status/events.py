@@ -9,6 +9,9 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import Status
 from inference_operator.status.reconciling import UNDECIDED_ROLLOUT
 
+SCALED_UP, SCALED_DOWN = "ScaledUp", "ScaledDown"
+"""Reasons of Events about another number of engines."""
+
 MAX_NOTE_BYTES = 1024
 """Upper bound of an Event's note (Kubernetes 1.36, API reference, events.k8s.io/v1)."""
 
@@ -44,7 +47,7 @@ def events(before: Status, after: Status) -> Sequence[Event]:
     A first status causes Events about problems only, since a new service is never ready at once. An unchanged status
     causes none, so neither a restart of the operator nor a relist does.
     """
-    changes = (_ready, _reconciling, _stalled, _engine_stalled, _traffic)
+    changes = (_ready, _reconciling, _stalled, _engine_stalled, _traffic, _scaled, _scaling_active)
     return [event for change in changes for event in change(before, after)]
 
 
@@ -88,6 +91,23 @@ def _traffic(before: Status, after: Status) -> Iterator[Event]:
     elif was is not None and was.reason == Reason.ENGINE_NOT_PROGRESSING and now.status == "True":
         message = f"Every engine gets new requests again. {now.message}"
         yield _event("Normal", now.model_copy(update={"message": message}))
+
+
+def _scaled(before: Status, after: Status) -> Iterator[Event]:
+    """One Event for each change of the number of engines that autoscaling wants."""
+    was, now = before.autoscaling, after.autoscaling
+    if was is None or now is None or was.desired_replicas == now.desired_replicas:
+        return
+    name = SCALED_UP if now.desired_replicas > was.desired_replicas else SCALED_DOWN
+    yield Event("Normal", name, f"From {was.desired_replicas} to {now.desired_replicas} engines: {now.reason}.")
+
+
+def _scaling_active(before: Status, after: Status) -> Iterator[Event]:
+    """That the number of engines stopped following the demand, or is limited by GPUs."""
+    was, now = before.condition(ConditionType.SCALING_ACTIVE), after.condition(ConditionType.SCALING_ACTIVE)
+    told = (Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED, Reason.AUTOSCALER_MISSING, Reason.AUTOSCALER_FAILED)
+    if now is not None and now.reason in told and (was is None or was.reason != now.reason):
+        yield _event("Warning", now)
 
 
 def _event(kind: Literal["Normal", "Warning"], condition: Condition) -> Event:

@@ -9,7 +9,9 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
+from inference_operator.api.status import AutoscalingStatus, KvCacheStatus, StartupStatus, Status
+from inference_operator.autoscaling.autoscaler_state import AutoscalerState
+from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.diagnosis.pending_causes import rejection_reason_of
 from inference_operator.diagnosis.pod_diagnosis import (
     PodDiagnosis,
@@ -28,6 +30,7 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Pause
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.sizing.plan import Plan
+from inference_operator.status.autoscaling import autoscaling_status
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.lookups import Lookup
@@ -53,6 +56,22 @@ class RequestPath:
     """Labels of the engines that take requests, as text."""
     engine_port: int
     """Port of the engines' API; 0 while their Service does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingFacts:
+    """What is known of autoscaling."""
+
+    status: AutoscalingStatus | None
+    """The last decision about the number of engines; None without autoscaling."""
+    result: ScalingResult | None
+    """The same as the loop has it; None before its first sample."""
+    autoscaler: AutoscalerState | None
+    """What a HorizontalPodAutoscaler or KEDA does; None without one."""
+    requested: int | None
+    """`spec.replicas`; None if the specification is invalid."""
+    without_gpu: int
+    """Engines that are wanted and have no node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +121,7 @@ class Facts:
     """How the engines of the first role are replaced."""
     rollout_undecided: bool
     """Whether engines wait to be replaced until a lookup shows which GPUs are free."""
+    scaling: ScalingFacts
     startup: StartupStatus | None
     """The engine that is furthest in its start; None if no start is to be reported."""
     progress: str
@@ -173,7 +193,6 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
     engines = combined(list(workloads.values()))
     staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
     diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), inputs.routers, staying)
-    failures = [one for one in results if isinstance(one, Failed)]
     first = inputs.role_requests[0].name
     decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(first)), None)
     return Facts(
@@ -186,8 +205,8 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
         paused=isinstance(outcome, Paused),
-        blocked=_obstacle(results) or next(iter(failures), None),
-        failures=failures,
+        blocked=_obstacle(results),
+        failures=[one for one in results if isinstance(one, Failed)],
         diagnosis=diagnoses.pod,
         router_diagnosis=diagnoses.router,
         stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
@@ -202,6 +221,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         missing_gpu_kind=outcome.missing_gpu_kind if isinstance(outcome, Planned) else "",
         rollout=outcome.roles[0].rollout if isinstance(outcome, Planned) else None,
         rollout_undecided=isinstance(outcome, Planned) and any(role.rollout is None for role in outcome.roles),
+        scaling=_scaling(inputs, outcome, staying),
         startup=diagnoses.startup.status,
         progress=diagnoses.startup.message,
         lookups=diagnoses.lookups,
@@ -215,7 +235,28 @@ def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView) -> int:
     spec, unchanged = inputs.resource.spec, not isinstance(outcome, Planned) and engines.exists
     if unchanged or not isinstance(spec, Spec):
         return engines.desired
+    if isinstance(outcome, Planned):
+        return sum(role.replicas for role in outcome.roles)
     return spec.replicas * len(inputs.role_requests)
+
+
+def _scaling(inputs: Inputs, outcome: Outcome, engines: Sequence[PodView]) -> ScalingFacts:
+    spec = inputs.resource.spec
+    return ScalingFacts(
+        status=autoscaling_status(inputs, outcome),
+        result=inputs.scaling,
+        autoscaler=inputs.autoscaler,
+        requested=spec.replicas if isinstance(spec, Spec) else None,
+        without_gpu=_without_gpu(outcome, engines),
+    )
+
+
+def _without_gpu(outcome: Outcome, engines: Sequence[PodView]) -> int:
+    """Engines that are wanted and have no node: pods that wait for one, and those that fixed capacity rules out."""
+    roles = outcome.roles if isinstance(outcome, Planned) else ()
+    capped = sum(role.replicas - workload_view(role.workload).desired for role in roles)
+    waiting = sum(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
+    return max(0, capped) + waiting
 
 
 def _unread(inputs: Inputs, engines: Sequence[PodView]) -> int:
@@ -238,8 +279,10 @@ def _out_of_traffic(inputs: Inputs) -> Sequence[str]:
     return sorted(pod.name for pod in engines if pod.traffic is False)
 
 
-def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | None:
-    return next((one for one in results if isinstance(one, Conflict | Waiting | Rejected)), None)
+def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | Failed | None:
+    """What stands in the way of a write; a failed request comes last, because it is repeated."""
+    obstacles = (Conflict | Waiting | Rejected, Failed)
+    return next((one for kinds in obstacles for one in results if isinstance(one, kinds)), None)
 
 
 def _diagnosis_request(inputs: Inputs, outcome: Outcome, workloads: Mapping[str, WorkloadView]) -> DiagnosisRequest:

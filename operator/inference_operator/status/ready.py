@@ -81,7 +81,10 @@ def _scaled_to_zero(facts: Facts) -> Verdict | None:
     """No engine should run, and a router is ready."""
     if not (facts.at_zero and facts.connected and facts.routable):
         return None
-    return Verdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero. Set `spec.replicas` to 1 or more to serve.")
+    cure = (
+        "The next request starts an engine." if facts.scaling.status else "Set `spec.replicas` to 1 or more to serve."
+    )
+    return Verdict("True", Reason.SCALED_TO_ZERO, f"Scaled to zero. {cure}")
 
 
 def _serving(facts: Facts) -> Verdict | None:

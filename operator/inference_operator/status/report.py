@@ -19,6 +19,7 @@ from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
 from inference_operator.status.router_available import router_available
+from inference_operator.status.scaling_active import scaling_active
 from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
 from inference_operator.status.verdict import Verdict
@@ -34,6 +35,7 @@ RULES: dict[ConditionType, Callable[[Facts], Verdict | None]] = {
     ConditionType.ENGINES_AVAILABLE: engines_available,
     ConditionType.ROUTER_AVAILABLE: router_available,
     ConditionType.EXPOSED: exposed,
+    ConditionType.SCALING_ACTIVE: scaling_active,
 }
 """The rule of each condition. One that returns None says that the condition is not reported."""
 
@@ -92,6 +94,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         if decided
         else None,
         startup=current.startup,
+        autoscaling=current.scaling.status,
     )
     requeue = replace(_requeue(current, status), lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)

@@ -22,6 +22,10 @@ TRAFFIC_LABEL = "inference-operator.dev/traffic"
 Engines have it from their pod template. It is no part of the Deployment's selector, so its value can change."""
 
 
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+"""Of several pods, a ReplicaSet deletes the one with the lowest value first (Kubernetes 1.36, `PodDeletionCost`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terminated:
     """A container that terminated with an error."""
@@ -78,6 +82,10 @@ class PodView:
     """When it reached the steps of its start; None until it is ready."""
     traffic: bool | None = None
     """Whether its traffic label is `true`; None without the label, as on pods of an earlier release's template."""
+    ready_since: datetime | None = None
+    """Since when it is ready; None while it is not."""
+    deletion_cost: int = 0
+    """The value of its annotation by which a ReplicaSet chooses the pod to delete."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -135,7 +143,14 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ports=_ports(mapping(pod, "spec")),
         startup_times=startup_times(pod, container=component) if ready else None,
         traffic=_traffic(meta),
+        ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
+        deletion_cost=_deletion_cost(meta),
     )
+
+
+def _deletion_cost(metadata: Manifest) -> int:
+    value = str(mapping(metadata, "annotations").get(DELETION_COST_ANNOTATION, ""))
+    return int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else 0
 
 
 def _traffic(metadata: Manifest) -> bool | None:

@@ -20,6 +20,8 @@ class EngineSample:
     """Numbers of which at least one changes with each scheduler iteration. They are only compared with each other."""
     kv_cache_tokens: int | None = None
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
+    finished: float = 0.0
+    """Requests since its start that it has finished."""
 
     @property
     def unfinished(self) -> int:
@@ -37,6 +39,8 @@ class RouterSample:
     """Requests that wait because every engine has its maximum of requests."""
     held: int
     """Requests that wait because no engine is up."""
+    arrivals: int = 0
+    """Requests since its start that clients have sent, with those that were refused."""
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
@@ -44,14 +48,17 @@ def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
 
     Examples:
         >>> combined_samples([RouterSample({"10.0.0.1": 2}, 1, 0), RouterSample({"10.0.0.1": 3}, 0, 4)])
-        RouterSample(sessions={'10.0.0.1': 5}, queued=1, held=4)
+        RouterSample(sessions={'10.0.0.1': 5}, queued=1, held=4, arrivals=0)
     """
     routers = list(samples)
     sessions: Counter[str] = Counter()
     for sample in routers:
         sessions.update(sample.sessions)
     return RouterSample(
-        dict(sessions), sum(router.queued for router in routers), sum(router.held for router in routers)
+        dict(sessions),
+        sum(router.queued for router in routers),
+        sum(router.held for router in routers),
+        sum(router.arrivals for router in routers),
     )
 
 

@@ -26,7 +26,7 @@ def children(
     built = [_service(request, by_traffic=_all_labelled(deployment, pods)), deployment]
     if request.settings.network_policies:
         built.append(_network_policy(request, open_to_all=open_to_all))
-    if request.spec.replicas >= FEWEST_REPLICAS:
+    if request.spec.most_replicas >= FEWEST_REPLICAS:
         name = workload_name(request.name, request.role)
         built.append(disruption_budget(name, request.role, owner=request.owner))
     return {Ref.of(manifest): manifest for manifest in built}

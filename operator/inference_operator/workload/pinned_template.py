@@ -23,7 +23,7 @@ from inference_operator.views.raw import annotations
 from inference_operator.workload.pinned_plan import PinnedPlan
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
-_NOT_OF_ENGINES = {"replicas", "rollout", "router", "paused"}
+_NOT_OF_ENGINES = {"replicas", "autoscaling", "rollout", "router", "paused"}
 """Fields of a specification that do not change an engine's pod."""
 _EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_reduced", "learned"}
 """Fields of a plan that explain it and do not change an engine's pod."""

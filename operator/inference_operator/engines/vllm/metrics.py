@@ -1,12 +1,13 @@
 """Prometheus metrics of vLLM that the operator reads (vllm-project/vllm v0.32.0, vllm/v1/metrics/loggers.py)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from inference_operator.engines.base import EngineLoad
+from inference_operator.engines.base import DemandMetrics, EngineLoad
 from inference_operator.views.samples import EngineSample
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
@@ -39,6 +40,9 @@ tokens."""
 _CACHE_USAGE = "vllm:kv_cache_usage_perc"
 _PREEMPTIONS = "vllm:num_preemptions_total"
 _ANSWERED = "vllm:request_success_total"
+
+DEMAND_METRICS = DemandMetrics(running=REQUESTS_RUNNING, waiting=REQUESTS_WAITING, finished=_ANSWERED)
+"""The metrics by which other autoscalers see the demand."""
 
 
 def engine_load(text: str) -> EngineLoad | None:
@@ -73,7 +77,7 @@ def engine_sample(text: str) -> EngineSample | None:
     sums: dict[str, float] = {}
     for sample in samples:
         sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
-    if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums:
+    if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
         return None
     return EngineSample(
         model=next((sample.labels["model_name"] for sample in samples if "model_name" in sample.labels), ""),
@@ -81,12 +85,18 @@ def engine_sample(text: str) -> EngineSample | None:
         waiting=int(sums[REQUESTS_WAITING]),
         progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
         kv_cache_tokens=_cache_tokens(text),
+        finished=sums.get(_ANSWERED, 0.0),
     )
+
+
+def _are_counts(sums: Mapping[str, float]) -> bool:
+    """Whether the numbers of requests are numbers; NaN and infinities are legal in the format."""
+    return all(isfinite(sums.get(name, 0.0)) for name in (REQUESTS_RUNNING, REQUESTS_WAITING, _ANSWERED))
 
 
 def _wanted(text: str) -> str:
     """The lines to parse. To parse all lines takes fifty times as long: most are buckets of histograms."""
-    return "".join(line for name in _PROGRESS for line in _lines(text, name))
+    return "".join(line for name in (*_PROGRESS, _ANSWERED) for line in _lines(text, name))
 
 
 def _lines(text: str, name: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.base import (
+    DemandMetrics,
     Diagnosis,
     EngineLoad,
     EngineProcess,
@@ -31,7 +32,13 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_cache_bytes,
     shape_of,
 )
-from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING, engine_load, engine_sample
+from inference_operator.engines.vllm.metrics import (
+    DEMAND_METRICS,
+    REQUESTS_RUNNING,
+    REQUESTS_WAITING,
+    engine_load,
+    engine_sample,
+)
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, phase
 from inference_operator.engines.vllm.shortage import shortage
@@ -226,6 +233,11 @@ class Vllm:
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
+
+    @property
+    def demand_metrics(self) -> DemandMetrics:
+        """The names of vLLM's metrics that show the demand."""
+        return DEMAND_METRICS
 
     def load(self, metrics_text: str) -> EngineLoad | None:
         """How busy vLLM is, from its metrics; None if they have no numbers of requests."""

@@ -1,0 +1,265 @@
+"""`python -m bench.autoscaling`: the shipped decision against the rules of others, on traces.
+
+Each rule runs with several targets, each with the same arrivals and random numbers. Ours has its shipped constants; its
+target is the target concurrency, as that of the rivals. A request that is refused or times out misses its objectives
+(first token within 2 s, 50 ms for each further token).
+
+Without arguments, it generates two workloads: `flash` (bursts) and `day` (a day in four hours). Traces are not part of
+this repository. Get them from Azure/AzurePublicDataset (`AzureLLMInferenceTrace_conv.csv`), alibaba/ServeGen (sum of
+the clients' rates in 10 minutes, with a file of token quantiles) or kvcache-ai/Mooncake, and name them:
+
+    python -m bench.autoscaling --trace AzureLLMInferenceTrace_conv.csv --format azure --divide 0.1667 --target 30
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil, isfinite, nan
+from pathlib import Path
+
+from bench.figures import Figure, at_most, json_of, parser_of, shown
+from bench.fleet_simulation import Fleet, Observed, Replay, Scaler, Workload, replay
+from bench.scaling_curves import Curve, Point, best_at, highest, hours_at, mean_point, paired_ratio, plotted
+from bench.scaling_rules import (
+    aibrix,
+    clairvoyant,
+    hpa,
+    keda,
+    knative,
+    kubeai,
+    outstanding,
+    static,
+    waiting,
+    workload_variant,
+)
+from bench.traces import Format, day, flash, read
+from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
+
+OURS, CLAIRVOYANT, STATIC = "inference-operator", "clairvoyant", "static"
+HINDSIGHT = frozenset({CLAIRVOYANT, STATIC})
+"""References, not rivals: their sizes are chosen with the whole trace in view."""
+BY_ENGINE_QUEUE = frozenset({"HPA waiting", "WVA"})
+"""Rules that need the queue in engines. Their router sends every request at once, as a plain Service does."""
+ENGINE_QUEUE = 4096
+PARTS = (0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.4)
+"""Targets as parts of the concurrency that one engine serves well."""
+WAITING, SPARE_KV = (1.0, 2.0, 5.0), (0.1, 0.3, 0.5)
+"""Targets of HPA on waiting requests, and of WVA."""
+LEVELS = (99.0, 99.5, 99.9)
+DIURNAL_AIM, BURST_AIM = 1.02, 0.6
+GENERATED: Mapping[str, Callable[[int], Workload]] = {"flash": flash, "day": day}
+NEVER_IDLE = 1e9
+FIRST_SECONDS = 300.0
+SCARCE = 0.6
+"""Part of the clairvoyant's peak that GPUs exist for, in the scenario where they run out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A workload with its surroundings."""
+
+    name: str
+    workload: Callable[[int], Workload]
+    """By seed."""
+    concurrency: float
+    """Requests that one engine serves well with this workload."""
+    fleet: Fleet
+    bursts: bool
+
+
+def ours(concurrency: float, fleet: Fleet) -> Scaler:
+    """The shipped decision."""
+    settings = ScalingSettings(1, fleet.max_replicas, concurrency, fleet.start_seconds, NEVER_IDLE)
+    state = [ScalingState()]
+
+    def scale(seen: Observed, desired: int) -> int:
+        sample = ScalingSample(
+            at=seen.at,
+            outstanding=seen.outstanding,
+            arrivals=seen.arrivals,
+            completions=seen.completions,
+            running=seen.running,
+            ready=seen.ready,
+            starting=seen.starting,
+        )
+        decision, state[0] = decide(sample, settings, state[0], replicas=desired)
+        return decision.replicas
+
+    return scale
+
+
+def rules(scenario: Scenario, work: Workload) -> dict[str, list[tuple[float, Scaler]]]:
+    """Every rule with its targets; scalers keep state, so each replay needs new ones."""
+    best, fleet = scenario.concurrency, scenario.fleet
+    seconds = service_seconds(work, fleet, best)
+    need = len(work.arrivals) / work.seconds * seconds / best
+    by_part: dict[str, Callable[[float], Scaler]] = {
+        OURS: partial(ours, fleet=fleet),
+        "HPA outstanding": partial(hpa, outstanding),
+        "KEDA outstanding": partial(keda, outstanding),
+        "Knative KPA": knative,
+        "KubeAI": kubeai,
+        "AIBrix APA": aibrix,
+        CLAIRVOYANT: partial(clairvoyant, work, seconds, lead_seconds=2 * fleet.start_seconds),
+    }
+    found = {name: [(part, make(part * best)) for part in PARTS] for name, make in by_part.items()}
+    found["HPA waiting"] = [(target, hpa(waiting, target)) for target in WAITING]
+    found["WVA"] = [(spare, workload_variant(spare)) for spare in SPARE_KV]
+    counts = sorted({max(1, round(need * factor)) for factor in (1.0, 1.5, 2.0, 3.0, 4.0)})
+    found[STATIC] = [(count, static(count)) for count in counts]
+    return found
+
+
+def initial_replicas(scenario: Scenario, work: Workload) -> int:
+    """The engines that the first minutes of a workload need: a trace is cut out of a longer life."""
+    rate = float((work.arrivals < FIRST_SECONDS).sum()) / FIRST_SECONDS
+    busy = rate * service_seconds(work, scenario.fleet, scenario.concurrency)
+    return max(1, ceil(busy / scenario.concurrency))
+
+
+def service_seconds(work: Workload, fleet: Fleet, concurrency: float) -> float:
+    """Mean seconds of a request in an engine with this concurrency, by the constants of the engine."""
+    engine = fleet.engine
+    token = engine.token_seconds + engine.sequence_seconds * concurrency
+    prefill = float(work.prompts.mean()) / engine.prefill_tokens_per_second
+    decode = float(work.outputs.mean()) * token
+    return (prefill + decode) / (1 - min(0.9, concurrency * prefill / (prefill + decode)))
+
+
+def curves_of(scenario: Scenario, seeds: int, only: Sequence[str] = ()) -> dict[str, list[list[Point]]]:
+    """For each rule, a curve for each seed."""
+    found: dict[str, list[list[Point]]] = {}
+    for seed in range(seeds):
+        work = scenario.workload(seed)
+        warm = initial_replicas(scenario, work)
+        for name, targets in rules(scenario, work).items():
+            if only and name not in only:
+                continue
+            curve = []
+            for target, scaler in targets:
+                initial = int(target) if name == STATIC else warm
+                fleet = (
+                    replace(scenario.fleet, router_limit=ENGINE_QUEUE) if name in BY_ENGINE_QUEUE else scenario.fleet
+                )
+                curve.append(_point(target, replay(work, scaler, fleet, initial=initial, seed=seed), scenario))
+            found.setdefault(name, []).append(curve)
+    return found
+
+
+def _point(target: float, result: Replay, scenario: Scenario) -> Point:
+    first = min(result.first_token_p99(), scenario.fleet.queue_seconds)
+    return Point(target, result.attained(), result.gpu_hours, first, result.changes)
+
+
+def means(curves: Mapping[str, Sequence[Curve]]) -> dict[str, list[Point]]:
+    """For each rule, the mean curve over seeds."""
+    return {name: [mean_point(one) for one in zip(*found, strict=True)] for name, found in curves.items()}
+
+
+def figures_of(scenario: Scenario, curves: Mapping[str, Sequence[Curve]]) -> Iterator[Figure]:
+    """The figures of a scenario: the levels of its kind, and the shipped point."""
+    mean = means(curves)
+    rivals = {name: curve for name, curve in mean.items() if name != OURS and name not in HINDSIGHT}
+    own = next(one for one in mean[OURS] if one.target == 1)
+    top = highest([highest(curve) for curve in rivals.values()])
+    yield Figure(f"{scenario.name}: {OURS}, SLO", own.slo, "%")
+    yield Figure(f"{scenario.name}: {OURS}, GPU-hours", own.gpu_hours, "h")
+    yield Figure(f"{scenario.name}: {OURS}, p99 TTFT", own.first_token_p99, "s", at_most(round(top.first_token_p99, 2)))
+    yield Figure(f"{scenario.name}: {OURS}, changes of replicas", own.changes, "changes")
+    levels = [top.slo, 0.95 * highest(mean[CLAIRVOYANT]).slo] if scenario.bursts else LEVELS
+    aim = BURST_AIM if scenario.bursts else DIURNAL_AIM
+    for level in levels:
+        yield from _level_figures(scenario.name, level, curves, rivals, aim)
+
+
+def _level_figures(
+    name: str, level: float, curves: Mapping[str, Sequence[Curve]], rivals: Mapping[str, Curve], aim: float
+) -> Iterator[Figure]:
+    """GPU-hours at a level; not a number where it is unreached."""
+    own, (rival, hours) = hours_at(means(curves)[OURS], level), best_at(rivals, level)
+    yield Figure(f"{name}: {OURS} at {level:.2f} %{_unreached(own)}", own if isfinite(own) else nan, "GPU-hours")
+    yield Figure(
+        f"{name}: best rival ({rival or 'none'}) at {level:.2f} %", hours if isfinite(hours) else nan, "GPU-hours"
+    )
+    ratio, half = paired_ratio(curves[OURS], curves[rival], level) if rival else (nan, nan)
+    label = "ratio, paired"
+    if not isfinite(ratio) and isfinite(own / hours if isfinite(hours) else nan):
+        ratio, label = own / hours, "ratio of means"
+    yield Figure(f"{name}: {label}, at {level:.2f} %", ratio, "x", at_most(aim))
+    for reference in sorted(HINDSIGHT & curves.keys()):
+        needed = hours_at(means(curves)[reference], level)
+        yield Figure(
+            f"{name}: {reference}, with hindsight, at {level:.2f} %", needed if isfinite(needed) else nan, "GPU-hours"
+        )
+    yield Figure(f"{name}: half of the 95 % interval, at {level:.2f} %", half, "x")
+
+
+def _unreached(hours: float) -> str:
+    return "" if isfinite(hours) else " (unreached)"
+
+
+def scarce(scenario: Scenario) -> Scenario:
+    """The scenario with GPUs for a part of the peak."""
+    work = scenario.workload(0)
+    seer = clairvoyant(work, service_seconds(work, scenario.fleet, scenario.concurrency), scenario.concurrency, 0.0)
+    peak = replay(work, seer, scenario.fleet, initial=1).peak
+    fleet = replace(scenario.fleet, available=max(1, round(SCARCE * peak)))
+    return replace(scenario, name=f"{scenario.name}, scarce GPUs", fleet=fleet)
+
+
+def table(curves: Mapping[str, Curve]) -> str:
+    """All points of each rule, as a table."""
+    lines = [f"{'rule':20} {'target':>7} {'SLO %':>8} {'GPU-hours':>10} {'p99 TTFT s':>11} {'changes':>8}"]
+    for name, curve in curves.items():
+        for one in curve:
+            sizes = f"{one.target:7.2f} {one.slo:8.3f} {one.gpu_hours:10.2f}"
+            lines.append(f"{name:20} {sizes} {one.first_token_p99:11.2f} {one.changes:8.1f}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replay, and print the figures."""
+    parser = parser_of("python -m bench.autoscaling", "The shipped decision against the rules of others, on traces.")
+    parser.add_argument("--trace", type=Path, help="a trace file instead of the generated workloads")
+    parser.add_argument("--format", type=Format, choices=list(Format), default=Format.AZURE)
+    parser.add_argument("--target", type=float, default=32.0, help="requests that one engine serves well")
+    parser.add_argument("--divide", type=float, default=1.0, help="divides the rate of the trace")
+    parser.add_argument("--from-hour", type=float, default=0.0, help="hours of the trace to leave out")
+    parser.add_argument("--hours", type=float, default=24.0, help="hours of the trace to read")
+    parser.add_argument("--bursts", action="store_true", help="judge the trace as bursts, not as a day")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--starts", type=float, nargs="+", default=[120.0], help="median start times in seconds")
+    parser.add_argument("--scarce", action="store_true", help="only the scenario in which GPUs run out")
+    parser.add_argument("--generated", choices=list(GENERATED), nargs="+", default=list(GENERATED))
+    args = parser.parse_args(arguments)
+    figures: list[Figure] = []
+    scenarios = [scenario for start in args.starts for scenario in _scenarios(args, start)]
+    for one in map(scarce, scenarios) if args.scarce else scenarios:
+        curves = curves_of(one, args.seeds)
+        figures += figures_of(one, curves)
+        if args.output == "text":
+            print(f"\n{one.name}\n{table(means(curves))}\n{plotted(means(curves))}", flush=True)
+    print(json_of(figures) if args.output == "json" else "\n" + shown(figures, "text"))
+    return 0
+
+
+def _scenarios(args: Namespace, start: float) -> Iterator[Scenario]:
+    """The trace, or the generated workloads."""
+    fleet, suffix = Fleet(start_seconds=start), f", {start:.0f} s"
+    if args.trace:
+        options = {"divide": args.divide, "start": 3600 * args.from_hour, "hours": args.hours}
+        work = partial(_traced, args.trace, args.format, options)
+        yield Scenario(f"{args.trace.stem}{suffix}", work, args.target, fleet, bursts=args.bursts)
+        return
+    for name in args.generated:
+        yield Scenario(f"{name}{suffix}", GENERATED[name], args.target, fleet, bursts=name == "flash")
+
+
+def _traced(path: Path, form: Format, options: Mapping[str, float], seed: int) -> Workload:
+    return read(path, form, seed=seed, **options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""Workloads for `bench/autoscaling.py`: public traces, and bursts.
+
+Formats of files (`--format`):
+
+- `azure`: CSV with TIMESTAMP, ContextTokens, GeneratedTokens: one line a request (Azure/AzurePublicDataset, 2023).
+- `servegen`: CSV with t_s, rate_rps, active_clients, rate_weighted_cv: one line for each 10 minutes (sums of
+  alibaba/ServeGen); lengths come from the file of quantiles with the same prefix. Arrivals inside the 10 minutes are
+  drawn from a Gamma distribution with a coefficient of variation of 2.
+- `mooncake`: JSON lines with timestamp in ms, input_length, output_length (kvcache-ai/Mooncake).
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from bench.engine_steps import Floats
+from bench.fleet_simulation import Workload
+
+ARRIVAL_CV = 2.0
+"""Coefficient of variation of the time between two arrivals within a line of rates."""
+BURST_CV = 1.5
+
+
+class Format(StrEnum):
+    """Format of a trace file."""
+
+    AZURE = "azure"
+    SERVEGEN = "servegen"
+    MOONCAKE = "mooncake"
+
+
+def read(
+    path: Path, form: Format, *, seed: int, divide: float = 1.0, start: float = 0.0, hours: float = 24.0
+) -> Workload:
+    """The workload of a trace file.
+
+    Args:
+        path: the file.
+        form: its format.
+        seed: for what the file does not tell: arrivals within a line of rates, lengths, the choice of requests.
+        divide: the rate is divided by this; below 1, requests are repeated at other times.
+        start: seconds of the file to leave out.
+        hours: how much of it to read.
+
+    Returns:
+        requests with their times from `start` on, in seconds.
+    """
+    random = np.random.default_rng([seed, 1])
+    if form is Format.SERVEGEN:
+        return _servegen(path, random, divide, start, 3600 * hours)
+    table = np.array(list(_azure(path) if form is Format.AZURE else _mooncake(path)))
+    table = table[(table[:, 0] >= start) & (table[:, 0] < start + 3600 * hours)]
+    table[:, 0] -= start
+    if divide > 1:
+        table = table[random.random(len(table)) < 1 / divide]
+    copies = round(1 / divide) - 1 if divide < 1 else 0
+    table = np.concatenate([table, *(_moved(table, random) for _ in range(copies))])
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    tokens = np.maximum(table[:, 1:], 1)
+    return Workload(path.stem, table[:, 0].copy(), tokens[:, 0].copy(), tokens[:, 1].copy(), float(table[-1, 0]) + 1)
+
+
+def _moved(table: Floats, random: np.random.Generator) -> Floats:
+    """The same requests at other times, up to a minute away, with lengths in another order."""
+    times = np.clip(table[:, 0] + random.uniform(-60, 60, len(table)), 0, None)
+    return np.column_stack([times, random.permutation(table[:, 1:])])
+
+
+def flash(seed: int, *, step_seconds: float = 1200.0) -> Workload:
+    """Bursts: 4, 40, 4, 24 and 4 requests per second, each for `step_seconds`."""
+    random = np.random.default_rng([seed, 2])
+    rates = (4.0, 40.0, 4.0, 24.0, 4.0)
+    arrivals = [n * step_seconds + _gamma(rate, step_seconds, BURST_CV, random) for n, rate in enumerate(rates)]
+    times = np.concatenate(arrivals)
+    return Workload("flash", times, *_lengths(len(times), random), step_seconds * len(rates))
+
+
+def day(seed: int, *, seconds: float = 14_400.0) -> Workload:
+    """A day in four hours: from 4 to 28 requests per second and back, in lines of 10 minutes as traces have them."""
+    random = np.random.default_rng([seed, 3])
+    width = 600.0
+    middles = np.arange(width / 2, seconds, width)
+    rates = (16 - 12 * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, 0.1, len(middles))
+    arrivals = [n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)]
+    times = np.concatenate(arrivals)
+    return Workload("day", times, *_lengths(len(times), random), seconds)
+
+
+def _lengths(count: int, random: np.random.Generator) -> tuple[Floats, Floats]:
+    """Prompts and answers of a chat in tokens: medians 665 and 200."""
+    prompts = np.clip(random.lognormal(6.5, 1.0, count), 1, 8000).round()
+    outputs = np.clip(random.lognormal(5.3, 0.8, count), 1, 2000).round()
+    return prompts, outputs
+
+
+def _gamma(rate: float, seconds: float, cv: float, random: np.random.Generator) -> Floats:
+    """Arrival times with this rate; gaps are drawn from a Gamma distribution."""
+    if rate <= 0:
+        return np.zeros(0)
+    shape = 1 / cv**2
+    count = int(rate * seconds + 6 * cv * np.sqrt(rate * seconds)) + 10
+    times = np.cumsum(random.gamma(shape, 1 / (rate * shape), count))
+    return times[times < seconds]
+
+
+def _servegen(path: Path, random: np.random.Generator, divide: float, start: float, seconds: float) -> Workload:
+    with path.open() as file:
+        lines = [(float(row["t_s"]), float(row["rate_rps"])) for row in csv.DictReader(file)]
+    width = lines[1][0] - lines[0][0]
+    lines = [(at - start, rate / divide) for at, rate in lines if start <= at < start + seconds]
+    times = np.concatenate([at + _gamma(rate, width, ARRIVAL_CV, random) for at, rate in lines])
+    quantiles = path.with_name(path.name.replace("rate_10min", "token_quantiles"))
+    columns = ("input_tokens", "output_tokens")
+    with quantiles.open() as file:
+        rows = [(float(row["pct"]) / 100, *(float(row[name]) for name in columns)) for row in csv.DictReader(file)]
+    table = np.array(rows)
+    prompts, outputs = (np.interp(random.random(len(times)), table[:, 0], table[:, n]).round() for n in (1, 2))
+    return Workload(path.stem, times, np.maximum(prompts, 1), np.maximum(outputs, 1), lines[-1][0] + width)
+
+
+def _azure(path: Path) -> Iterator[tuple[float, float, float]]:
+    first = None
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            at = datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp()
+            first = at if first is None else first
+            yield at - first, float(row["ContextTokens"]), float(row["GeneratedTokens"])
+
+
+def _mooncake(path: Path) -> Iterator[tuple[float, float, float]]:
+    with path.open() as file:
+        for line in file:
+            row = json.loads(line)
+            yield row["timestamp"] / 1000, float(row["input_length"]), float(row["output_length"])

@@ -1,0 +1,132 @@
+"""The query for the number of engines, evaluated by a real Prometheus on series as HAProxy and vLLM write them."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.cluster.binaries import PROMTOOL, ensure_prometheus
+from inference_operator.api.spec import MAX_NAME_LENGTH
+from inference_operator.autoscaling.query import QueryRequest, engines_query
+from inference_operator.engines.vllm.metrics import DEMAND_METRICS
+from inference_operator.manifest import Key
+
+MINUTES = 12
+AT = "10m"
+"""When the rule is read: the window of the rates is over."""
+RULE = "inference_operator_engines_wanted"
+
+
+LONGEST = "q" * MAX_NAME_LENGTH
+
+
+def query(*, name: str = "qwen", target: float = 32.0, external: bool = False) -> str:
+    return engines_query(QueryRequest(Key("a", name), "engine", target, external=external, metrics=DEMAND_METRICS))
+
+
+def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:
+    """The series of a router with two HAProxy containers, with the labels of its exporter (3.0) and of a PodMonitor."""
+    of = f'namespace="{namespace}",pod="{name}-router-{pod}",job="routers"'
+    series = {
+        f'haproxy_backend_current_sessions{{{of},container="haproxy",proxy="engines"}}': sessions - sessions // 2,
+        f'haproxy_backend_current_sessions{{{of},container="haproxy-2",proxy="engines"}}': sessions // 2,
+        f'haproxy_backend_current_sessions{{{of},container="haproxy",proxy="conversations"}}': 99,
+        f'haproxy_frontend_current_sessions{{{of},container="haproxy",proxy="api"}}': 999,
+    }
+    return {one: _constant(value) for one, value in series.items()}
+
+
+def engine(
+    number: int, *, running: int = 0, waiting: int = 0, finished: int = 0, name: str = "qwen", cores: int = 1
+) -> dict[str, str]:
+    """The series of one engine with the labels of vLLM 0.32; it finishes so many requests a minute."""
+    of = f'namespace="a",pod="{name}-engine-5d4f9b7c6d-aaaa{number}",model_name="qwen"'
+    found = {}
+    for core in range(cores):
+        labels = f'{of},engine="{core}"'
+        found[f"vllm:num_requests_running{{{labels}}}"] = _constant(running)
+        found[f"vllm:num_requests_waiting{{{labels}}}"] = _constant(waiting)
+        found[f'vllm:request_success_total{{{labels},finished_reason="stop"}}'] = f"0+{finished}x{MINUTES}"
+    return found
+
+
+def engines(count: int, *, running: int, waiting: int = 0, finished: int = 0) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number in range(count):
+        found |= engine(number, running=running, waiting=waiting, finished=finished)
+    return found
+
+
+def _named(pod: str, series: Mapping[str, str]) -> dict[str, str]:
+    """The same series of a pod with another name, as the API server cuts it to 63 characters."""
+    return {re.sub('pod="[^"]*"', f'pod="{pod}"', one): values for one, values in series.items()}
+
+
+def _constant(value: int) -> str:
+    return f"{value}+0x{MINUTES}"
+
+
+STEADY = engines(3, running=17, finished=51)
+"""51 running requests, 153 finished in a minute: 20 s for each."""
+LOADED = engines(2, running=40, waiting=10, finished=80)
+"""80 running, 160 finished in a minute: 30 s for each."""
+
+CASES: dict[str, tuple[str, Mapping[str, str], float | None]] = {
+    "a request held at zero engines": (query(), router(1), 1 / 32),
+    "many requests held at zero engines": (query(), router(100), 100 / 32),
+    "no requests": (query(), router(0) | STEADY, 0.0),
+    "load below the target": (query(), router(51) | STEADY, 51 / 0.85 / 32),
+    "a backlog": (query(), router(100) | LOADED, (64 / 0.85 + 36) / 32),
+    "a backlog of short requests": (
+        query(),
+        router(100) | engines(2, running=40, finished=480),
+        (64 / 0.85 + 36 * 5 / 30) / 32,
+    ),
+    "a backlog where nothing has finished": (query(), router(100) | engines(2, running=40), (64 / 0.85 + 36) / 32),
+    "two routers": (query(), router(30) | router(21, pod="6f9c8d7b54-zzzzz") | STEADY, 51 / 0.85 / 32),
+    "an engine with two cores": (query(), router(64) | engine(0, running=16, cores=2), (32 / 0.85 + 32) / 32),
+    "resources with similar names, and of other namespaces": (
+        query(),
+        router(51)
+        | STEADY
+        | router(50, name="qwen-router")
+        | router(50, name="my-qwen")
+        | router(50, namespace="b")
+        | engine(0, name="qwen-engine", running=50),
+        51 / 0.85 / 32,
+    ),
+    "no metrics of routers": (query(), STEADY, None),
+    "no metrics at all": (query(), {}, None),
+    "external routing": (query(external=True), engines(2, running=40, waiting=10, finished=80), (64 / 0.85 + 36) / 32),
+    "external routing without metrics": (query(external=True), router(5), None),
+    "the longest name": (
+        query(name=LONGEST),
+        _named(f"{LONGEST}-roabcde", router(51)) | _named(f"{LONGEST}-enabcde", engine(0, running=51, finished=51)),
+        (32 / 0.85 + 19) / 32,
+    ),
+    "a fractional target": (query(target=12.5), router(10) | STEADY, 10 / 0.85 / 12.5),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_prometheus_computes_the_engines_wanted(name: str, tmp_path: Path) -> None:
+    expression, series, expected = CASES[name]
+    rules = tmp_path / "rules.yaml"
+    labels = {"namespace": "a", "inferencedeployment": "qwen"}
+    rule = {"record": RULE, "labels": labels, "expr": expression}
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "engines", "rules": [rule]}]}))
+    samples = [{"labels": f'{RULE}{{namespace="a",inferencedeployment="qwen"}}', "value": expected}]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": one, "values": values} for one, values in series.items()],
+        "promql_expr_test": [{"expr": RULE, "eval_time": AT, "exp_samples": [] if expected is None else samples}],
+    }
+    tests = tmp_path / "tests.yaml"
+    content = {"rule_files": [str(rules)], "evaluation_interval": "1m", "fuzzy_compare": True, "tests": [test]}
+    tests.write_text(yaml.safe_dump(content))
+    command = [str(ensure_prometheus() / PROMTOOL.name), "test", "rules", str(tests)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr

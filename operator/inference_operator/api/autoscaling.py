@@ -1,0 +1,82 @@
+"""`spec.autoscaling`: between which numbers of engines the operator chooses, and how."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from inference_operator.api.duration import Within
+from inference_operator.api.validation import Rule, SpecModel
+
+MAX_REPLICAS = 256
+"""Routers have up to twice as many server slots, and HAProxy takes 682 records from DNS (`router/haproxy.py`)."""
+
+MAX_TARGET = 65536
+"""As many as `engine.maxNumSeqs` allows."""
+
+SCALE_DOWN_DELAY = timedelta(minutes=5)
+"""The HorizontalPodAutoscaler's default (`--horizontal-pod-autoscaler-downscale-stabilization`, Kubernetes 1.36)."""
+
+MAX_HPA_DELAY = timedelta(hours=1)
+"""The longest window of a HorizontalPodAutoscaler (Kubernetes 1.36, pkg/apis/autoscaling/validation,
+MaxStabilizationWindowSeconds)."""
+
+IDLE_TIMEOUT = timedelta(minutes=15)
+"""Three times the usual delay: the next request after it waits for a whole start of an engine."""
+
+
+class AutoscalingBackend(StrEnum):
+    """Who decides the number of engines."""
+
+    BUILT_IN = "BuiltIn"
+    HPA = "HPA"
+    KEDA = "KEDA"
+
+
+class AutoscalingSpec(SpecModel):
+    """The number of engines follows the requests."""
+
+    min_replicas: int = Field(
+        1, ge=0, le=MAX_REPLICAS, description="Fewest engines; 0: none while nobody asks. Default: 1. Change: in place."
+    )
+    max_replicas: int = Field(ge=1, le=MAX_REPLICAS, description="Most engines. Required. Change: in place.")
+    backend: AutoscalingBackend = Field(
+        AutoscalingBackend.BUILT_IN,
+        description="Who decides: this operator, an HPA or KEDA. Default: `BuiltIn`. Change: in place.",
+    )
+    target_concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_TARGET,
+        description="Requests that one engine should have at a time. Default: computed. Change: in place.",
+    )
+    scale_down_delay: Annotated[timedelta, Within("30s", "24h", "5m")] = Field(
+        SCALE_DOWN_DELAY,
+        description="Time of lower demand before engines go; at least their start. Default: `5m`. Change: in place.",
+    )
+    idle_timeout: Annotated[timedelta, Within("10s", "24h", "15m")] = Field(
+        IDLE_TIMEOUT,
+        description="Time without a request before the last engine goes. Default: `15m`. Change: in place.",
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
+            lambda autoscaling: autoscaling.min_replicas <= autoscaling.max_replicas,
+            "`minReplicas` must not be above `maxReplicas`",
+        ),
+        Rule(
+            "!has(self.backend) || self.backend != 'HPA' || !has(self.minReplicas) || self.minReplicas > 0",
+            lambda autoscaling: autoscaling.backend is not AutoscalingBackend.HPA or autoscaling.min_replicas > 0,
+            "backend `HPA` needs `minReplicas` of 1 or more; `BuiltIn` and `KEDA` allow 0",
+        ),
+        Rule(
+            "!has(self.backend) || self.backend == 'BuiltIn' || !has(self.scaleDownDelay)"
+            " || duration(self.scaleDownDelay) <= duration('1h')",
+            lambda autoscaling: (
+                autoscaling.backend is AutoscalingBackend.BUILT_IN or autoscaling.scale_down_delay <= MAX_HPA_DELAY
+            ),
+            "`scaleDownDelay` must be at most 1h with `HPA` and `KEDA`",
+        ),
+    )

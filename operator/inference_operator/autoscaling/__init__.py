@@ -1,0 +1,1 @@
+"""Autoscaling: from samples of routers and engines to the number of replicas, with a reason in words."""

@@ -1,0 +1,310 @@
+"""How many replicas an InferenceDeployment needs now: from samples to a number with a reason in words.
+
+Symbols: C is the target concurrency, the requests that one engine serves well at a time. n is the number of ready
+engines. S is the mean time that an engine works on one request, in seconds. L is the time from a new replica to its
+readiness, in seconds.
+
+The rules:
+
+1. Demand is counted in requests: outstanding = running + waiting in engines + queued and held in routers. It is never a
+   ratio of the present replicas, so nothing compounds while new engines load.
+2. The backlog is what exceeds C x n: it waits, wherever the queue stands.
+3. The steady demand R is the number of requests that arrivals keep in engines: arrivals per second x S (Little's law).
+   If arrivals clearly grow, those expected after half of L count.
+4. If engines have more requests than R and its headroom, these count instead, up to C x n: replicas that are full are
+   wanted. The rest of a backlog says how long the queue is, and not how many engines arrivals need.
+5. The headroom is 2 sqrt(R): the probability that a request waits then does not depend on the size (Halfin and Whitt,
+   "Heavy-traffic limits for queues with many exponential servers", Operations Research 29, 1981).
+6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. What will be added to
+   it until new engines are ready counts, unless some start.
+7. replicas = ceil(max(R + headroom + backlog x min(1, S/T), min(outstanding, C x n)) / C), within the limits.
+8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
+   backlog count over a short window only: what they were for is done once, and does not come back.
+9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
+10. With incomplete samples, replicas never fall, and never to zero.
+11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from math import ceil, isfinite, sqrt
+
+RATE_SECONDS = 60.0
+"""Arrivals and completions are counted over this time. A shorter one takes chance for a trend: with one request a
+second, 30 s have a standard deviation of 18 %."""
+
+HISTORY_SECONDS = 300.0
+"""Samples are kept for this long: growth is the last `RATE_SECONDS` against the time before."""
+
+GROWTH_SIGMAS = 3.0
+"""Arrivals grow if two rates differ by this many standard deviations of a Poisson count."""
+
+HEADROOM_FACTOR = 2.0
+"""Standard deviations of the Poisson number of requests in flight that stay free (Halfin and Whitt, beta = 2)."""
+
+DRAIN_SECONDS = 5.0
+"""A backlog is worked off within this time once engines are ready; `bench/autoscaling.py` compares values."""
+
+BACKLOG_DOWN_SECONDS = 30.0
+"""Window over which replicas for a backlog count."""
+
+DOWN_SECONDS = 300.0
+"""Smallest window of scaling down; the HorizontalPodAutoscaler's default (`--horizontal-pod-autoscaler-downscale-
+stabilization`, Kubernetes 1.36)."""
+
+GAP_SECONDS = 120.0
+"""A longer time between two samples is a gap. While there is no demand, samples are 30 s apart."""
+
+EPSILON = 1e-9
+"""Keeps rounding errors from adding a replica."""
+
+MAX_HISTORY = 512
+"""Samples and decisions that are kept: 42 minutes at a sample each 5 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSample:
+    """What is known of one InferenceDeployment at one time."""
+
+    at: float
+    """Seconds of a monotonic clock."""
+    outstanding: float
+    """Requests that are running, waiting in engines, and queued or held in routers."""
+    arrivals: float
+    """Requests that have arrived since some start; it never falls, or restarts with a router."""
+    completions: float
+    """Requests that engines have finished since some start."""
+    running: float
+    """Requests that engines compute."""
+    ready: int
+    """Engines that are ready."""
+    starting: int
+    """Engines that are not ready yet."""
+    missing: tuple[str, ...] = ()
+    """Pods whose metrics could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSettings:
+    """The part of the specification, and what was measured, that a decision depends on."""
+
+    min_replicas: int
+    max_replicas: int
+    target_concurrency: float
+    """Requests that one engine serves well at a time."""
+    start_seconds: float
+    """Time from a new replica to its readiness."""
+    idle_seconds: float
+    """Time without a request until zero replicas, if `min_replicas` is zero."""
+    scale_down_seconds: float = DOWN_SECONDS
+    """Requested window of scaling down."""
+
+    @property
+    def down_seconds(self) -> float:
+        """Window of scaling down: as requested, but at least as long as a start."""
+        return max(self.scale_down_seconds, self.start_seconds)
+
+
+class Bound(Enum):
+    """What decided the number of replicas."""
+
+    DEMAND = "demand"
+    MIN_REPLICAS = "minReplicas"
+    MAX_REPLICAS = "maxReplicas"
+    WINDOW = "the window of scaling down"
+    IDLE = "idleTimeout"
+    MISSING = "missing metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The parts of a decision, in requests."""
+
+    steady: float = 0.0
+    headroom: float = 0.0
+    backlog: float = 0.0
+    """The part of the backlog that counts, or what engines have beyond the steady demand and its headroom."""
+
+    @property
+    def total(self) -> float:
+        """Requests for which engines are wanted."""
+        return self.steady + self.headroom + self.backlog
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The desired replicas, and why."""
+
+    replicas: int
+    bound: Bound
+    terms: Terms
+    target_concurrency: float
+
+    @property
+    def reason(self) -> str:
+        """The decision in words.
+
+        Examples:
+            >>> Decision(3, Bound.DEMAND, Terms(60, 15.5, 12), 32).reason
+            '88 requests (60 steady, 16 headroom, 12 of the backlog) at 32 for each engine'
+        """
+        terms = self.terms
+        asked = (
+            f"{terms.total:.0f} requests ({terms.steady:.0f} steady, {terms.headroom:.0f} headroom,"
+            f" {terms.backlog:.0f} of the backlog) at {self.target_concurrency:.0f} for each engine"
+        )
+        return asked if self.bound is Bound.DEMAND else f"{asked}; limited by {self.bound.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingState:
+    """What one decision leaves to the next one."""
+
+    samples: tuple[ScalingSample, ...] = ()
+    """Samples of the last `HISTORY_SECONDS`, oldest first."""
+    wanted: tuple[tuple[float, int, int], ...] = ()
+    """Time of each decision, with the replicas that it wanted without and with the backlog."""
+    since: float | None = None
+    """Time of the first sample; nothing is scaled down before a whole window has been seen."""
+    busy_at: float | None = None
+    """Last time with an outstanding request."""
+    service_seconds: float | None = None
+    """The last known S."""
+
+
+def decide(
+    sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int
+) -> tuple[Decision, ScalingState]:
+    """The decision for a sample, and the state for the next one.
+
+    Args:
+        sample: the newest sample.
+        settings: limits and target.
+        state: what the last decision left; an empty state after a start of the operator.
+        replicas: the present desired number.
+
+    Examples:
+        >>> settings = ScalingSettings(0, 8, target_concurrency=10, start_seconds=120, idle_seconds=600)
+        >>> held = ScalingSample(0, outstanding=1, arrivals=1, completions=0, running=0, ready=0, starting=0)
+        >>> decision, state = decide(held, settings, ScalingState(), replicas=0)
+        >>> decision.replicas, decision.reason
+        (1, '3 requests (1 steady, 2 headroom, 0 of the backlog) at 10 for each engine')
+    """
+    state = _with_sample(sample, state, settings)
+    terms = _terms(sample, settings, state)
+    lasting = ceil((terms.steady + terms.headroom) / settings.target_concurrency - EPSILON)
+    wanted = ceil(terms.total / settings.target_concurrency - EPSILON)
+    state = replace(state, wanted=(*state.wanted, (sample.at, lasting, wanted))[-MAX_HISTORY:])
+    number, bound = _limited(sample, settings, state, replicas=replicas, wanted=wanted)
+    return Decision(number, bound, terms, settings.target_concurrency), state
+
+
+def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSettings) -> ScalingState:
+    """The state with a new sample, and without what is too old. A gap, or a clock that jumped, starts it anew."""
+    if state.samples and not 0 <= sample.at - state.samples[-1].at <= GAP_SECONDS:
+        state = ScalingState(service_seconds=state.service_seconds)
+    kept = (*(one for one in state.samples if sample.at - one.at <= HISTORY_SECONDS), sample)[-MAX_HISTORY:]
+    return replace(
+        state,
+        samples=kept,
+        wanted=tuple(one for one in state.wanted if sample.at - one[0] <= settings.down_seconds),
+        since=sample.at if state.since is None else state.since,
+        busy_at=sample.at if sample.outstanding > 0 or state.busy_at is None else state.busy_at,
+        service_seconds=_service_seconds(kept, settings.target_concurrency, state.service_seconds),
+    )
+
+
+def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> Terms:
+    """The requests that engines are wanted for: rules 2 to 6."""
+    capacity = settings.target_concurrency * sample.ready
+    backlog = max(0.0, sample.outstanding - capacity)
+    service, start = state.service_seconds, max(settings.start_seconds, 1.0)
+    if service is None:  # nothing has been finished yet: all that is outstanding is steady demand
+        steady = sample.outstanding
+        return Terms(steady, HEADROOM_FACTOR * sqrt(steady), 0.0)
+    rate, growth = _arrival_rate(state.samples)
+    steady = (rate + growth * start / 2) * service
+    headroom = HEADROOM_FACTOR * sqrt(steady)
+    if backlog > 0 and sample.starting == 0:
+        backlog += max(0.0, rate - capacity / service) * start
+    full = min(sample.outstanding, capacity)
+    return Terms(steady, headroom, max(backlog * min(1.0, service / DRAIN_SECONDS), full - steady - headroom))
+
+
+def _limited(
+    sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int, wanted: int
+) -> tuple[int, Bound]:
+    """The number within its limits: rules 8 to 10."""
+    number, bound = wanted, Bound.DEMAND
+    low = max(1, settings.min_replicas)
+    if number < low:
+        number, bound = low, Bound.MIN_REPLICAS
+    if number > settings.max_replicas:
+        number, bound = settings.max_replicas, Bound.MAX_REPLICAS
+    if _is_idle(sample, settings, state):
+        return (0, Bound.IDLE) if not sample.missing else (replicas, Bound.MISSING)
+    if replicas == 0 and sample.outstanding <= 0:
+        return (settings.min_replicas, Bound.MIN_REPLICAS) if settings.min_replicas else (0, Bound.IDLE)
+    if number >= replicas:
+        return number, bound
+    if sample.missing:
+        return replicas, Bound.MISSING
+    whole = state.since is not None and sample.at - state.since >= settings.down_seconds
+    floor = _floor(sample, state) if whole else replicas
+    if min(replicas, floor) > number:
+        return min(max(min(replicas, floor), low), settings.max_replicas), Bound.WINDOW
+    return number, bound
+
+
+def _floor(sample: ScalingSample, state: ScalingState) -> int:
+    """The fewest replicas that the windows of scaling down allow."""
+    return max(wanted if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, wanted in state.wanted)
+
+
+def _is_idle(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> bool:
+    if settings.min_replicas or sample.outstanding > 0 or state.busy_at is None:
+        return False
+    if sample.starting and not sample.ready:  # an engine that is not ready yet could never prove that it works
+        return False
+    return sample.at - state.busy_at >= settings.idle_seconds
+
+
+def _increase(samples: Sequence[ScalingSample], name: str) -> float:
+    """The increase of a counter over samples; a restart of a counter is no decrease."""
+    values = [getattr(one, name) for one in samples]
+    return float(sum(max(0.0, later - former) for former, later in pairwise(values)))
+
+
+def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
+    """Arrivals per second, and their growth per second; a growth of zero unless it is clear."""
+    now = samples[-1].at
+    late = [one for one in samples if now - one.at <= RATE_SECONDS]
+    early = [one for one in samples if now - one.at > RATE_SECONDS] + late[:1]
+    seconds, before = max(late[-1].at - late[0].at, 1.0), early[-1].at - early[0].at
+    rate = _increase(late, "arrivals") / seconds
+    if before < RATE_SECONDS:
+        return rate, 0.0
+    former = _increase(early, "arrivals") / before
+    error = sqrt(rate / seconds + former / before)
+    growth = (rate - former) / ((seconds + before) / 2)
+    return rate, growth if rate - former > GROWTH_SIGMAS * error else 0.0
+
+
+def _service_seconds(samples: Sequence[ScalingSample], target: float, before: float | None) -> float | None:
+    """S over the last samples; the former one while engines have more than their target, which makes them slow.
+
+    Without a former one, only the target counts as running: it is what S is wanted for.
+    """
+    late = [one for one in samples if samples[-1].at - one.at <= RATE_SECONDS]
+    seconds = late[-1].at - late[0].at
+    finished = _increase(late, "completions")
+    if finished <= 0 or seconds <= 0:
+        return before
+    running = sum(one.running for one in late)
+    bounded = sum(min(one.running, target * one.ready) for one in late)
+    if running > bounded and before is not None:
+        return before
+    found = bounded / len(late) / (finished / seconds)
+    return found if isfinite(found) and found > 0 else before

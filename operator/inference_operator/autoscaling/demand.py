@@ -1,0 +1,95 @@
+"""The demand for one InferenceDeployment: one round of scrapes of its pods becomes one `ScalingSample`."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inference_operator.autoscaling.decision import ScalingSample
+from inference_operator.objects.names import ROUTER
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Samples
+
+NO_ROUTER = "any router"
+"""Stands among the missing pods where no router is ready: requests may wait that nobody counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A counter summed over pods, which only grows: pods that come, go, restart or do not answer do not change it.
+
+    Examples:
+        >>> total = Total().after({"a": 100.0}, staying={"a"})
+        >>> total = total.after({"a": 103.0, "b": 50.0}, staying={"a", "b"})
+        >>> total.value, total.after({"a": 1.0, "b": 52.0}, staying={"a", "b"}).value
+        (3.0, 6.0)
+    """
+
+    value: float = 0.0
+    last: Mapping[str, float] = field(default_factory=dict)
+    """The last reading of each pod, by its uid."""
+
+    def after(self, readings: Mapping[str, float], *, staying: Container[str]) -> "Total":
+        """The total after these readings. The first one of a pod only says where its counter stands."""
+        growth = sum(_growth(self.last.get(uid), reading) for uid, reading in readings.items())
+        kept = {uid: reading for uid, reading in self.last.items() if uid in staying}
+        return Total(self.value + growth, {**kept, **readings})
+
+
+def _growth(before: float | None, now: float) -> float:
+    """What a counter has grown by; one that is smaller than before has started again at zero."""
+    if before is None:
+        return 0.0
+    return now - before if now >= before else now
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The counters of one InferenceDeployment."""
+
+    arrivals: Total = field(default_factory=Total)
+    completions: Total = field(default_factory=Total)
+
+
+def scaling_sample(
+    pods: Sequence[PodView], samples: Samples, totals: Totals, *, at: float, external: bool
+) -> tuple[ScalingSample, Totals]:
+    """The sample of a round of scrapes, and the counters after it.
+
+    A request counts once: at its engine, as the engine or the routers count it, whichever is more; else as queued or
+    held.
+
+    Args:
+        pods: all pods of the InferenceDeployment.
+        samples: those of the pods that have answered in this round.
+        totals: the counters before this round.
+        at: seconds of a monotonic clock.
+        external: whether something else than our routers sends requests; only engines know of them then.
+    """
+    ready = [pod for pod in pods if pod.ready and not pod.terminating]
+    routers = [] if external else [pod for pod in ready if pod.component == ROUTER]
+    engines = [pod for pod in ready if pod.component != ROUTER]
+    routed = {pod.uid: samples.routers[pod.uid] for pod in routers if pod.uid in samples.routers}
+    served = {pod.uid: samples.engines[pod.uid] for pod in engines if pod.uid in samples.engines}
+    staying = {pod.uid for pod in pods}
+    finished = {uid: one.sample.finished for uid, one in served.items()}
+    completions = totals.completions.after(finished, staying=staying)
+    arrivals = totals.arrivals.after({uid: float(one.arrivals) for uid, one in routed.items()}, staying=staying)
+    in_routers = sum(one.queued + one.held for one in routed.values())
+    outstanding = in_routers + sum(one.outstanding for one in served.values())
+    missing = [pod.name for pod in (*routers, *engines) if pod.uid not in routed and pod.uid not in served]
+    if not (external or routers):
+        missing.append(NO_ROUTER)
+    sample = ScalingSample(
+        at=at,
+        outstanding=outstanding,
+        arrivals=completions.value + outstanding if external else arrivals.value,
+        completions=completions.value,
+        running=sum(one.sample.running for one in served.values()),
+        ready=len(engines),
+        starting=sum(_is_starting(pod) for pod in pods),
+        missing=tuple(missing),
+    )
+    return sample, Totals(arrivals, completions)
+
+
+def _is_starting(pod: PodView) -> bool:
+    return pod.component != ROUTER and not (pod.ready or pod.terminating or pod.failed)

@@ -1,0 +1,90 @@
+"""The PromQL query for the number of engines, on which a HorizontalPodAutoscaler or KEDA acts."""
+
+from dataclasses import dataclass
+
+from inference_operator.engines.base import DemandMetrics
+from inference_operator.manifest import Key
+from inference_operator.objects.names import ROUTER, workload_name
+
+OUTSTANDING = "haproxy_backend_current_sessions"
+"""Requests of a HAProxy backend: those that run, are queued or are held (HAProxy 3.0, addons/promex/README)."""
+
+BACKEND = "engines"
+"""The backend of the routers that sends requests to engines (`router/haproxy.cfg.j2`)."""
+
+UTILIZATION = 0.85
+"""Part of the target concurrency at which an engine runs while there is no backlog. The rest takes short peaks. In
+simulations of public traces (`bench/autoscaling.py`) this part needed the fewest GPU-hours."""
+
+DRAIN_SECONDS = 30
+"""Time within which new engines should have worked off a backlog."""
+
+TEMPLATE_HASH = 10
+"""Most characters of the hash of a pod template in the name of a pod: a number of 32 bits, encoded."""
+
+GENERATED_FROM = 58
+"""Characters of a name to which the API server adds five (Kubernetes 1.36, apiserver/pkg/storage/names/generate.go)."""
+
+RATE_WINDOW = "2m"
+"""Window of the mean time of a request: at least two samples of a scrape interval of up to 60 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """What the query depends on."""
+
+    key: Key
+    role: str
+    target: float
+    """Requests that one engine should have at a time."""
+    external: bool
+    """Whether something else than our routers sends requests; only engines know of them then."""
+    metrics: DemandMetrics
+    """The names of the engine's metrics."""
+
+
+def engines_query(request: QueryRequest) -> str:
+    """The number of engines that the demand needs, as a query with one value; no value without metrics of requests.
+
+    There are O outstanding requests and n engines. An engine should have C requests, and a request takes S seconds.
+    The sum of two terms is divided by C. The level is what n engines serve of O, divided by the utilization. The
+    backlog is max(0, O - C n), as far as it would not be over within `DRAIN_SECONDS` anyway. Waiting requests count
+    only within the backlog.
+
+    The number is absolute. It does not contain the number of replicas, so nothing compounds while engines start.
+
+    Examples:
+        >>> metrics = DemandMetrics("running", "waiting", "finished_total")
+        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, external=True, metrics=metrics)
+        >>> engines_query(request).endswith(") / 32")
+        True
+    """
+    engines = _pods(request.key, request.role)
+    running, waiting = (f"{name}{{{engines}}}" for name in (request.metrics.running, request.metrics.waiting))
+    finished = f"{request.metrics.finished}{{{engines}}}"
+    routers = f'{OUTSTANDING}{{{_pods(request.key, ROUTER)},proxy="{BACKEND}"}}'
+    outstanding = f"(sum({running}) + sum({waiting}))" if request.external else f"sum({routers})"
+    served = f"{request.target:g} * scalar(count(count by (pod) ({running})) or vector(0))"
+    finish_rate = f"(sum(rate({finished}[{RATE_WINDOW}])) > 0)"
+    time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"
+    drained = f"clamp_max({time} / {DRAIN_SECONDS}, 1)"
+    level = f"clamp_max({outstanding}, {served}) / {UTILIZATION}"
+    backlog = f"clamp_min({outstanding} - {served}, 0) * {drained}"
+    return f"({level} + {backlog}) / {request.target:g}"
+
+
+def _pods(key: Key, component: str) -> str:
+    """The labels that select the pods of a Deployment, as a PodMonitor of Prometheus Operator writes them.
+
+    A pod is named after its Deployment, with the hash of the template and five characters. The pattern is as narrow, so
+    that the pods of another InferenceDeployment do not match. The API server cuts long names before the five
+    characters.
+
+    Examples:
+        >>> _pods(Key("a", "qwen"), "engine")
+        'namespace="a",pod=~"qwen-engine-[a-z0-9]+-[a-z0-9]{5}"'
+    """
+    start = f"{workload_name(key.name, component)}-"
+    whole = len(start) + TEMPLATE_HASH + 1 <= GENERATED_FROM
+    rest = "[a-z0-9]+-" if whole else "[a-z0-9]*-?"
+    return f'namespace="{key.namespace}",pod=~"{start[:GENERATED_FROM]}{rest}[a-z0-9]{{5}}"'

@@ -1,0 +1,48 @@
+"""Which engines go first when there should be fewer: those that have no node, then those with the fewest requests.
+
+A ReplicaSet deletes pods without a node first, then those that are not ready, then by the annotation
+`controller.kubernetes.io/pod-deletion-cost`, the lowest first (Kubernetes 1.36, pkg/controller/controller_utils.go,
+`ActivePodsWithRanks`). A pod without the annotation counts as 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.manifest import POD, Ref
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCost:
+    """A new value of a pod's annotation."""
+
+    ref: Ref
+    uid: str
+    cost: int
+    """Its unfinished requests."""
+    traffic: bool | None
+    """Its traffic label, which is written along: what one manager applies, it owns as a whole."""
+
+
+def deletion_costs(
+    engines: Sequence[PodView], samples: Samples, *, live: int, wanted: int, namespace: str
+) -> tuple[DeletionCost, ...]:
+    """The annotations to write before there are fewer replicas; none otherwise, so that they cost few requests.
+
+    Args:
+        engines: the pods of one role.
+        samples: their latest samples; a pod without one keeps its annotation.
+        live: replicas of the live Deployment.
+        wanted: replicas that it will have.
+        namespace: namespace of the pods.
+    """
+    if wanted >= live or wanted == 0:
+        return ()
+    ready = [pod for pod in engines if pod.ready and not pod.terminating and pod.uid in samples.engines]
+    costs = [(pod, samples.engines[pod.uid].outstanding) for pod in ready]
+    return tuple(
+        DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic)
+        for pod, cost in costs
+        if cost != pod.deletion_cost
+    )

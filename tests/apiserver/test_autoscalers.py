@@ -1,0 +1,111 @@
+"""HPA and KEDA on a real API server, with the rights of the chart, and the CRD of KEDA itself."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.apiserver.conftest import SETTINGS, free_lease, new_workspace
+from tests.testing.keda import scaled_object_crd
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
+
+SECONDS = 60
+CRD = "crd/scaledobjects.keda.sh"
+
+
+def autoscaled(backend: str, **fields: object) -> dict[str, Any]:
+    return {"autoscaling": {"backend": backend, "maxReplicas": 8, "minReplicas": 1, **fields}}
+
+
+def set_status(workspace: Workspace, what: str, status: dict[str, Any]) -> None:
+    """Write a status as the controller of the object does."""
+    patch = json.dumps({"status": status})
+    workspace.kubectl("patch", what, "qwen", "--subresource=status", "--type=merge", f"--patch={patch}")
+
+
+def version(workspace: Workspace, what: str) -> str:
+    found: str = workspace.get(what, "qwen")["metadata"]["resourceVersion"]
+    return found
+
+
+def test_an_hpa_scales_the_engines_through_the_scale_subresource_and_its_defaults_are_no_drift(qwen: Workspace) -> None:
+    """The HorizontalPodAutoscaler controller of Kubernetes runs, and no adapter serves external metrics."""
+    qwen.patch("qwen", autoscaled("HPA"))
+    eventually(lambda: qwen.exists("horizontalpodautoscaler", "qwen"), seconds=SECONDS, what="the HPA")
+    target = qwen.get("horizontalpodautoscaler", "qwen")["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("InferenceDeployment", "qwen")
+    qwen.settled("qwen", "ScalingActive", "False", "AutoscalerFailed", saying="external.metrics.k8s.io")
+
+    qwen.kubectl("scale", "infd/qwen", "--replicas=3")
+    eventually(lambda: qwen.replicas("qwen") == 3, seconds=SECONDS, what="three engines")
+    spec = qwen.get("horizontalpodautoscaler", "qwen")["metadata"]
+    time.sleep(QUIET_SECONDS)
+    after = qwen.get("horizontalpodautoscaler", "qwen")["metadata"]
+    assert after["annotations"] == spec["annotations"]
+    assert [m["manager"] for m in after["managedFields"] if m.get("subresource") != "status"] == ["inference-operator"]
+
+    qwen.patch("qwen", {"autoscaling": None})
+    eventually(lambda: not qwen.exists("horizontalpodautoscaler", "qwen"), seconds=SECONDS, what="no HPA")
+    assert qwen.replicas("qwen") == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (autoscaled("HPA", minReplicas=0), "backend `HPA` needs `minReplicas` of 1 or more"),
+        (autoscaled("KEDA", scaleDownDelay="2h"), "must be at most 1h with `HPA` and `KEDA`"),
+        (autoscaled("Other"), "Unsupported value"),
+    ],
+)
+def test_the_api_server_refuses_what_a_backend_cannot_do(
+    workspace: Workspace, spec: dict[str, Any], words: str
+) -> None:
+    assert words in workspace.refusal("qwen", {**QWEN, **spec})
+
+
+@pytest.fixture
+def own(
+    kubernetes: LocalCluster, operator: OperatorProcess, account: Path, tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    """An operator of the test's own, which lists all objects every two seconds."""
+    operator.stop()
+    settings = {**SETTINGS, "RESYNC_SECONDS": "2"}
+    process = OperatorProcess(account, tmp_path / "log", settings)
+    process.start()
+    yield process
+    process.kill()
+    free_lease(kubernetes)
+    kubernetes.kubectl("delete", CRD, "--ignore-not-found")
+    operator.start()
+
+
+def test_a_scaled_object_waits_for_keda_and_is_created_when_its_crd_comes(
+    kubernetes: LocalCluster, own: OperatorProcess
+) -> None:
+    workspace = served(new_workspace(kubernetes))
+    workspace.patch("qwen", autoscaled("KEDA", minReplicas=0))
+    workspace.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
+
+    kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
+    kubernetes.kubectl("wait", "--for=condition=Established", "--timeout=60s", CRD)
+    eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch ScaledObjects too")
+    assert own.exit_status() == 0
+    own.start()
+    workspace.settled("qwen", "ScalingActive", "Unknown", "AutoscalerPending", saying="Check that KEDA runs")
+    ready = {"type": "Ready", "status": "True", "reason": "ScaledObjectReady", "message": ""}
+    failing = {"type": "Fallback", "status": "True", "reason": "FallbackExists", "message": "a trigger fails"}
+    set_status(workspace, "scaledobject", {"conditions": [ready, failing]})
+    workspace.settled("qwen", "ScalingActive", "False", "AutoscalerFailed", saying="a trigger fails")
+    time.sleep(QUIET_SECONDS)
+    before = version(workspace, "scaledobject")
+    time.sleep(QUIET_SECONDS)
+    assert version(workspace, "scaledobject") == before, "defaults are no drift"
+    workspace.patch("qwen", {"autoscaling": None})
+    eventually(lambda: not workspace.exists("scaledobject", "qwen"), seconds=SECONDS, what="no ScaledObject")
+    kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")

@@ -1,0 +1,226 @@
+"""Decisions about replicas: their limits, windows, behaviour on missing data, and over many samples."""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference_operator.autoscaling.decision import (
+    BACKLOG_DOWN_SECONDS,
+    DOWN_SECONDS,
+    GAP_SECONDS,
+    Bound,
+    Decision,
+    ScalingSample,
+    ScalingSettings,
+    ScalingState,
+    decide,
+)
+
+C, SERVICE, PERIOD, STEPS = 32.0, 8.0, 5.0, 50
+SETTINGS = ScalingSettings(1, 64, C, start_seconds=120, idle_seconds=600)
+
+
+class Fleet:
+    """Engines that work off whatever they get, C at a time, and become ready at once or never."""
+
+    def __init__(self, settings: ScalingSettings = SETTINGS, replicas: int = 1, *, starts: bool = True) -> None:
+        self.settings, self.replicas, self.starts = settings, replicas, starts
+        self.ready, self.outstanding, self.arrived, self.finished, self.at = replicas, 0.0, 0.0, 0.0, 0.0
+        self.state = ScalingState()
+
+    def step(self, rate: float, *, missing: tuple[str, ...] = ()) -> Decision:
+        self.at += PERIOD
+        self.arrived += rate * PERIOD
+        for _ in range(STEPS):  # far shorter than the service time, as otherwise a sample sees too few running
+            self.outstanding += rate * PERIOD / STEPS
+            done = min(self.outstanding, C * self.ready) / SERVICE * PERIOD / STEPS
+            self.outstanding -= done
+            self.finished += done
+        sample = ScalingSample(
+            self.at,
+            self.outstanding,
+            self.arrived,
+            self.finished,
+            min(self.outstanding, C * self.ready),
+            self.ready,
+            max(0, self.replicas - self.ready),
+            missing,
+        )
+        decision, self.state = decide(sample, self.settings, self.state, replicas=self.replicas)
+        self.replicas = decision.replicas
+        if self.starts or self.replicas < self.ready:
+            self.ready = self.replicas
+        return decision
+
+    def run(self, rate: float, seconds: float) -> list[int]:
+        return [self.step(rate).replicas for _ in range(int(seconds / PERIOD))]
+
+
+def test_steady_arrivals_get_the_engines_of_littles_law_and_square_root_headroom() -> None:
+    numbers = Fleet().run(rate=16, seconds=1800)
+    assert numbers[-1] == 5  # 16/s x 8 s = 128 in flight, 22.6 of headroom, 32 an engine
+    assert len(set(numbers[-60:])) == 1
+
+
+def test_a_step_up_and_down_causes_one_phase_up_and_one_down() -> None:
+    fleet = Fleet()
+    fleet.run(rate=4, seconds=900)
+    numbers = fleet.run(rate=40, seconds=1200) + fleet.run(rate=4, seconds=1800)
+    directions = [later > former for former, later in pairwise(numbers) if later != former]
+    assert directions == sorted(directions, reverse=True)
+
+
+def test_replicas_fall_only_after_the_whole_window() -> None:
+    fleet = Fleet(replicas=8)
+    numbers = fleet.run(rate=1, seconds=DOWN_SECONDS + 60)
+    before = int(DOWN_SECONDS / PERIOD)
+    assert set(numbers[:before]) == {8}
+    assert numbers[-1] < 8
+
+
+def test_replicas_for_a_backlog_go_sooner_than_those_for_steady_demand() -> None:
+    fleet = Fleet()
+    steady = fleet.run(rate=4, seconds=900)[-1]
+    fleet.outstanding += 1000
+    assert fleet.step(4).replicas > steady
+    numbers = fleet.run(rate=4, seconds=BACKLOG_DOWN_SECONDS + 60)
+    assert numbers[-1] == steady
+
+
+def test_a_start_that_takes_forever_compounds_nothing() -> None:
+    fleet = Fleet(starts=False)
+    numbers = fleet.run(rate=8, seconds=600)
+    assert numbers[-1] <= numbers[len(numbers) // 4] * 8
+    assert max(numbers) <= SETTINGS.max_replicas
+
+
+def test_zero_follows_the_idle_time_and_one_request_ends_it() -> None:
+    fleet = Fleet(replace(SETTINGS, min_replicas=0))
+    fleet.run(rate=1, seconds=600)
+    fleet.outstanding = 0
+    numbers = fleet.run(rate=0, seconds=SETTINGS.idle_seconds + 300)
+    assert numbers[-1] == 0
+    assert fleet.run(rate=0, seconds=600)[-1] == 0
+    assert fleet.step(1 / PERIOD).replicas >= 1
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_missing_metrics_keep_the_replicas_and_never_lead_to_zero(rate: float) -> None:
+    fleet = Fleet(replace(SETTINGS, min_replicas=0), replicas=6)
+    fleet.run(rate=20, seconds=900)
+    held = fleet.replicas
+    for _ in range(400):
+        decision = fleet.step(rate, missing=("engine-1",))
+    assert decision.replicas == held
+    assert decision.bound is Bound.MISSING
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=60),
+    st.integers(0, 5),
+    st.integers(5, 64),
+    st.floats(1, 512),
+    st.floats(0, 3600),
+)
+def test_decisions_stay_within_their_limits(
+    outstanding: list[float], low: int, high: int, target: float, start: float
+) -> None:
+    settings = ScalingSettings(low, high, target, start, idle_seconds=60)
+    state, replicas = ScalingState(), low
+    for number, value in enumerate(outstanding):
+        sample = ScalingSample(number * PERIOD, value, number * value, number * value / 2, value / 2, replicas, 0)
+        decision, state = decide(sample, settings, state, replicas=replicas)
+        replicas = decision.replicas
+        assert min(low, 1) * low <= replicas <= high
+        assert replicas > 0 or low == 0
+        assert decision.reason
+
+
+@given(st.floats(0, 1e5), st.floats(0, 1e5))
+def test_more_demand_never_wants_fewer_engines(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    wanted = [
+        decide(ScalingSample(0, value, 0, 0, 0, 1, 0), SETTINGS, ScalingState(), replicas=1)[0].replicas
+        for value in (low, high)
+    ]
+    assert wanted[0] <= wanted[1]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[ScalingSample]:
+    """Samples of a deployment with random arrivals, completions and engines, at a sample each 5 s."""
+    found, arrived, finished, ready = [], 0.0, 0.0, draw(st.integers(0, 8))
+    for number in range(draw(st.integers(1, 30))):
+        arrived += draw(st.floats(0, 200))
+        finished += draw(st.floats(0, arrived - finished))
+        outstanding = arrived - finished
+        ready = max(0, ready + draw(st.integers(-1, 1)))
+        running = min(outstanding, C * ready)
+        found.append(ScalingSample(number * PERIOD, outstanding, arrived, finished, running, ready, 0))
+    return found
+
+
+@given(histories(), st.floats(0, 1e4))
+def test_more_queued_requests_after_any_history_never_want_fewer_engines(
+    samples: list[ScalingSample], more: float
+) -> None:
+    *before, newest = samples
+    state, replicas = ScalingState(), 1
+    for sample in before:
+        decision, state = decide(sample, SETTINGS, state, replicas=replicas)
+        replicas = decision.replicas
+    busier = replace(newest, outstanding=newest.outstanding + more)
+    wanted = [decide(one, SETTINGS, state, replicas=replicas)[0].replicas for one in (newest, busier)]
+    assert wanted[0] <= wanted[1]
+
+
+@given(st.integers(0, 2**32), st.floats(8, 40), st.sampled_from([0.0, 120.0]))
+@settings(max_examples=10)
+def test_constant_noisy_load_moves_replicas_by_less_than_a_third_and_seldom(
+    seed: int, rate: float, start: float
+) -> None:
+    random = Random(seed)  # noqa: S311 - noise of a load
+    fleet = Fleet(replace(SETTINGS, start_seconds=start), replicas=8)
+    fleet.run(rate=rate, seconds=900)
+    numbers = [fleet.step(max(0.0, random.gauss(rate, (rate / PERIOD) ** 0.5))).replicas for _ in range(360)]
+    assert max(numbers) - min(numbers) <= max(1, max(numbers) / 3)
+    assert sum(one != other for one, other in pairwise(numbers)) <= 12  # in half an hour
+
+
+@given(histories(), st.integers(1, 40))
+def test_a_restart_scales_nothing_down_and_asks_for_no_more_than_a_new_start_would(
+    samples: list[ScalingSample], replicas: int
+) -> None:
+    after = decide(samples[-1], SETTINGS, ScalingState(), replicas=replicas)[0]
+    again = decide(samples[-1], SETTINGS, ScalingState(), replicas=after.replicas)[0]
+    assert after.replicas >= replicas
+    assert again.replicas == after.replicas
+
+
+@given(histories(), st.integers(0, 40))
+def test_samples_with_missing_pods_never_lead_to_fewer_engines(samples: list[ScalingSample], replicas: int) -> None:
+    free = replace(SETTINGS, min_replicas=0, idle_seconds=60)
+    state, held = ScalingState(), replicas
+    for sample in samples:
+        decision, state = decide(replace(sample, missing=("engine-0",)), free, state, replicas=held)
+        assert decision.replicas >= held
+        held = decision.replicas
+
+
+@given(histories(), st.one_of(st.floats(-1e9, -0.1), st.floats(GAP_SECONDS + 1, 1e9)))
+def test_a_clock_that_jumps_starts_a_new_window_and_scales_nothing_down(
+    samples: list[ScalingSample], jump: float
+) -> None:
+    state, replicas = ScalingState(), 4
+    for sample in samples:
+        decision, state = decide(sample, SETTINGS, state, replicas=replicas)
+        replicas = decision.replicas
+    for number in range(5):
+        later = replace(samples[-1], at=samples[-1].at + jump + number * PERIOD)
+        decision, state = decide(later, SETTINGS, state, replicas=replicas)
+        assert replicas <= decision.replicas <= SETTINGS.max_replicas
+        replicas = decision.replicas

@@ -1,0 +1,108 @@
+"""The shipped decision in the simulation of `bench/autoscaling.py`, beside rules of others."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.autoscaling import OURS, Scenario, curves_of, figures_of, initial_replicas, means, ours, scarce
+from bench.figures import json_of
+from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
+from bench.scaling_curves import Point, best_at, highest, hours_at, paired_ratio, plotted
+from bench.scaling_rules import static
+from bench.traces import Format, day, flash, read
+
+FLEET = Fleet(start_seconds=120, max_replicas=24, available=24)
+SHORT = Scenario("flash", partial(flash, step_seconds=300.0), 32.0, FLEET, bursts=True)
+
+
+def test_one_request_takes_the_time_of_its_prompt_and_its_tokens() -> None:
+    engine = EngineModel()
+    work = Workload("one", np.array([0.0]), np.array([1600.0]), np.array([101.0]), 60.0)
+    found = replay(work, static(1), replace(FLEET, engine=engine), initial=1)
+    assert found.time_to_first_token[0] == pytest.approx(1600 / engine.prefill_tokens_per_second)
+    assert found.time_per_token[0] == pytest.approx(engine.token_seconds + engine.sequence_seconds, rel=0.05)
+
+
+def test_refused_and_timed_out_requests_miss_their_objectives() -> None:
+    work = Workload("many", np.zeros(3000), np.full(3000, 100.0), np.full(3000, 2000.0), 10.0)
+    found = replay(work, static(1), replace(FLEET, queue_seconds=5.0), initial=1)
+    assert np.isinf(found.time_to_first_token).sum() == 3000 - FLEET.router_limit
+    assert found.attained() <= 100 * FLEET.router_limit / 3000
+
+
+def test_a_replay_with_the_same_seed_gives_the_same_result() -> None:
+    work = SHORT.workload(1)
+    found = [replay(work, ours(32, FLEET), FLEET, initial=1, seed=1) for _ in range(2)]
+    assert (found[0].gpu_hours, found[0].changes) == (found[1].gpu_hours, found[1].changes)
+
+
+def test_bursts_need_fewer_gpu_hours_than_the_best_rule_on_outstanding_requests() -> None:
+    curves = curves_of(SHORT, 1, only=(OURS, "KEDA outstanding", "Knative KPA"))
+    mean = means(curves)
+    own = mean.pop(OURS)
+    level = highest([highest(curve) for curve in mean.values()]).slo
+    assert hours_at(own, level) < 0.8 * best_at(mean, level)[1]
+
+
+def test_when_gpus_run_out_no_more_engines_exist_than_gpus() -> None:
+    few = scarce(SHORT)
+    assert few.fleet.available < FLEET.available
+    work = few.workload(0)
+    assert replay(work, ours(32, few.fleet), few.fleet, initial=1).peak <= few.fleet.available
+
+
+def test_a_level_that_no_target_reaches_is_unreached_and_not_extrapolated() -> None:
+    curve = [Point(1, 98.0, 10, 0, 0), Point(2, 99.0, 20, 0, 0)]
+    assert hours_at(curve, 99.5) == inf
+    assert best_at({"rule": curve}, 99.5) == ("", inf)
+    assert "a rule" in plotted({"rule": curve})
+    curves = {OURS: [curve], "rule": [curve], "clairvoyant": [[Point(1, 100, 5, 0, 0)]]}
+    figures = list(figures_of(SHORT, {**curves, OURS: [[Point(1, 90, 5, 0, 0)]]}))
+    assert any("unreached" in one.name for one in figures)
+    assert all({"name", "value", "unit", "aim"} == set(one) for one in json.loads(json_of(figures)))
+
+
+def test_a_paired_ratio_has_an_interval_that_is_zero_for_equal_ratios() -> None:
+    own, other = [Point(1, 99, 5, 0, 0)], [Point(1, 99, 10, 0, 0)]
+    assert paired_ratio([own] * 5, [other] * 5, 98.0) == (0.5, 0.0)
+
+
+def test_each_format_of_traces_gives_requests_in_order(tmp_path: Path) -> None:
+    (tmp_path / "azure.csv").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
+    )
+    (tmp_path / "x_rate_10min.csv").write_text(
+        "t_s,rate_rps,active_clients,rate_weighted_cv\n0,2.0,3,1.1\n600,4.0,3,1.1\n"
+    )
+    (tmp_path / "x_token_quantiles.csv").write_text("pct,input_tokens,output_tokens\n0,10,5\n100,1000,500\n")
+    (tmp_path / "mooncake.jsonl").write_text(
+        '{"timestamp": 0, "input_length": 6758, "output_length": 500}\n'
+        '{"timestamp": 3000, "input_length": 7322, "output_length": 490}\n'
+    )
+    azure = read(tmp_path / "azure.csv", Format.AZURE, seed=0)
+    assert azure.arrivals.tolist() == pytest.approx([0, 4.314579], abs=1e-5)
+    assert (azure.prompts.tolist(), azure.outputs.tolist()) == ([374, 396], [44, 109])
+    servegen = read(tmp_path / "x_rate_10min.csv", Format.SERVEGEN, seed=0)
+    assert servegen.seconds == 1200
+    assert 3000 < len(servegen.arrivals) < 4200
+    assert (np.diff(servegen.arrivals) >= 0).all()
+    mooncake = read(tmp_path / "mooncake.jsonl", Format.MOONCAKE, seed=0)
+    assert mooncake.arrivals.tolist() == [0, 3]
+
+
+@pytest.mark.full
+def test_on_a_day_no_rival_needs_clearly_fewer_gpu_hours_at_99_percent() -> None:
+    """About two minutes."""
+    fleet = Fleet(start_seconds=120)
+    scenario = Scenario("day", day, 32.0, fleet, bursts=False)
+    assert initial_replicas(scenario, day(0)) >= 1
+    mean = means(curves_of(scenario, 1))
+    own = hours_at(mean.pop(OURS), 99.9)
+    rivals = {name: curve for name, curve in mean.items() if name not in {"clairvoyant", "static"}}
+    assert own <= 1.1 * best_at(rivals, 99.9)[1]

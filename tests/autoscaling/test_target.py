@@ -1,0 +1,153 @@
+"""The target concurrency: which bound decides it, and how latencies correct it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.spec import Device
+from inference_operator.autoscaling.correction import MOST, STEP_REQUESTS, STEP_SECONDS, Measured, corrected
+from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
+from inference_operator.autoscaling.target import (
+    LEAST_TARGET,
+    UNKNOWN_TARGET,
+    Objective,
+    TargetBound,
+    target_concurrency,
+)
+from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.shape import ParallelSizes
+
+# An 8B model in 16 bits with grouped-query attention (Llama 3.1 8B) on an H100.
+PER_GPU = PerGpu(
+    memory_gib=79.18,
+    offered_gib=71.3,
+    weights_gib=15.0,
+    activation_gib=1.0,
+    non_torch_gib=0.2,
+    cuda_graphs_gib=0.5,
+    kv_cache_gib=54.6,
+    kv_cache_tokens=447_000,
+    kv_token_bytes=131_072,
+    headroom_gib=38.0,
+    longest_requests=3.4,
+    typical_requests=218.0,
+    origins={},
+)
+PLAN = Plan(Device.GPU, ParallelSizes(1), 1, "4", "16Gi", "2Gi", "2Gi", gpu="H100-80GB", per_gpu=PER_GPU)
+
+
+def test_on_a_known_gpu_the_time_of_output_tokens_decides() -> None:
+    found = target_concurrency(PLAN, max_num_seqs=256)
+    assert found.bound is TargetBound.TOKEN_TIME
+    # 25 ms x 60 % of 3,352 GB/s = 50.3 GB: 16.1 GB of weights, and 0.268 GB for each sequence of 2,048 tokens
+    assert found.concurrency == pytest.approx(127, abs=1)
+    assert set(found.bounds) == {TargetBound.SEQUENCES, TargetBound.KV_CACHE, TargetBound.TOKEN_TIME}
+
+
+def test_few_sequences_decide_if_the_engine_computes_no_more() -> None:
+    found = target_concurrency(PLAN, max_num_seqs=16)
+    assert (found.bound, found.concurrency) == (TargetBound.SEQUENCES, 16)
+
+
+def test_a_small_kv_cache_decides_and_longer_requests_make_it_smaller() -> None:
+    small = replace(PLAN, per_gpu=replace(PER_GPU, typical_requests=20.0))
+    assert target_concurrency(small, max_num_seqs=256).bound is TargetBound.KV_CACHE
+    assert target_concurrency(small, max_num_seqs=256, typical_tokens=8192).concurrency == 5
+
+
+@pytest.mark.parametrize("plan", [replace(PLAN, gpu="abacus"), replace(PLAN, gpu=""), replace(PLAN, cpu_offload_gib=4)])
+def test_without_a_known_bandwidth_the_target_is_the_default(plan: Plan) -> None:
+    found = target_concurrency(plan, max_num_seqs=256)
+    assert (found.bound, found.concurrency) == (TargetBound.UNKNOWN_BANDWIDTH, UNKNOWN_TARGET)
+
+
+def test_a_gpu_too_slow_for_the_objective_says_so_and_keeps_a_useful_target() -> None:
+    found = target_concurrency(replace(PLAN, gpu="L4", per_gpu=replace(PER_GPU, memory_gib=22.05)), max_num_seqs=256)
+    assert (found.bound, found.concurrency) == (TargetBound.TOO_SLOW, LEAST_TARGET)
+    assert "too slow" in found.reason
+
+
+def test_a_slice_of_a_gpu_has_its_part_of_the_bandwidth() -> None:
+    half = replace(PLAN, per_gpu=replace(PER_GPU, memory_gib=PER_GPU.memory_gib / 2, typical_requests=200.0))
+    assert target_concurrency(half, max_num_seqs=256).concurrency == pytest.approx(34, abs=1)
+
+
+def test_a_requested_target_replaces_the_computed_one() -> None:
+    found = target_concurrency(PLAN, max_num_seqs=256, requested=50)
+    assert (found.bound, found.concurrency) == (TargetBound.REQUESTED, 50)
+
+
+@given(st.floats(0.01, 0.5), st.floats(0.01, 0.5))
+def test_a_stricter_objective_never_gives_a_larger_target(one: float, other: float) -> None:
+    strict, loose = sorted((one, other))
+    found = [target_concurrency(PLAN, max_num_seqs=256, objective=Objective(token=t)) for t in (strict, loose)]
+    assert found[0].concurrency <= found[1].concurrency
+
+
+GOOD = Measured(STEP_SECONDS, STEP_REQUESTS, first_token=0.2, token=0.02, running=25)
+SLOW = replace(GOOD, token=0.08)
+
+
+def test_slow_tokens_lower_the_target_by_a_step_and_fast_ones_raise_it() -> None:
+    assert corrected(1.0, 32, SLOW, Objective()) == pytest.approx(1 / 1.1)
+    assert corrected(1.0, 32, GOOD, Objective()) == pytest.approx(1.1)
+
+
+def test_a_slow_first_token_lowers_the_target_too() -> None:
+    assert corrected(1.0, 32, replace(GOOD, first_token=3.0), Objective()) < 1
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        pytest.param(replace(SLOW, requests=STEP_REQUESTS - 1), id="few requests"),
+        pytest.param(replace(SLOW, seconds=STEP_SECONDS - 1), id="too soon"),
+        pytest.param(replace(SLOW, running=60), id="more requests than the target: engines are missing"),
+        pytest.param(replace(GOOD, running=3), id="idle engines"),
+        pytest.param(replace(GOOD, token=0.047), id="nearly at the objective"),
+    ],
+)
+def test_nothing_changes_if_nothing_is_learned(measured: Measured) -> None:
+    assert corrected(1.0, 32, measured, Objective()) == 1.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 10), st.floats(0, 1e6)), max_size=80))
+def test_the_factor_stays_within_its_limits(windows: list[tuple[float, float, float]]) -> None:
+    factor = 1.0
+    for first_token, token, running in windows:
+        factor = corrected(factor, 32, Measured(60, 1000, first_token, token, running), Objective())
+        assert 1 / MOST <= factor <= MOST
+
+
+def token_seconds(running: float) -> float:
+    """An engine whose objective of 50 ms is met up to 40 requests."""
+    return 0.010 + 0.001 * running
+
+
+@pytest.mark.parametrize("wrong", [4.0, 1 / 4])
+def test_a_target_wrong_by_four_is_back_within_a_quarter_after_half_an_hour(wrong: float) -> None:
+    right, rate, tokens, period = 40.0, 40.0, 250, 5.0
+    computed, factor, state, since = right * wrong, 1.0, ScalingState(), 0.0
+    replicas = ready = 8
+    starting: list[float] = []
+    outstanding = finished = 0.0
+    for tick in range(1, int(1800 / period) + 1):
+        at = tick * period
+        for _ in range(50):
+            running = outstanding / ready
+            done = outstanding / (tokens * token_seconds(running)) * period / 50
+            outstanding, finished = outstanding + rate * period / 50 - done, finished + done
+        settings = ScalingSettings(1, 64, computed * factor, start_seconds=120, idle_seconds=600)
+        sample = ScalingSample(at, outstanding, rate * at, finished, outstanding, ready, replicas - ready)
+        decision, state = decide(sample, settings, state, replicas=replicas)
+        starting = [*starting, *[at + 120] * max(0, decision.replicas - replicas)]
+        replicas = decision.replicas
+        starting = [one for one in starting if one > at][: max(0, replicas - ready)]
+        ready = replicas - len(starting)
+        if at - since >= STEP_SECONDS:
+            running = outstanding / ready
+            measured = Measured(at - since, rate * (at - since), 0.3, token_seconds(running), running)
+            factor, since = corrected(factor, computed, measured, Objective()), at
+    assert right * 0.75 <= computed * factor <= right * 1.25

@@ -1,0 +1,256 @@
+"""Autoscaling, from rounds of samples to the replicas of the engines, on an in-memory cluster."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from inference_operator.manifest import POD, Ref
+from inference_operator.objects.names import ROUTER
+from inference_operator.views.pod import DELETION_COST_ANNOTATION
+from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples
+from tests.controller.world import World
+from tests.testing.builders import ENGINES, KEY, NOW, pod, ready_pod, unschedulable, waiting
+from tests.testing.memory_cluster import SYSTEM_METADATA, Request
+
+CONTROLLERS = "kube-controller-manager"
+ROUND = 5.0
+"""Seconds between two rounds of scrapes."""
+WINDOW = 330.0
+"""Longer than the window of scaling down, and shorter than `idleTimeout`."""
+
+
+class Fleet:
+    """A resource with autoscaling, its pods, and what their metrics say."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.at = 1000.0
+        self.arrived = 0
+        self.silent: set[str] = set()
+        """Pods that do not answer."""
+
+    def add(self, name: str, *, component: str = "engine", ready: bool = True) -> Ref:
+        status = ready_pod() if ready else waiting("ContainerCreating", "", container=component)
+        manifest = pod(name=name, component=component, status=status)
+        meta = {key: value for key, value in manifest["metadata"].items() if key not in SYSTEM_METADATA}
+        ref = Ref.of(self.world.cluster.apply_as(CONTROLLERS, {**manifest, "metadata": meta}))
+        self.world.cluster.set_status(ref, status)
+        self.world.deliver()
+        return ref
+
+    async def round(self, *, held: int = 0, running: Mapping[str, int] | None = None) -> list[Request]:
+        """One round of scrapes, and the writes that follow."""
+        self.at += ROUND
+        self.world.now += timedelta(seconds=ROUND)
+        pods = [one for one in self.world.cache.pods(KEY) if one.ready and one.name not in self.silent]
+        routers = {one.uid: RouterSample({}, 0, held, self.arrived) for one in pods if one.component == ROUTER}
+        busy = running or {}
+        engines = {
+            one.uid: EngineActivity(EngineSample("m", busy.get(one.name, 0), 0, (self.at,)), 0, self.at)
+            for one in pods
+            if one.component != ROUTER
+        }
+        for uid, activity in engines.items():
+            self.world.cache.samples.see_engine(uid, activity)
+        every = self.world.cache.pods(KEY)
+        if self.world.cache.scaling.observe(KEY, every, Samples(engines, routers), at=self.at):
+            return await self.world.settle()
+        return []
+
+    async def rounds(self, seconds: float, *, running: Mapping[str, int] | None = None) -> list[Request]:
+        writes: list[Request] = []
+        for _ in range(int(seconds / ROUND)):
+            writes += await self.round(running=running)
+        return writes
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of the engines' Deployment."""
+        found: int = self.world.live(ENGINES)["spec"]["replicas"]
+        return found
+
+    @property
+    def reason(self) -> str:
+        return self.world.conditions()["ScalingActive"][1]
+
+    @property
+    def message(self) -> str:
+        return next(c.message for c in self.world.status().conditions if c.type == "ScalingActive")
+
+
+async def started(world: World, *, replicas: int = 1, least: int = 1, most: int = 4) -> Fleet:
+    autoscaling = {"minReplicas": least, "maxReplicas": most, "targetConcurrency": 10, "idleTimeout": "15m"}
+    world.ask(replicas=replicas, autoscaling=autoscaling)
+    await world.settle()
+    fleet = Fleet(world)
+    fleet.add("r", component=ROUTER)
+    for number in range(replicas):
+        fleet.add(f"e{number}")
+    world.pods_are_ready()
+    await world.settle()
+    return fleet
+
+
+async def test_without_the_section_the_replicas_are_those_of_the_specification(world: World) -> None:
+    world.ask(replicas=3)
+    await world.settle()
+    assert world.live(ENGINES)["spec"]["replicas"] == 3
+    assert world.status().autoscaling is None
+    assert "ScalingActive" not in world.conditions()
+
+
+async def test_a_held_request_starts_an_engine_from_zero_with_one_write_of_a_child(world: World) -> None:
+    fleet = await started(world, replicas=0, least=0)
+    assert fleet.replicas == 0
+    await fleet.round()
+    fleet.arrived += 1
+    writes = await fleet.round(held=1)
+    assert [one for one in writes if one.verb != "status"] == [Request("apply", ENGINES)]
+    assert fleet.replicas == 1
+    assert fleet.reason == "FollowingDemand"
+
+
+async def test_demand_raises_the_replicas_at_once_and_writes_nothing_while_it_stays(world: World) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 1})
+    writes = await fleet.round(running={"e0": 28})
+    assert fleet.replicas == 4, "28 requests and the headroom, at 10 for each engine, within maxReplicas"
+    assert [one.ref for one in writes if one.verb == "apply"] == [ENGINES]
+    assert await fleet.rounds(60, running={"e0": 28}) == []
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert (recorded.desired_replicas, recorded.last_scale_time) == (4, "2026-01-02T03:04:15Z")
+
+
+async def test_engines_go_after_a_window_of_lower_demand_and_the_last_one_after_the_idle_timeout(world: World) -> None:
+    fleet = await started(world, replicas=3, least=0)
+    await fleet.rounds(60, running={"e0": 25})
+    await fleet.rounds(200, running={"e0": 1})
+    assert fleet.replicas == 4
+    await fleet.rounds(WINDOW, running={"e0": 1})
+    assert fleet.replicas == 1
+    await fleet.rounds(WINDOW)
+    assert fleet.replicas == 1
+    await fleet.rounds(900)
+    assert fleet.replicas == 0
+    assert world.status().autoscaling is not None
+
+
+async def test_a_restarted_operator_keeps_the_recorded_number_until_it_has_seen_a_window(world: World) -> None:
+    fleet = await started(world)
+    await fleet.rounds(60, running={"e0": 28})
+    await world.restart()
+    assert await world.settle() == []
+    assert fleet.replicas == 4
+    assert await fleet.rounds(200, running={"e0": 1}) == []
+    assert fleet.replicas == 4
+    await fleet.rounds(WINDOW, running={"e0": 1})
+    assert fleet.replicas == 1
+
+
+async def test_missing_metrics_keep_the_engines_and_are_said_with_the_pods(world: World) -> None:
+    fleet = await started(world, replicas=2, least=0)
+    await fleet.rounds(60, running={"e0": 15})
+    before = fleet.replicas
+    fleet.silent = {"r", "e1"}
+    writes = await fleet.rounds(3600)
+    assert fleet.replicas == before
+    assert [one.verb for one in writes] == ["status"]
+    assert fleet.reason == "MetricsMissing"
+    assert "`e1`, `r`" in fleet.message or "`r`, `e1`" in fleet.message
+    fleet.silent = set()
+    await fleet.round()
+    assert fleet.reason == "FollowingDemand"
+
+
+async def test_one_round_without_an_answer_is_not_said(world: World) -> None:
+    fleet = await started(world)
+    await fleet.round()
+    fleet.silent = {"e0"}
+    assert await fleet.round() == []
+    fleet.silent = set()
+    assert await fleet.round() == []
+
+
+async def test_kubectl_scale_has_no_effect_and_is_said(world: World) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 1})
+    world.ask(replicas=3, autoscaling={"minReplicas": 1, "maxReplicas": 4, "targetConcurrency": 10})
+    await world.settle()
+    assert fleet.replicas == 1
+    assert "`spec.replicas` is 3 and has no effect" in fleet.message
+
+
+async def test_new_limits_count_at_once(world: World) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 1})
+    world.ask(autoscaling={"minReplicas": 3, "maxReplicas": 4})
+    await world.settle()
+    assert fleet.replicas == 3
+
+
+async def test_the_section_begins_with_the_engines_that_run(world: World) -> None:
+    world.ask(replicas=3)
+    await world.settle()
+    world.ask(replicas=1, autoscaling={"maxReplicas": 4})
+    await world.settle()
+    assert world.live(ENGINES)["spec"]["replicas"] == 3
+
+
+async def test_before_engines_go_each_has_its_requests_as_its_deletion_cost(world: World) -> None:
+    """A ReplicaSet deletes the pod with the lowest cost first; a pod without the annotation counts as zero."""
+    fleet = await started(world, replicas=3, most=8)
+    busy = {"e0": 5, "e1": 0, "e2": 30}
+    await fleet.rounds(60, running={**busy, "e1": 30})
+    for number in range(3, fleet.replicas):
+        fleet.add(f"e{number}")
+    busy["e2"] = 10
+    writes = await fleet.rounds(WINDOW * 2, running=busy)
+    assert fleet.replicas < 8
+    costs = {
+        name: world.live(Ref(POD, "default", name))["metadata"].get("annotations", {}).get(DELETION_COST_ANNOTATION)
+        for name in busy
+    }
+    assert costs == {"e0": "5", "e1": None, "e2": "10"}
+    kinds = [one.ref.kind for one in writes if one.verb == "apply"]
+    assert kinds.index(POD) < kinds.index(ENGINES.kind), "before the replicas"
+    labels = world.live(Ref(POD, "default", "e0"))["metadata"]["labels"]
+    assert labels["inference-operator.dev/traffic"] == "true", "it stays in traffic"
+
+
+async def test_engines_without_a_node_are_counted_as_missing(world: World) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 28})
+    ref = fleet.add("e1", ready=False)
+    world.cluster.set_status(ref, unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."))
+    await world.settle()
+    assert world.conditions()["ScalingActive"] == ("True", "CapacityLimited")
+    assert "1 of them have no GPU" in fleet.message
+
+
+async def test_the_time_of_a_start_is_measured_and_recorded(world: World) -> None:
+    fleet = await started(world, replicas=0, least=0)
+    ref = fleet.add("e0", ready=False)
+    status = ready_pod()
+    later = (NOW + timedelta(seconds=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status["conditions"] = [{**one, "lastTransitionTime": later} for one in status["conditions"]]
+    world.cluster.set_status(ref, status)
+    world.edit(ref, lambda manifest: manifest["metadata"].update(creationTimestamp="2026-01-02T03:04:05Z"))
+    await world.settle()
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.start_seconds == 90
+    request = world.cache.scaling.request(KEY)
+    assert request is not None
+    assert request.settings.start_seconds == 90
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_a_paused_resource_keeps_its_engines(world: World, *, paused: bool) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 1})
+    world.ask(autoscaling={"maxReplicas": 4, "targetConcurrency": 10}, paused=paused)
+    await world.settle()
+    await fleet.round(running={"e0": 28})
+    assert fleet.replicas == (1 if paused else 4)
