@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.figures import Figure, at_most, json_of, parser_of, shown
 from bench.fleet_simulation import Fleet, Observed, Replay, Scaler, Workload, replay
-from bench.scaling_curves import Curve, Point, best_at, highest, hours_at, mean_point, paired_ratio, plotted
+from bench.scaling_curves import Curve, Point, best_at, front, highest, hours_at, mean_point, paired_ratio, plotted
 from bench.scaling_rules import (
     aibrix,
     clairvoyant,
@@ -166,12 +166,14 @@ def figures_of(scenario: Scenario, curves: Mapping[str, Sequence[Curve]]) -> Ite
     top = highest([highest(curve) for curve in rivals.values()])
     yield Figure(f"{scenario.name}: {OURS}, SLO", own.slo, "%")
     yield Figure(f"{scenario.name}: {OURS}, GPU-hours", own.gpu_hours, "h")
-    yield Figure(f"{scenario.name}: {OURS}, p99 TTFT", own.first_token_p99, "s", at_most(round(top.first_token_p99, 2)))
+    equal = next((one for one in front(mean[OURS]) if one.slo >= top.slo), own)
+    aim = at_most(round(top.first_token_p99, 2))
+    yield Figure(f"{scenario.name}: {OURS}, p99 TTFT at the best rival's SLO", equal.first_token_p99, "s", aim)
     yield Figure(f"{scenario.name}: {OURS}, changes of replicas", own.changes, "changes")
     levels = [top.slo, 0.95 * highest(mean[CLAIRVOYANT]).slo] if scenario.bursts else LEVELS
-    aim = BURST_AIM if scenario.bursts else DIURNAL_AIM
+    bound = BURST_AIM if scenario.bursts else DIURNAL_AIM
     for level in levels:
-        yield from _level_figures(scenario.name, level, curves, rivals, aim)
+        yield from _level_figures(scenario.name, level, curves, rivals, bound)
 
 
 def _level_figures(

@@ -97,7 +97,7 @@ def test_each_format_of_traces_gives_requests_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_on_a_day_no_rival_needs_clearly_fewer_gpu_hours_at_99_percent() -> None:
+def test_on_a_day_no_rival_needs_clearly_fewer_gpu_hours_at_three_nines() -> None:
     """About two minutes."""
     fleet = Fleet(start_seconds=120)
     scenario = Scenario("day", day, 32.0, fleet, bursts=False)

@@ -300,11 +300,11 @@ def _service_seconds(samples: Sequence[ScalingSample], target: float, before: fl
     late = [one for one in samples if samples[-1].at - one.at <= RATE_SECONDS]
     seconds = late[-1].at - late[0].at
     finished = _increase(late, "completions")
-    if finished <= 0 or seconds <= 0:
+    if finished < 1 or seconds <= 0:  # counters are whole requests
         return before
     running = sum(one.running for one in late)
     bounded = sum(min(one.running, target * one.ready) for one in late)
     if running > bounded and before is not None:
         return before
-    found = bounded / len(late) / (finished / seconds)
+    found = bounded / len(late) * seconds / finished
     return found if isfinite(found) and found > 0 else before
