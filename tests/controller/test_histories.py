@@ -46,8 +46,11 @@ def remembered(children: dict[Ref, Manifest]) -> dict[Ref, Manifest]:
 async def test_different_edit_histories_of_one_spec_end_in_the_same_children(seed: int) -> None:
     source = Specs(seed)
     last = served(source)
-    # Routers keep the server slots of the most engines that there were (architecture 4.8).
-    earlier = [{**source.valid(), "replicas": last.get("replicas", 1)} for _ in range(2)]
+    # Routers keep the server slots of the most engines that there were (architecture 4.8), and an autoscaler the
+    # number that it decided (architecture 6).
+    number = {"replicas": 1, **{name: last[name] for name in ("replicas", "autoscaling") if name in last}}
+    drafts = [source.valid() for _ in range(2)]
+    earlier = [{**{name: draft[name] for name in draft if name != "autoscaling"}, **number} for draft in drafts]
     direct, roundabout = World(), World()
     await ask(direct, last)
     for spec in (*earlier, last):
