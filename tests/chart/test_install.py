@@ -13,6 +13,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
+from tests.testing.kubectl_diff import await_no_difference
 
 MANIFESTS = CHART.parents[1] / "manifests"
 SAMPLES = MANIFESTS / "samples"
@@ -172,7 +173,7 @@ def test_kustomize_installs_the_operator_and_nothing_differs_afterwards(cluster:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", path)
     try:
         cluster.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{RELEASE}", "--timeout=120s")
-        assert cluster.kubectl("diff", "--server-side", "--force-conflicts", path) == ""
+        await_no_difference(lambda: cluster.kubectl("diff", "--server-side", "--force-conflicts", path))
     finally:
         delete_objects(cluster, path)
 
@@ -182,7 +183,7 @@ def test_install_yaml_installs_the_operator_with_a_plain_kubectl_apply(cluster: 
     cluster.kubectl("apply", path)
     try:
         cluster.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{RELEASE}", "--timeout=120s")
-        assert cluster.kubectl("diff", path) == ""
+        await_no_difference(lambda: cluster.kubectl("diff", path))
     finally:
         delete_objects(cluster, path)
 

@@ -37,7 +37,7 @@ REPLICAS = Description(
     "infd_replicas",
     "gauge",
     (*_OF, "state"),
-    "Engines: `desired` by the spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
+    "Engines: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
 )
 GPUS = Description(
     "infd_gpus",

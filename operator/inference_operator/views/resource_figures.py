@@ -15,7 +15,7 @@ class ResourceFigures:
     """What the metrics of one InferenceDeployment are computed from, beside its pods."""
 
     desired: int
-    """Engines that the spec asks for."""
+    """Engines that the autoscaler wants, else those that the spec asks for."""
     conditions: tuple[ConditionState, ...]
     gpu: str
     """Kind of GPU that the engines were sized for; empty if it is unknown."""
@@ -31,11 +31,15 @@ def resource_figures(resource: Manifest) -> ResourceFigures:
     Examples:
         >>> resource_figures({"spec": {"replicas": 2}, "status": {"plan": {"gpu": "L4", "gpusPerReplica": 1}}})
         ResourceFigures(desired=2, conditions=(), gpu='L4', gpus_per_replica=1, startup_step='')
+        >>> resource_figures({"spec": {"autoscaling": {}}, "status": {"autoscaling": {"desiredReplicas": 3}}}).desired
+        3
     """
     status = mapping(resource, "status")
     plan = mapping(status, "plan")
     on_gpus = plan.get("device") != "CPU"
-    desired = mapping(resource, "spec").get("replicas", 1)
+    spec = mapping(resource, "spec")
+    decided = mapping(status, "autoscaling").get("desiredReplicas") if "autoscaling" in spec else None
+    desired = spec.get("replicas", 1) if decided is None else decided
     return ResourceFigures(
         desired=desired if isinstance(desired, int) else 1,
         conditions=tuple(_state(*(str(c.get(name, "")) for name in _FIELDS)) for c in objects(status, "conditions")),
