@@ -69,7 +69,9 @@ def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: 
     names = [requested["model"].get("servedName", spec["metadata"]["name"]), *([location] if scheme == "hf" else [])]
     assert parsed["served_model_name"] == names
     assert (parsed["host"], parsed["port"]) == ("::", 8000)
-    assert parsed["tensor_parallel_size"] == requested.get("parallelism", {}).get("tensor", 1)
+    (planned,) = (text for text in arguments(sample) if text.startswith("--tensor-parallel-size="))
+    assert planned == f"--tensor-parallel-size={parsed['tensor_parallel_size']}"
+    assert requested.get("parallelism", {}).get("tensor") in {None, parsed["tensor_parallel_size"]}
     assert parsed["shutdown_timeout"] > 0
     for name, flag in SIZES.items():
         if (value := requested.get("engine", {}).get(name)) is not None:

@@ -1,0 +1,130 @@
+"""The built-in autoscaler on a real API server: pods of KWOK nodes, one of whose routers is a server of the test."""
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.waiting import eventually
+from inference_operator.router.haproxy import METRICS_PORTS
+from inference_operator.router.observe import HELD_PATH
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QWEN, Workspace
+
+SECONDS = 60
+SCALED = {
+    **QWEN,
+    "replicas": 0,
+    "router": {"replicas": 1},
+    "autoscaling": {"minReplicas": 0, "maxReplicas": 3, "targetConcurrency": 4},
+}
+
+
+class _Process(ThreadingHTTPServer):
+    """One of the two processes of a router: how many requests it holds, and how many have come."""
+
+    daemon_threads = True
+    held = 0
+
+    def page(self, path: str) -> str:
+        if path == HELD_PATH:
+            return f"inference_operator_router_held_requests {self.held}\n"
+        return (
+            "# pxname,svname,qcur,scur,stot,addr,\n"
+            "engines,hold,0,0,0,127.0.0.1:9,\n"
+            f"engines,BACKEND,0,{self.held},{self.held},,\n"
+        )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Process
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.server.page(self.path).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def router(workspace: Workspace, pod: str) -> Iterator[_Process]:
+    """Give a router's pod the address of the test's own server; yields the first of its processes.
+
+    The address is one of loopback, by chance: several test runs share a machine.
+    """
+    address = f"127.{random.randint(64, 250)}.{random.randint(0, 250)}.{random.randint(2, 250)}"  # noqa: S311
+    processes = [_Process((address, port), _Handler) for port in METRICS_PORTS]
+    threads = [threading.Thread(target=process.serve_forever) for process in processes]
+    for thread in threads:
+        thread.start()
+    try:
+        patch = json.dumps({"status": {"podIP": address, "podIPs": [{"ip": address}]}})
+        workspace.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", f"--patch={patch}")
+        yield processes[0]
+    finally:
+        for process, thread in zip(processes, threads, strict=True):
+            process.shutdown()
+            process.server_close()
+            thread.join()
+
+
+@pytest.fixture
+def at_zero(workspace: Workspace) -> Iterator[_Process]:
+    """A resource without engines, and the server that stands for its router."""
+    workspace.create("qwen", SCALED)
+    workspace.settled("qwen", "RouterAvailable")
+    (pod,) = workspace.all("pods", "inference-operator.dev/name=qwen,app.kubernetes.io/component=router")
+    with router(workspace, pod["metadata"]["name"]) as process:
+        workspace.settled("qwen", "ScalingActive", reason="FollowingDemand")
+        yield process
+
+
+def writes_of_replicas(audit: AuditLog, mark: int, workspace: Workspace) -> int:
+    writes = audit.writes(mark, namespace=workspace.namespace)
+    return sum(write.resource == "deployments" and write.name == "qwen-engine" for write in writes)
+
+
+def test_the_first_held_request_starts_an_engine_with_one_write_and_a_reason(
+    workspace: Workspace, at_zero: _Process, audit: AuditLog
+) -> None:
+    assert workspace.replicas("qwen") == 0
+    mark = audit.mark()
+    at_zero.held = 1
+    eventually(lambda: workspace.replicas("qwen") == 1, seconds=SECONDS, what="one engine")
+    assert writes_of_replicas(audit, mark, workspace) == 1
+    eventually(
+        lambda: workspace.get("infd", "qwen")["status"]["autoscaling"]["desiredReplicas"] == 1,
+        seconds=SECONDS,
+        what=lambda: str(workspace.get("infd", "qwen")["status"]),
+    )
+    told = workspace.get("infd", "qwen")["status"]["autoscaling"]
+    assert "at 4 for each engine" in told["reason"]
+    assert told["lastScaleTime"]
+    eventually(
+        lambda: "ScaledUp" in workspace.kubectl("get", "events", "--output=jsonpath={.items[*].reason}"),
+        seconds=SECONDS,
+        what="an Event of the change",
+    )
+
+
+def test_engines_stay_and_the_pods_are_named_while_metrics_are_missing_also_after_a_restart_of_the_operator(
+    workspace: Workspace, at_zero: _Process, operator: OperatorProcess, audit: AuditLog
+) -> None:
+    at_zero.held = 9
+    eventually(lambda: workspace.replicas("qwen") == 3, seconds=SECONDS, what="three engines")
+    at_zero.held = 0  # the pods of KWOK nodes answer nothing, so nobody knows whether the engines are idle
+    told = workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")["message"]
+    assert "no engine is taken away" in told
+    mark = audit.mark()
+    operator.stop()
+    operator.start()
+    workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")
+    assert workspace.replicas("qwen") == 3
+    assert writes_of_replicas(audit, mark, workspace) == 0
