@@ -21,7 +21,7 @@ from inference_operator.engines.base import Phase
 from inference_operator.views.pod_startup import StartupStage
 
 REPOSITORY = "otters/tiny-llama"
-REPORTED_SECONDS = 120
+REPORTED_SECONDS = 300
 """An engine on a busy machine takes most of a minute until it requests its weights."""
 
 
