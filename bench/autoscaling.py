@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isfinite, nan
 from pathlib import Path
+from statistics import fmean
 
 from bench.figures import Figure, at_most, json_of, parser_of, shown
-from bench.fleet_simulation import Fleet, Observed, Replay, Scaler, Workload, replay
+from bench.fleet_simulation import Fleet, Replay, Scaler, Workload, replay
 from bench.scaling_curves import Curve, Point, best_at, front, highest, hours_at, mean_point, paired_ratio, plotted
+from bench.scaling_ours import ours, ours_corrected
+from bench.scaling_queries import rendered_hpa, rendered_keda
 from bench.scaling_rules import (
     aibrix,
     clairvoyant,
@@ -29,28 +32,32 @@ from bench.scaling_rules import (
     keda,
     knative,
     kubeai,
+    lite,
     outstanding,
     static,
     waiting,
     workload_variant,
 )
-from bench.traces import Format, day, flash, read
-from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
+from bench.traces import Format, TraceError, day, flash, read
 
 OURS, CLAIRVOYANT, STATIC = "inference-operator", "clairvoyant", "static"
+LITE, HPA_QUERY, KEDA_QUERY = "LITE", "HPA rendered", "KEDA rendered"
+QUERIES = frozenset({LITE, HPA_QUERY, KEDA_QUERY})
+"""The shipped query in the rendered objects, and its law without the delays of Prometheus and the controller."""
 HINDSIGHT = frozenset({CLAIRVOYANT, STATIC})
 """References, not rivals: their sizes are chosen with the whole trace in view."""
 BY_ENGINE_QUEUE = frozenset({"HPA waiting", "WVA"})
 """Rules that need the queue in engines. Their router sends every request at once, as a plain Service does."""
 ENGINE_QUEUE = 4096
-PARTS = (0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.4)
+PARTS = (0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0)
 """Targets as parts of the concurrency that one engine serves well."""
 WAITING, SPARE_KV = (1.0, 2.0, 5.0), (0.1, 0.3, 0.5)
 """Targets of HPA on waiting requests, and of WVA."""
 LEVELS = (99.0, 99.5, 99.9)
-DIURNAL_AIM, BURST_AIM = 1.02, 0.6
+DIURNAL_AIM, BURST_AIM, QUERY_AIM = 1.02, 0.6, 1.1
+WRONG = (0.25, 4.0)
+"""A target concurrency that is wrong by this factor at first."""
 GENERATED: Mapping[str, Callable[[int], Workload]] = {"flash": flash, "day": day}
-NEVER_IDLE = 1e9
 FIRST_SECONDS = 300.0
 SCARCE = 0.6
 """Part of the clairvoyant's peak that GPUs exist for, in the scenario where they run out."""
@@ -69,27 +76,6 @@ class Scenario:
     bursts: bool
 
 
-def ours(concurrency: float, fleet: Fleet) -> Scaler:
-    """The shipped decision."""
-    settings = ScalingSettings(1, fleet.max_replicas, concurrency, fleet.start_seconds, NEVER_IDLE)
-    state = [ScalingState()]
-
-    def scale(seen: Observed, desired: int) -> int:
-        sample = ScalingSample(
-            at=seen.at,
-            outstanding=seen.outstanding,
-            arrivals=seen.arrivals,
-            completions=seen.completions,
-            running=seen.running,
-            ready=seen.ready,
-            starting=seen.starting,
-        )
-        decision, state[0] = decide(sample, settings, state[0], replicas=desired)
-        return decision.replicas
-
-    return scale
-
-
 def rules(scenario: Scenario, work: Workload) -> dict[str, list[tuple[float, Scaler]]]:
     """Every rule with its targets; scalers keep state, so each replay needs new ones."""
     best, fleet = scenario.concurrency, scenario.fleet
@@ -97,6 +83,9 @@ def rules(scenario: Scenario, work: Workload) -> dict[str, list[tuple[float, Sca
     need = len(work.arrivals) / work.seconds * seconds / best
     by_part: dict[str, Callable[[float], Scaler]] = {
         OURS: partial(ours, fleet=fleet),
+        LITE: lite,
+        HPA_QUERY: partial(rendered_hpa, max_replicas=fleet.max_replicas),
+        KEDA_QUERY: partial(rendered_keda, max_replicas=fleet.max_replicas),
         "HPA outstanding": partial(hpa, outstanding),
         "KEDA outstanding": partial(keda, outstanding),
         "Knative KPA": knative,
@@ -120,12 +109,11 @@ def initial_replicas(scenario: Scenario, work: Workload) -> int:
 
 
 def service_seconds(work: Workload, fleet: Fleet, concurrency: float) -> float:
-    """Mean seconds of a request in an engine with this concurrency, by the constants of the engine."""
+    """Mean seconds of a request in an engine with this concurrency: its tokens, and the prompts of all of them."""
     engine = fleet.engine
     token = engine.token_seconds + engine.sequence_seconds * concurrency
     prefill = float(work.prompts.mean()) / engine.prefill_tokens_per_second
-    decode = float(work.outputs.mean()) * token
-    return (prefill + decode) / (1 - min(0.9, concurrency * prefill / (prefill + decode)))
+    return float(work.outputs.mean()) * token + concurrency * prefill
 
 
 def curves_of(scenario: Scenario, seeds: int, only: Sequence[str] = ()) -> dict[str, list[list[Point]]]:
@@ -161,7 +149,7 @@ def means(curves: Mapping[str, Sequence[Curve]]) -> dict[str, list[Point]]:
 def figures_of(scenario: Scenario, curves: Mapping[str, Sequence[Curve]]) -> Iterator[Figure]:
     """The figures of a scenario: the levels of its kind, and the shipped point."""
     mean = means(curves)
-    rivals = {name: curve for name, curve in mean.items() if name != OURS and name not in HINDSIGHT}
+    rivals = {name: curve for name, curve in mean.items() if name not in {OURS, *HINDSIGHT, *QUERIES}}
     own = next(one for one in mean[OURS] if one.target == 1)
     top = highest([highest(curve) for curve in rivals.values()])
     yield Figure(f"{scenario.name}: {OURS}, SLO", own.slo, "%")
@@ -170,10 +158,42 @@ def figures_of(scenario: Scenario, curves: Mapping[str, Sequence[Curve]]) -> Ite
     aim = at_most(round(top.first_token_p99, 2))
     yield Figure(f"{scenario.name}: {OURS}, p99 TTFT at the best rival's SLO", equal.first_token_p99, "s", aim)
     yield Figure(f"{scenario.name}: {OURS}, changes of replicas", own.changes, "changes")
-    levels = [top.slo, 0.95 * highest(mean[CLAIRVOYANT]).slo] if scenario.bursts else LEVELS
+    yield from _query_figures(scenario.name, mean)
+    levels = _burst_levels(top, mean) if scenario.bursts else LEVELS
     bound = BURST_AIM if scenario.bursts else DIURNAL_AIM
     for level in levels:
         yield from _level_figures(scenario.name, level, curves, rivals, bound)
+
+
+def _burst_levels(top: Point, mean: Mapping[str, Curve]) -> list[float]:
+    """The SLO of the best rival, and 95 % of the clairvoyant's if it was replayed."""
+    return [top.slo, *(0.95 * highest(mean[name]).slo for name in (CLAIRVOYANT,) if name in mean)]
+
+
+def _query_figures(name: str, mean: Mapping[str, Curve]) -> Iterator[Figure]:
+    """GPU-hours of the rendered objects at the SLO that their law reaches with C as its target."""
+    if LITE not in mean:
+        return
+    law = next(one for one in mean[LITE] if one.target == 1)
+    yield Figure(f"{name}: {LITE}, SLO", law.slo, "%")
+    for rule in sorted(QUERIES & mean.keys() - {LITE}):
+        ratio = hours_at(mean[rule], law.slo) / law.gpu_hours
+        what = f"{name}: {rule} / {LITE}, at its SLO{_unreached(ratio)}"
+        yield Figure(what, ratio if isfinite(ratio) else nan, "x", at_most(QUERY_AIM))
+
+
+def wrong_targets(scenario: Scenario, seeds: int) -> Iterator[Figure]:
+    """What a target costs that is wrong at first: fixed, and with the shipped correction."""
+    for name, rule in (("fixed", ours), ("corrected", ours_corrected)):
+        for factor in (1.0, *WRONG):
+            found = []
+            for seed in range(seeds):
+                work = scenario.workload(seed)
+                scaler = rule(factor * scenario.concurrency, scenario.fleet)
+                found.append(replay(work, scaler, scenario.fleet, initial=initial_replicas(scenario, work), seed=seed))
+            what = f"{scenario.name}: C x {factor:g}, {name}"
+            yield Figure(f"{what}, SLO", fmean(one.attained() for one in found), "%")
+            yield Figure(f"{what}, GPU-hours", fmean(one.gpu_hours for one in found), "h")
 
 
 def _level_figures(
@@ -233,18 +253,32 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--bursts", action="store_true", help="judge the trace as bursts, not as a day")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--starts", type=float, nargs="+", default=[120.0], help="median start times in seconds")
+    parser.add_argument("--rules", nargs="+", default=[], metavar="RULE", help="only these rules")
+    parser.add_argument("--wrong", action="store_true", help="only what a wrong target concurrency costs")
     parser.add_argument("--scarce", action="store_true", help="only the scenario in which GPUs run out")
     parser.add_argument("--generated", choices=list(GENERATED), nargs="+", default=list(GENERATED))
     args = parser.parse_args(arguments)
+    try:
+        figures = _measured(args)
+    except TraceError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json_of(figures) if args.output == "json" else "\n" + shown(figures, "text"))
+    return 0
+
+
+def _measured(args: Namespace) -> list[Figure]:
     figures: list[Figure] = []
     scenarios = [scenario for start in args.starts for scenario in _scenarios(args, start)]
     for one in map(scarce, scenarios) if args.scarce else scenarios:
-        curves = curves_of(one, args.seeds)
+        if args.wrong:
+            figures += wrong_targets(one, args.seeds)
+            continue
+        curves = curves_of(one, args.seeds, args.rules)
         figures += figures_of(one, curves)
         if args.output == "text":
             print(f"\n{one.name}\n{table(means(curves))}\n{plotted(means(curves))}", flush=True)
-    print(json_of(figures) if args.output == "json" else "\n" + shown(figures, "text"))
-    return 0
+    return figures
 
 
 def _scenarios(args: Namespace, start: float) -> Iterator[Scenario]:

@@ -1,14 +1,10 @@
-"""Steps of `STEP_SECONDS` of all engines and of the router, compiled; `bench/fleet_simulation.py` has the rules."""
+"""The steps of all engines, and the router between them, compiled; `bench/fleet_simulation.py` has the rules."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-
-STEP_SECONDS = 0.1
-PREFILL_SHARE = 0.6
-"""Part of a step that prompts may take while other sequences decode."""
 
 ABSENT, STARTING, READY, DRAINING = 0, 1, 2, 3
 """States of an engine."""
@@ -31,6 +27,8 @@ class Constants(NamedTuple):
     prefill_tokens_per_second: float
     kv_tokens: float
     max_num_seqs: int
+    max_batched_tokens: int
+    tick_seconds: float
     router_limit: int
     queue_size: int
     queue_seconds: float
@@ -45,14 +43,22 @@ class Arrays(NamedTuple):
     left_prompt: Floats
     """Tokens of a prompt that are not computed yet."""
     decoded: Floats
+    sent: Floats
+    """Time when the router sent the request to an engine."""
     first: Floats
     """Time of the first token."""
     finished: Floats
     status: Ints
+    done: Ints
+    """Requests in the order in which engines finished them."""
     queue: Ints
     """Requests in the order in which the router queued them."""
     state: Ints
     ready_at: Floats
+    clock: Floats
+    """The end of each engine's last step."""
+    used: Floats
+    """Used part of each engine's KV cache."""
     sequences: Ints
     """The requests of each engine, in their order; the first `counts[engine, RUNNING]` have a sequence."""
     counts: Ints
@@ -62,25 +68,27 @@ class Arrays(NamedTuple):
 
 
 @njit(cache=True)
-def advance(now: float, steps: int, constants: Constants, arrays: Arrays) -> float:
-    """Advance by some steps; returns the seconds of all engines that exist, summed."""
+def advance(now: float, ticks: int, constants: Constants, arrays: Arrays) -> float:
+    """Advance by some ticks; returns the seconds of all engines that exist, summed."""
     seconds = 0.0
-    for _ in range(steps):
+    for _ in range(ticks):
         ready = 0
         for engine in range(len(arrays.state)):
             if arrays.state[engine] == STARTING and arrays.ready_at[engine] <= now:
                 arrays.state[engine] = READY
             if arrays.state[engine] != ABSENT:
-                seconds += STEP_SECONDS
+                seconds += constants.tick_seconds
             ready += arrays.state[engine] == READY
         _arrive(now, constants, arrays)
         _route(now, constants, arrays)
         used = 0.0
         for engine in range(len(arrays.state)):
             if arrays.state[engine] >= READY:
-                used += _step(engine, now, constants, arrays)
+                arrays.clock[engine] = max(arrays.clock[engine], now)
+                _run(engine, now + constants.tick_seconds, constants, arrays)
+                used += arrays.used[engine]
         arrays.pointers[KV_MILLIONTHS] = int(1e6 * used / max(ready, 1))
-        now += STEP_SECONDS
+        now += constants.tick_seconds
     return seconds
 
 
@@ -116,20 +124,23 @@ def _route(now: float, constants: Constants, arrays: Arrays) -> None:
             return
         arrays.sequences[best, counts[best, ALL]] = request
         counts[best, ALL] += 1
-        arrays.status[request] = SENT
+        arrays.status[request], arrays.sent[request] = SENT, now
         pointers[HEAD] += 1
 
 
 @njit(cache=True)
-def _step(engine: int, now: float, constants: Constants, arrays: Arrays) -> float:
-    """One step of an engine; returns the used part of its KV cache."""
-    used, decoding = _admit(engine, constants, arrays)
-    spent = _prefill(engine, now, decoding > 0, constants, arrays)
-    pace = constants.token_seconds + constants.sequence_seconds * max(decoding, 1)
-    _decode(engine, now, spent, pace, arrays)
-    if arrays.state[engine] == DRAINING and arrays.counts[engine, ALL] == 0:
-        arrays.state[engine] = ABSENT
-    return used
+def _run(engine: int, until: float, constants: Constants, arrays: Arrays) -> None:
+    """The steps that an engine begins before this time."""
+    while arrays.clock[engine] < until and arrays.counts[engine, ALL] > 0:
+        arrays.used[engine], decoding = _admit(engine, constants, arrays)
+        tokens = _prefill(engine, constants.max_batched_tokens - decoding, arrays)
+        seconds = constants.token_seconds + constants.sequence_seconds * decoding
+        arrays.clock[engine] += seconds + tokens / constants.prefill_tokens_per_second
+        _finish(engine, arrays.clock[engine], arrays)
+    if arrays.counts[engine, ALL] == 0:
+        arrays.used[engine] = 0.0
+        if arrays.state[engine] == DRAINING:
+            arrays.state[engine] = ABSENT
 
 
 @njit(cache=True)
@@ -150,48 +161,41 @@ def _admit(engine: int, constants: Constants, arrays: Arrays) -> tuple[float, in
 
 
 @njit(cache=True)
-def _prefill(engine: int, now: float, shared: bool, constants: Constants, arrays: Arrays) -> float:  # noqa: FBT001
-    """Prompts are computed in their order; returns the seconds that it takes."""
-    share = STEP_SECONDS * (PREFILL_SHARE if shared else 1.0)
-    spent = 0.0
+def _prefill(engine: int, budget: float, arrays: Arrays) -> float:
+    """Prompts are computed in their order, within the tokens that are left of a step; returns their tokens."""
+    left = budget
     for place in range(arrays.counts[engine, RUNNING]):
-        request = arrays.sequences[engine, place]
-        if arrays.left_prompt[request] <= 0:
-            continue
-        possible = (share - spent) * constants.prefill_tokens_per_second
-        if possible <= 0:
+        if left <= 0:
             break
-        part = min(possible, arrays.left_prompt[request])
-        arrays.left_prompt[request] -= part
-        spent += part / constants.prefill_tokens_per_second
-        if arrays.left_prompt[request] <= 0:
-            arrays.first[request] = now + spent
-            arrays.decoded[request] = 1.0
-    return spent
+        request = arrays.sequences[engine, place]
+        if arrays.left_prompt[request] > 0:
+            part = min(left, arrays.left_prompt[request])
+            arrays.left_prompt[request] -= part
+            left -= part
+    return budget - left
 
 
 @njit(cache=True)
-def _decode(engine: int, now: float, spent: float, pace: float, arrays: Arrays) -> None:
-    """The rest of the step decodes; `pace` is the seconds of one token of each sequence."""
-    counts, end = arrays.counts, now + STEP_SECONDS
-    kept, gone = 0, 0
-    for place in range(counts[engine, ALL]):
+def _finish(engine: int, end: float, arrays: Arrays) -> None:
+    """Every sequence whose prompt is computed gets a token at the end of a step; finished ones leave."""
+    counts, running, kept = arrays.counts, arrays.counts[engine, RUNNING], 0
+    for place in range(running):
         request = arrays.sequences[engine, place]
-        done = False
-        if place < counts[engine, RUNNING] and arrays.left_prompt[request] <= 0:
-            begun = max(now, arrays.first[request])
-            tokens = (STEP_SECONDS - spent if arrays.first[request] <= now else max(0.0, end - begun)) / pace
-            missing = max(0.0, arrays.outputs[request] - arrays.decoded[request])
-            if missing <= tokens:
-                done = True
-                arrays.finished[request] = begun + (missing / tokens if tokens > 0 else 0.0) * (end - begun)
-            arrays.decoded[request] += tokens
-        if done:
-            arrays.status[request] = DONE
-            arrays.pointers[COMPLETED] += 1
-            gone += 1
-        else:
-            arrays.sequences[engine, kept] = request
-            kept += 1
-    counts[engine, RUNNING] -= gone
-    counts[engine, ALL] = kept
+        if arrays.left_prompt[request] <= 0:
+            if arrays.decoded[request] == 0:
+                arrays.first[request] = end
+            arrays.decoded[request] += 1
+            if arrays.decoded[request] >= arrays.outputs[request]:
+                arrays.finished[request] = end
+                arrays.status[request] = DONE
+                arrays.done[arrays.pointers[COMPLETED]] = request
+                arrays.pointers[COMPLETED] += 1
+                continue
+        arrays.sequences[engine, kept] = request
+        kept += 1
+    gone = running - kept
+    if gone > 0:
+        for place in range(running, counts[engine, ALL]):
+            arrays.sequences[engine, place - gone] = arrays.sequences[engine, place]
+        counts[engine, RUNNING] -= gone
+        counts[engine, ALL] -= gone

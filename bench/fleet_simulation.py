@@ -1,11 +1,14 @@
-"""A simulation of engines behind a router, for `bench/autoscaling.py`: continuous batching in steps of 0.1 s.
+"""A discrete-event simulation of engines behind a router, for `bench/autoscaling.py`: continuous batching.
 
-What an engine does in a step:
+An engine works in steps, one after the other, each with a duration of its own. What it does in a step:
 
 1. It takes waiting requests, oldest first, while it has a free sequence (`max_num_seqs`) and room in its KV cache.
-2. Prompts are computed oldest first, with at most PREFILL_SHARE of the step while others decode (chunked prefill).
-3. The rest of the step decodes: one token of each sequence takes `token_seconds + sequence_seconds x sequences`.
+2. Each sequence that decodes has one token in the step. Prompts fill the step up to `max_batched_tokens`, oldest first
+   (chunked prefill).
+3. The step takes `token_seconds + sequence_seconds x decoding sequences + prompt tokens / prefill_tokens_per_second`.
+   At its end each decoding sequence has one more token, and each prompt that is complete has its first one.
 
+`bench/engine_model.py` compares this with real vLLM. The router looks each 0.1 s (`tick_seconds`).
 The router sends a request to the ready engine with the fewest requests, at most `max_num_seqs` to each; the rest waits
 in the router, first in, first out. It refuses requests while `queue_size` wait, and answers 503 after `queue_seconds`.
 A removed engine that was not ready is gone at once. One that was ready finishes its requests.
@@ -24,7 +27,6 @@ from bench.engine_steps import (
     READY,
     RUNNING,
     STARTING,
-    STEP_SECONDS,
     Arrays,
     Constants,
     Floats,
@@ -52,6 +54,8 @@ class EngineModel:
     prefill_tokens_per_second: float = 16_000.0
     kv_tokens: float = 400_000.0
     max_num_seqs: int = 256
+    max_batched_tokens: int = 2048
+    """Tokens of a step; vLLM 0.32 has this default on GPUs with less than 70 GiB (EngineArgs.get_batch_defaults)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ class Observed:
     completions: float
     kv_usage: float
     """Mean part of the KV caches that is used."""
+    first_token: Floats
+    """Seconds from the engine's receipt to the first token, of the requests that finished since the last look."""
+    token: Floats
+    """Times of their further tokens in seconds."""
 
     @property
     def outstanding(self) -> float:
@@ -105,6 +113,8 @@ class Fleet:
     queue_size: int = 1024
     queue_seconds: float = 300.0
     decide_seconds: float = 5.0
+    tick_seconds: float = 0.1
+    """Time between two looks of the router at its queue and its engines."""
     router_limit: int = 256
     """Requests that the router sends to one engine at a time."""
 
@@ -149,13 +159,13 @@ def replay(workload: Workload, scaler: Scaler, fleet: Fleet, *, initial: int, se
         desired = wanted
         simulated.scale(min(desired, fleet.available), now, fleet, random)
         peak = max(peak, simulated.size())
-        steps = round(fleet.decide_seconds / STEP_SECONDS)
-        engine_seconds += simulated.advance(now, steps)
-        now += steps * STEP_SECONDS
+        ticks = round(fleet.decide_seconds / fleet.tick_seconds)
+        engine_seconds += simulated.advance(now, ticks)
+        now += ticks * fleet.tick_seconds
     tail = 0
     while simulated.unfinished() and tail < round(TAIL_SECONDS / fleet.decide_seconds):
-        simulated.advance(now, steps)
-        now, tail = now + steps * STEP_SECONDS, tail + 1
+        simulated.advance(now, ticks)
+        now, tail = now + ticks * fleet.tick_seconds, tail + 1
     first, per_token = simulated.latencies()
     return Replay(first, per_token, engine_seconds / 3600, changes, peak)
 
@@ -172,17 +182,22 @@ class _Simulation:
             outputs=workload.outputs,
             left_prompt=workload.prompts.copy(),
             decoded=np.zeros(requests),
+            sent=np.zeros(requests),
             first=np.full(requests, np.inf),
             finished=np.full(requests, np.inf),
             status=np.zeros(requests, np.int64),
+            done=np.zeros(requests, np.int64),
             queue=np.zeros(requests, np.int64),
             state=np.zeros(engines, np.int64),
             ready_at=np.zeros(engines),
+            clock=np.zeros(engines),
+            used=np.zeros(engines),
             sequences=np.zeros((engines, slots), np.int64),
             counts=np.zeros((engines, 2), np.int64),
             pointers=np.zeros(5, np.int64),
         )
         self._arrays.state[:initial] = READY
+        self._seen = 0
         engine = fleet.engine
         self._constants = Constants(
             engine.token_seconds,
@@ -190,6 +205,8 @@ class _Simulation:
             engine.prefill_tokens_per_second,
             engine.kv_tokens,
             engine.max_num_seqs,
+            engine.max_batched_tokens,
+            fleet.tick_seconds,
             fleet.router_limit,
             fleet.queue_size,
             fleet.queue_seconds,
@@ -200,6 +217,8 @@ class _Simulation:
         serving = state >= READY
         running, total = counts[serving, RUNNING].sum(), counts[serving, ALL].sum()
         arrived, head, tail, completed, used = self._arrays.pointers
+        finished, self._seen = self._arrays.done[self._seen : completed], int(completed)
+        first, tokens = self._arrays.first[finished], np.maximum(self._arrays.outputs[finished] - 1, 1)
         return Observed(
             at=now,
             ready=int((state == READY).sum()),
@@ -210,6 +229,8 @@ class _Simulation:
             arrivals=float(arrived),
             completions=float(completed),
             kv_usage=float(used) / 1e6,
+            first_token=first - self._arrays.sent[finished],
+            token=(self._arrays.finished[finished] - first) / tokens,
         )
 
     def size(self) -> int:
@@ -228,8 +249,8 @@ class _Simulation:
         for index in order[: max(0, len(alive) - desired)]:
             state[index] = DRAINING if state[index] == READY else ABSENT
 
-    def advance(self, now: float, steps: int) -> float:
-        return float(advance(now, steps, self._constants, self._arrays))
+    def advance(self, now: float, ticks: int) -> float:
+        return float(advance(now, ticks, self._constants, self._arrays))
 
     def latencies(self) -> tuple[Floats, Floats]:
         arrays = self._arrays

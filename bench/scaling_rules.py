@@ -19,6 +19,7 @@ from math import ceil
 import numpy as np
 
 from bench.fleet_simulation import Observed, Scaler, Workload
+from inference_operator.autoscaling.query import DRAIN_SECONDS, UTILIZATION
 
 TOLERANCE = 0.1
 """A ratio closer to one than this changes nothing (HPA, APA)."""
@@ -27,6 +28,8 @@ KEDA_POLL_SECONDS = 30.0
 KUBEAI_SECONDS, KUBEAI_MEAN_SECONDS, KUBEAI_DOWN_SECONDS = 10.0, 600.0, 30.0
 KPA_STABLE_SECONDS, KPA_PANIC_SECONDS, KPA_PANIC = 60.0, 6.0, 2.0
 APA_DOWN_SECONDS, APA_UP_RATE = 300.0, 2.0
+LITE_SECONDS = 120.0
+"""Window of the mean time of a request, as in the query."""
 WVA_SECONDS, WVA_KV, WVA_KV_SPARE, WVA_QUEUE, WVA_QUEUE_SPARE = 60.0, 0.8, 0.1, 5.0, 3.0
 
 Metric = Callable[[Observed], float]
@@ -42,7 +45,7 @@ def waiting(seen: Observed) -> float:
     return seen.waiting
 
 
-class _Window:
+class Window:
     """The extreme or mean of a value over the last seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -50,14 +53,17 @@ class _Window:
         self._values: deque[tuple[float, float]] = deque()
 
     def add(self, at: float, value: float) -> None:
+        """Add a value, and forget those that are too old."""
         self._values.append((at, value))
         while self._values[0][0] < at - self._seconds:
             self._values.popleft()
 
     def largest(self) -> float:
+        """The largest value."""
         return max(value for _, value in self._values)
 
     def mean(self) -> float:
+        """The mean value."""
         return sum(value for _, value in self._values) / len(self._values)
 
 
@@ -81,7 +87,7 @@ def static(replicas: int) -> Scaler:
 
 def hpa(metric: Metric, target: float) -> Scaler:
     """HPA with a Pods metric: ceil(ready x mean / target), at most double or four more in 15 s."""
-    window = _Window(HPA_DOWN_SECONDS)
+    window = Window(HPA_DOWN_SECONDS)
 
     def rule(seen: Observed, desired: int) -> int:
         ratio = metric(seen) / max(seen.ready, 1) / target
@@ -101,7 +107,7 @@ def hpa(metric: Metric, target: float) -> Scaler:
 
 def keda(metric: Metric, target: float) -> Scaler:
     """KEDA with AverageValue: ceil(sum / target), read each 30 s, through an HPA."""
-    window, value = _Window(HPA_DOWN_SECONDS), [0.0, -1e9]
+    window, value = Window(HPA_DOWN_SECONDS), [0.0, -1e9]
 
     def rule(seen: Observed, desired: int) -> int:
         if seen.at - value[1] >= KEDA_POLL_SECONDS:
@@ -115,9 +121,28 @@ def keda(metric: Metric, target: float) -> Scaler:
     return _each(HPA_SECONDS, rule)
 
 
+def lite(target: float) -> Scaler:
+    """What the query for HPA and KEDA says, read at once and without error: level / 0.85 + backlog x min(1, S/30 s)."""
+    window, before = Window(HPA_DOWN_SECONDS), deque[Observed]()
+
+    def rule(seen: Observed, desired: int) -> int:
+        before.append(seen)
+        while before[0].at < seen.at - LITE_SECONDS:
+            before.popleft()
+        rate = (seen.completions - before[0].completions) / max(seen.at - before[0].at, 1.0)
+        service = sum(one.running for one in before) / len(before) / rate if rate > 0 else DRAIN_SECONDS
+        level = min(seen.outstanding, target * seen.ready) / UTILIZATION
+        backlog = max(0.0, seen.outstanding - target * seen.ready) * min(1.0, service / DRAIN_SECONDS)
+        wanted = max(1, ceil((level + backlog) / target))
+        window.add(seen.at, wanted)
+        return wanted if wanted > desired else min(desired, int(window.largest()))
+
+    return rule
+
+
 def knative(target: float) -> Scaler:
     """KPA on concurrency: the mean of 60 s, in panic the mean of 6 s and never down; a scale-down delay of 300 s."""
-    stable, panic, window = _Window(KPA_STABLE_SECONDS), _Window(KPA_PANIC_SECONDS), _Window(HPA_DOWN_SECONDS)
+    stable, panic, window = Window(KPA_STABLE_SECONDS), Window(KPA_PANIC_SECONDS), Window(HPA_DOWN_SECONDS)
     until = [0.0]
 
     def rule(seen: Observed, desired: int) -> int:
@@ -137,7 +162,7 @@ def knative(target: float) -> Scaler:
 
 def kubeai(target: float) -> Scaler:
     """KubeAI: ceil(mean of 10 minutes / target), each 10 s, down after 30 s."""
-    mean, window = _Window(KUBEAI_MEAN_SECONDS), _Window(KUBEAI_DOWN_SECONDS)
+    mean, window = Window(KUBEAI_MEAN_SECONDS), Window(KUBEAI_DOWN_SECONDS)
 
     def rule(seen: Observed, desired: int) -> int:
         mean.add(seen.at, seen.outstanding)
@@ -150,7 +175,7 @@ def kubeai(target: float) -> Scaler:
 
 def aibrix(target: float) -> Scaler:
     """APA: replicas x metric / target outside a tolerance, at most doubled."""
-    window = _Window(APA_DOWN_SECONDS)
+    window = Window(APA_DOWN_SECONDS)
 
     def rule(seen: Observed, desired: int) -> int:
         ratio = seen.outstanding / max(seen.ready, 1) / target

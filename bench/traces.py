@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,10 @@ from bench.fleet_simulation import Workload
 ARRIVAL_CV = 2.0
 """Coefficient of variation of the time between two arrivals within a line of rates."""
 BURST_CV = 1.5
+
+
+class TraceError(Exception):
+    """A trace file that cannot be read; the message names the file, the place and the reason."""
 
 
 class Format(StrEnum):
@@ -49,12 +54,27 @@ def read(
 
     Returns:
         requests with their times from `start` on, in seconds.
+
+    Raises:
+        TraceError: the file is missing, is not in this format, or has nothing in this time.
     """
+    try:
+        workload = _read(path, form, seed=seed, divide=divide, start=start, seconds=3600 * hours)
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path} is not text; the formats are CSV and JSON lines") from error
+    if len(workload.arrivals) == 0:
+        raise TraceError(f"{path} has no request between {start:g} s and {start + 3600 * hours:g} s")
+    return workload
+
+
+def _read(path: Path, form: Format, *, seed: int, divide: float, start: float, seconds: float) -> Workload:
     random = np.random.default_rng([seed, 1])
     if form is Format.SERVEGEN:
-        return _servegen(path, random, divide, start, 3600 * hours)
-    table = np.array(list(_azure(path) if form is Format.AZURE else _mooncake(path)))
-    table = table[(table[:, 0] >= start) & (table[:, 0] < start + 3600 * hours)]
+        return _servegen(path, random, divide, start, seconds)
+    table = np.array(list(_azure(path) if form is Format.AZURE else _mooncake(path))).reshape(-1, 3)
+    table = table[(table[:, 0] >= start) & (table[:, 0] < start + seconds)]
     table[:, 0] -= start
     if divide > 1:
         table = table[random.random(len(table)) < 1 / divide]
@@ -62,7 +82,13 @@ def read(
     table = np.concatenate([table, *(_moved(table, random) for _ in range(copies))])
     table = table[np.argsort(table[:, 0], kind="stable")]
     tokens = np.maximum(table[:, 1:], 1)
-    return Workload(path.stem, table[:, 0].copy(), tokens[:, 0].copy(), tokens[:, 1].copy(), float(table[-1, 0]) + 1)
+    return Workload(
+        path.stem,
+        table[:, 0].copy(),
+        tokens[:, 0].copy(),
+        tokens[:, 1].copy(),
+        float(table[-1, 0]) + 1 if len(table) else 0.0,
+    )
 
 
 def _moved(table: Floats, random: np.random.Generator) -> Floats:
@@ -109,31 +135,56 @@ def _gamma(rate: float, seconds: float, cv: float, random: np.random.Generator) 
 
 
 def _servegen(path: Path, random: np.random.Generator, divide: float, start: float, seconds: float) -> Workload:
-    with path.open() as file:
-        lines = [(float(row["t_s"]), float(row["rate_rps"])) for row in csv.DictReader(file)]
-    width = lines[1][0] - lines[0][0]
-    lines = [(at - start, rate / divide) for at, rate in lines if start <= at < start + seconds]
-    times = np.concatenate([at + _gamma(rate, width, ARRIVAL_CV, random) for at, rate in lines])
+    found = np.array(list(_rows(path, "t_s", "rate_rps"))).reshape(-1, 2)
+    if len(found) < 2:  # noqa: PLR2004 - a width needs two lines
+        raise TraceError(f"{path} has fewer than two lines of rates")
+    width = float(found[1, 0] - found[0, 0])
+    lines = [(at - start, rate / divide) for at, rate in found if start <= at < start + seconds]
+    times = np.concatenate([np.zeros(0), *(at + _gamma(rate, width, ARRIVAL_CV, random) for at, rate in lines)])
     quantiles = path.with_name(path.name.replace("rate_10min", "token_quantiles"))
-    columns = ("input_tokens", "output_tokens")
-    with quantiles.open() as file:
-        rows = [(float(row["pct"]) / 100, *(float(row[name]) for name in columns)) for row in csv.DictReader(file)]
-    table = np.array(rows)
-    prompts, outputs = (np.interp(random.random(len(times)), table[:, 0], table[:, n]).round() for n in (1, 2))
-    return Workload(path.stem, times, np.maximum(prompts, 1), np.maximum(outputs, 1), lines[-1][0] + width)
+    table = np.array(list(_rows(quantiles, "pct", "input_tokens", "output_tokens"))).reshape(-1, 3)
+    if not len(table) or quantiles == path:
+        raise TraceError(f"{path} needs a file of token quantiles beside it, named *token_quantiles*.csv")
+    chances = table[:, 0] / 100
+    prompts, outputs = (np.interp(random.random(len(times)), chances, table[:, n]).round() for n in (1, 2))
+    end = lines[-1][0] + width if lines else 0.0
+    return Workload(path.stem, times, np.maximum(prompts, 1), np.maximum(outputs, 1), end)
 
 
-def _azure(path: Path) -> Iterator[tuple[float, float, float]]:
+def _azure(path: Path) -> Iterator[tuple[float, ...]]:
     first = None
-    with path.open() as file:
-        for row in csv.DictReader(file):
-            at = datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp()
-            first = at if first is None else first
-            yield at - first, float(row["ContextTokens"]), float(row["GeneratedTokens"])
+    for at, *tokens in _rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens"):
+        first = at if first is None else first
+        yield at - first, *tokens
+
+
+def _rows(path: Path, *columns: str) -> Iterator[tuple[float, ...]]:
+    """These columns of a CSV file; the column TIMESTAMP as seconds."""
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := [name for name in columns if name not in (reader.fieldnames or ())]:
+            raise TraceError(f"{path} has no column {', '.join(missing)}; it has {', '.join(reader.fieldnames or ())}")
+        for number, row in enumerate(reader, start=2):
+            try:
+                yield tuple(_number(name, row[name]) for name in columns)
+            except (TypeError, ValueError) as error:
+                raise TraceError(f"{path}, line {number}: {error}") from error
+
+
+def _number(column: str, text: str) -> float:
+    """A value of a column; times have seven digits of a second in these traces, and Python reads six."""
+    found = datetime.fromisoformat(text[:26]).timestamp() if column == "TIMESTAMP" else float(text)
+    if not isfinite(found):
+        raise ValueError(f"{column} is {text}")
+    return found
 
 
 def _mooncake(path: Path) -> Iterator[tuple[float, float, float]]:
     with path.open() as file:
-        for line in file:
-            row = json.loads(line)
-            yield row["timestamp"] / 1000, float(row["input_length"]), float(row["output_length"])
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                yield float(row["timestamp"]) / 1000, float(row["input_length"]), float(row["output_length"])
+            except (KeyError, TypeError, ValueError) as error:
+                said = f"has no {error}" if isinstance(error, KeyError) else str(error)
+                raise TraceError(f"{path}, line {number}: {said}") from error

@@ -22,6 +22,7 @@ collect_ignore = [
     "model/make_tiny_llama.py",
     "model/make_tiny_models.py",
     "model/run_kinds.py",
+    "model/run_load.py",
     "vllm_parser/parse.py",
     "vllm_parser/derive.py",
 ]

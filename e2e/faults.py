@@ -1,9 +1,10 @@
-"""Faults that tests inject into containers on a real node: SIGKILL and a pause."""
+"""Faults that tests inject into containers on a real node: SIGKILL, a pause, and packets that are dropped."""
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
 from e2e.cluster.errors import ClusterError
@@ -12,6 +13,7 @@ from e2e.containers import container_processes
 
 _GONE_SECONDS = 10.0
 _POLL_SECONDS = 0.002
+_BLOCKED = "blocked_by_test"
 
 
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> None:
@@ -40,3 +42,20 @@ def paused(cluster: Cluster, pod: str, namespace: str = "default") -> Iterator[N
         for process in running:
             with suppress(ProcessLookupError):
                 os.kill(int(process.name), signal.SIGCONT)
+
+
+@contextmanager
+def unreachable(
+    cluster: Cluster, pod: str, port: int, *, clients: Collection[str], namespace: str = "default"
+) -> Iterator[None]:
+    """Drop what these addresses send to a port of a pod for the block, as a NetworkPolicy may do it."""
+    process = container_processes(cluster, pod, namespace)[0].name
+    nft = ("nsenter", f"--target={process}", "--net", "nft")
+    families = {("ip6" if ":" in client else "ip", client) for client in clients}
+    rules = "; ".join(f"{family} saddr {client} tcp dport {port} drop" for family, client in sorted(families))
+    chain = f"chain input {{ type filter hook input priority 0; {rules}; }}"
+    subprocess.run([*nft, f"table inet {_BLOCKED} {{ {chain} }}"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*nft, "delete", "table", "inet", _BLOCKED], check=False)

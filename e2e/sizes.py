@@ -99,7 +99,7 @@ def _facts(name: str) -> ModelFacts | None:
 
 
 def _job(name: str, number: int) -> Mapping[str, Any]:
-    model, port = f"/tmp/kind-{number}", _free_port()  # noqa: S108 - in a container of its own
+    model, port = f"/tmp/kind-{number}", free_port()  # noqa: S108 - in a container of its own
     timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
     served = ServedModel(model, _SERVED)
     process = Vllm(port=port).process(ASKED, planned(_facts(name)), served, timeouts, host="::")
@@ -138,7 +138,8 @@ def _blocks(metrics: str) -> int:
     return int(rest.partition('"')[0] or 0)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nothing listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

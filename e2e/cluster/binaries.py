@@ -30,6 +30,8 @@ SIGNER_MODULE = Path(__file__).parents[1] / "signer"
 """Of the command that signs releases."""
 KARPENTER_MODULE = Path(__file__).parents[1] / "karpenter"
 """Of Karpenter with its provider `kwok`, for the test that runs it."""
+KEDA_MODULE = Path(__file__).parents[1] / "keda"
+"""Of KEDA's operator and metrics adapter, for the tests that run them, and of its CRDs."""
 PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
 """Of Prometheus and promtool, for the tests of metrics, rules and dashboards."""
 HELM_3_MODULE = Path(__file__).parents[1] / "helm3"
@@ -64,6 +66,8 @@ API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
+KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
+KEDA_ADAPTER = Command("keda-adapter", "github.com/kedacore/keda/v2/cmd/adapter")
 PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
 PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
 HELM_3 = Command("helm3", "helm.sh/helm/v3/cmd/helm")
@@ -116,6 +120,17 @@ def ensure_karpenter() -> tuple[Path, list[Path]]:
     command = _ensure((KARPENTER,), KARPENTER_MODULE) / KARPENTER.name
     folder = _module_folder(go_command(KARPENTER_MODULE / "go.mod"), KARPENTER_MODULE, "sigs.k8s.io/karpenter")
     return command, [*(folder / "pkg/apis/crds").glob("*.yaml"), *(folder / "kwok/apis/crds").glob("*.yaml")]
+
+
+def ensure_keda() -> Path:
+    """The folder with KEDA's operator and metrics adapter, built if they are missing (ten minutes on two cores)."""
+    return _ensure((KEDA_OPERATOR, KEDA_ADAPTER), KEDA_MODULE)
+
+
+def keda_definitions() -> list[Path]:
+    """The files with KEDA's CRDs, in Go's module cache; Go downloads the module if it is missing (3 MB)."""
+    folder = _module_folder(go_command(KEDA_MODULE / "go.mod"), KEDA_MODULE, "github.com/kedacore/keda/v2")
+    return sorted((folder / "config/crd/bases").glob("*.yaml"))
 
 
 def ensure_prometheus() -> Path:

@@ -48,7 +48,7 @@ class Prometheus:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         configuration, log = folder / "prometheus.json", folder / "prometheus.log"
-        configuration.write_text(json.dumps(_configuration(targets)))
+        configuration.write_text(json.dumps(scrape_configuration(targets)))
         command = await asyncio.to_thread(ensure_prometheus)
         arguments = (
             f"--config.file={configuration}",
@@ -104,8 +104,9 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
 
 
-def _configuration(targets: Sequence[Target]) -> dict[str, object]:
-    interval = f"{int(1000 * SCRAPE_SECONDS)}ms"
+def scrape_configuration(targets: Sequence[Target], seconds: float = SCRAPE_SECONDS) -> dict[str, object]:
+    """Its configuration: these targets, each scraped once in so many seconds, and the rules of the chart."""
+    interval = f"{int(1000 * seconds)}ms"
     return {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],

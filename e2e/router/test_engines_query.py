@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.promql import Labels, Store, labels, parsed
 from e2e.cluster.binaries import PROMTOOL, ensure_prometheus
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.autoscaling.query import QueryRequest, engines_query
@@ -130,3 +131,25 @@ def test_prometheus_computes_the_engines_wanted(name: str, tmp_path: Path) -> No
     command = [str(ensure_prometheus() / PROMTOOL.name), "test", "rules", str(tests)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bench_evaluates_the_query_as_prometheus_does(name: str) -> None:
+    expression, series, expected = CASES[name]
+    store = Store()
+    for minute in range(int(AT.removesuffix("m")) + 1):
+        store.scrape(60.0 * minute, {_labels(one): _at(values, minute) for one, values in series.items()})
+    found = parsed(expression)(store, store.scraped)
+    assert isinstance(found, dict)
+    assert list(found.values()) == ([] if expected is None else [pytest.approx(expected)])
+
+
+def _labels(series: str) -> Labels:
+    name, _, rest = series.partition("{")
+    return labels(name, **dict(re.findall(r'(\w+)="([^"]*)"', rest)))
+
+
+def _at(values: str, minute: int) -> float:
+    """The value of `first+growthxcount` after so many minutes."""
+    first, growth = re.split(r"[+x]", values)[:2]
+    return float(first) + minute * float(growth)

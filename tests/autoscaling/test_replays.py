@@ -9,14 +9,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.autoscaling import OURS, Scenario, curves_of, figures_of, initial_replicas, means, ours, scarce
+from bench.autoscaling import (
+    OURS,
+    Scenario,
+    curves_of,
+    figures_of,
+    initial_replicas,
+    main,
+    means,
+    scarce,
+    wrong_targets,
+)
 from bench.figures import json_of
 from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
-from bench.scaling_curves import Point, best_at, highest, hours_at, paired_ratio, plotted
-from bench.scaling_rules import static
+from bench.scaling_curves import Point, best_at, hours_at, paired_ratio, plotted
+from bench.scaling_ours import ours
+from bench.scaling_queries import rendered_hpa, rendered_keda
+from bench.scaling_rules import lite, static
 from bench.traces import Format, day, flash, read
 
 FLEET = Fleet(start_seconds=120, max_replicas=24, available=24)
+STEADY = Scenario("day", partial(day, seconds=3600.0), 32.0, FLEET, bursts=False)
+STEEP = Scenario("day", partial(day, seconds=1800.0), 32.0, FLEET, bursts=False)
 SHORT = Scenario("flash", partial(flash, step_seconds=300.0), 32.0, FLEET, bursts=True)
 
 
@@ -24,8 +38,8 @@ def test_one_request_takes_the_time_of_its_prompt_and_its_tokens() -> None:
     engine = EngineModel()
     work = Workload("one", np.array([0.0]), np.array([1600.0]), np.array([101.0]), 60.0)
     found = replay(work, static(1), replace(FLEET, engine=engine), initial=1)
-    assert found.time_to_first_token[0] == pytest.approx(1600 / engine.prefill_tokens_per_second)
-    assert found.time_per_token[0] == pytest.approx(engine.token_seconds + engine.sequence_seconds, rel=0.05)
+    assert found.time_to_first_token[0] == pytest.approx(engine.token_seconds + 1600 / engine.prefill_tokens_per_second)
+    assert found.time_per_token[0] == pytest.approx(engine.token_seconds + engine.sequence_seconds)
 
 
 def test_refused_and_timed_out_requests_miss_their_objectives() -> None:
@@ -44,9 +58,8 @@ def test_a_replay_with_the_same_seed_gives_the_same_result() -> None:
 def test_bursts_need_fewer_gpu_hours_than_the_best_rule_on_outstanding_requests() -> None:
     curves = curves_of(SHORT, 1, only=(OURS, "KEDA outstanding", "Knative KPA"))
     mean = means(curves)
-    own = mean.pop(OURS)
-    level = highest([highest(curve) for curve in mean.values()]).slo
-    assert hours_at(own, level) < 0.8 * best_at(mean, level)[1]
+    own = next(one for one in mean.pop(OURS) if one.target == 1)
+    assert own.gpu_hours < 0.8 * best_at(mean, own.slo)[1]
 
 
 def test_when_gpus_run_out_no_more_engines_exist_than_gpus() -> None:
@@ -94,6 +107,44 @@ def test_each_format_of_traces_gives_requests_in_order(tmp_path: Path) -> None:
     assert (np.diff(servegen.arrivals) >= 0).all()
     mooncake = read(tmp_path / "mooncake.jsonl", Format.MOONCAKE, seed=0)
     assert mooncake.arrivals.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "words"),
+    [
+        (Format.AZURE, "TIME,ContextTokens\n", "no column TIMESTAMP, GeneratedTokens; it has TIME, ContextTokens"),
+        (Format.AZURE, "TIMESTAMP,ContextTokens,GeneratedTokens\nnow,1,2\n", "line 2: "),
+        (Format.AZURE, "TIMESTAMP,ContextTokens,GeneratedTokens\n", "no request between 0 s and"),
+        (Format.SERVEGEN, "t_s,rate_rps\n0,1\n600,2\n", "cannot be read: No such file"),
+        (Format.SERVEGEN, "t_s,rate_rps\n0,1\n600,nan\n", "line 3: rate_rps is nan"),
+        (Format.MOONCAKE, '{"timestamp": 1}\n', "line 1: has no 'input_length'"),
+        (Format.MOONCAKE, "no JSON\n", "line 1: Expecting value"),
+    ],
+)
+def test_a_bad_trace_file_ends_the_bench_with_the_file_the_place_and_the_reason(
+    form: Format, text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a_rate_10min"
+    path.write_text(text)
+    assert main([f"--trace={path}", f"--format={form}"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_rendered_objects_need_at_most_a_tenth_more_gpu_hours_than_their_law_on_steady_load() -> None:
+    work = STEADY.workload(0)
+    initial = initial_replicas(STEADY, work)
+    law, hpa, by_keda = (
+        replay(work, scaler, FLEET, initial=initial)
+        for scaler in (lite(32), rendered_hpa(32, FLEET.max_replicas), rendered_keda(32, FLEET.max_replicas))
+    )
+    assert max(hpa.gpu_hours, by_keda.gpu_hours) <= 1.1 * law.gpu_hours
+    assert min(hpa.attained(), by_keda.attained()) > law.attained() - 0.5
+
+
+def test_a_target_that_is_four_times_wrong_costs_less_with_the_correction() -> None:
+    found = {one.name: one.value for one in wrong_targets(STEEP, 1)}
+    assert found["day: C x 4, corrected, SLO"] > found["day: C x 4, fixed, SLO"]
+    assert found["day: C x 0.25, corrected, GPU-hours"] < found["day: C x 0.25, fixed, GPU-hours"]
 
 
 @pytest.mark.full
