@@ -20,7 +20,7 @@ from e2e.router.names import Names
 from inference_operator.router import haproxy
 
 EVERYTHING: Mapping[str, object] = {
-    "keys": {"secretName": "users"},
+    "keys": {"secretName": "users", "requestsPerMinute": 1_000_000, "maxConcurrent": 100_000},
     "queue": {"maxSize": 512},
     "maxBodySize": "1Mi",
     "accessLog": "Enabled",

@@ -314,6 +314,15 @@ ROUTER = Dashboard(
             {"{{user}} {{code}}": f"sum by (user, code) (rate(inference_operator_router_requests_total{ONE}{R}))"},
         ),
         Panel(
+            "Requests over a limit",
+            "Requests per second that got 429 because their user has reached a limit of router.keys",
+            "reqps",
+            {
+                "{{user}} {{reason}}": "sum by (user, reason) "
+                f"(rate(inference_operator_router_limited_requests_total{ONE}{R}))"
+            },
+        ),
+        Panel(
             "Tokens of users",
             "Tokens per second that answers told, with router.usage",
             "short",

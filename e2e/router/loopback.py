@@ -192,7 +192,7 @@ class Loopback:
 
     async def start_twin(self) -> None:
         """Start a second HAProxy beside the router, on the same port, as its pod does."""
-        (self.twin_metrics_port,) = _free_ports(1)
+        self.twin_metrics_port = self.twin_metrics_port or _free_ports(1)[0]
         self.twin = await self._start_haproxy(self.twin_metrics_port, self.twin_log)
 
     async def _start_haproxy(self, metrics_port: int, log: Path) -> Process:

@@ -47,6 +47,7 @@ NOTHING_TO_SHOW = {
     "fleet: Requests that wait",
     "fleet: Engines without progress",
     "router: Refused requests",
+    "router: Requests over a limit",
     "router: Answers whose tokens are not counted",
     "operator: Errors",
 }

@@ -16,11 +16,11 @@ OWN_ROUTERS = {
 }
 
 
-def policies(*metrics_from: str) -> dict[Ref, Manifest]:
+def policies(*metrics_from: str, router: Manifest | None = None) -> dict[Ref, Manifest]:
     settings = Settings(network_policies=True, lease_namespace="platform", metrics_from=metrics_from)
     return {
         ref: m
-        for ref, m in planned(inference_deployment(), settings=settings).desired.items()
+        for ref, m in planned(inference_deployment(router=router or {}), settings=settings).desired.items()
         if ref.kind == NETWORK_POLICY
     }
 
@@ -43,6 +43,15 @@ def test_routers_accept_all_clients_but_metrics_ports_accept_only_the_operator()
     found = admitted(policies()[ROUTERS])
     assert found.pop(8080) == []
     assert found == {9100: [OPERATOR], 9101: [OPERATOR]}
+
+
+@pytest.mark.parametrize("limit", ["requestsPerMinute", "maxConcurrent"])
+def test_routers_with_limits_of_users_read_each_other(limit: str) -> None:
+    limited = policies(router={"keys": {"secretName": "users", limit: 60}})
+    found = admitted(limited[ROUTERS])
+    assert {found[port][-1] == OWN_ROUTERS for port in (9100, 9101)} == {True}
+    without = policies(router={"keys": {"secretName": "users"}})
+    assert {OWN_ROUTERS in admitted(without[ROUTERS])[port] for port in (9100, 9101)} == {False}
 
 
 def test_pods_in_namespaces_of_the_metrics_from_setting_may_read_metrics() -> None:

@@ -62,6 +62,9 @@ VARIANTS: dict[str, Manifest] = {
             "tls": {"secretName": "router-tls"},
         }
     ),
+    "limited users": inference_deployment(
+        router={"keys": {"secretName": "users", "requestsPerMinute": 60, "maxConcurrent": 8}}
+    ),
     "scaled to zero": inference_deployment(replicas=0),
     "everything": inference_deployment(
         engine={
@@ -124,7 +127,7 @@ def test_a_child_has_the_form_that_the_api_server_stores(child: Manifest) -> Non
     for path, value in leaves(child):
         if not path.endswith(".emptyDir"):
             assert value not in ({}, [], "", None), path
-        if re.search(r"\.(requests|limits)\.[^.]+$|\.sizeLimit$", path):
+        if re.search(r"\.resources\.(requests|limits)\.[^.]+$|\.sizeLimit$", path):
             assert isinstance(value, str)
             assert canonical(value) == value, path
 

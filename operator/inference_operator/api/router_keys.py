@@ -15,3 +15,9 @@ class RouterKeysSpec(SpecModel):
         description=f"Secret whose key `{KEYS_FILE}` holds a line `USER: SHA256` for each API key, as `infd key create`"
         " prints it. Changes of its content take effect within two minutes. Change: rolling restart of the routers."
     )
+    requests_per_minute: int | None = Field(
+        None, ge=1, le=1_000_000, description="Limit of each user. Default: none. Change: restarts routers."
+    )
+    max_concurrent: int | None = Field(
+        None, ge=1, le=100_000, description="Requests in flight of each user. Default: none. Change: restarts routers."
+    )

@@ -7,15 +7,15 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
-from inference_operator.objects.names import ROUTER, router_name
+from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.router.config_map import router_config
 from inference_operator.router.deployment import router_deployment, router_template
-from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, RouterRequest, config_files
+from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, RouterRequest, config_files, limits_keys
 from inference_operator.router.http_route import http_route
 from inference_operator.router.ingress import ingress
 from inference_operator.router.pinned_router import PinnedRouter, older_router, router_in_use, router_inputs
-from inference_operator.router.service import main_service
+from inference_operator.router.service import main_service, peers_service
 from inference_operator.views.pod import PodView
 
 
@@ -58,6 +58,8 @@ def _built(request: RouterRequest) -> PinnedRouter:
 def _router(request: RouterRequest, used: PinnedRouter) -> Iterator[Manifest]:
     yield router_config(used.files, slots=used.slots, owner=request.owner)
     yield router_deployment(request, used)
+    if limits_keys(request.spec):
+        yield peers_service(request)
     if request.settings.network_policies:
         yield _network_policy(request)
     if request.spec.replicas >= FEWEST_REPLICAS:
@@ -73,6 +75,8 @@ def _exposure(request: RouterRequest) -> Iterator[Manifest]:
 
 def _network_policy(request: RouterRequest) -> Manifest:
     """Routers accept everybody on the ports of the API, and the readers of metrics on the metrics ports."""
+    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(request.name, ROUTER)}}
+    peers = [routers] if limits_keys(request.spec) else []
     ports = (PORT, TLS_PORT) if request.spec.tls else (PORT,)
-    rules = [rule([], *ports), rule(metrics_readers(request.settings), *METRICS_PORTS)]
+    rules = [rule([], *ports), rule([*metrics_readers(request.settings), *peers], *METRICS_PORTS)]
     return network_policy(router_name(request.name), ROUTER, rules, owner=request.owner)

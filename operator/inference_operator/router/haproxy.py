@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from inference_operator.api.router import RouterSpec, RouterStrategy, RouterUsage
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import Owner
+from inference_operator.objects.names import ROUTER, headless_service_name
 from inference_operator.objects.quantity import value
 from inference_operator.router.observe import METRICS_FILE, USAGE_FILE, template_values
 from inference_operator.router.resources import PROCESSES, connections, threads
@@ -87,6 +88,7 @@ RETRY_AFTER_SECONDS = 5
 
 CONFIG_FOLDER = "/etc/haproxy"
 CONFIG_FILE, AFFINITY_FILE, KEYS_SCRIPT, TLS_FILE = "haproxy.cfg", "affinity.lua", "keys.lua", "tls.lua"
+LIMITS_FILE = "limits.lua"
 
 KEYS_FOLDER = "/etc/haproxy-keys"
 """Where the Secret with the API keys is mounted."""
@@ -140,6 +142,7 @@ _UNAUTHORIZED = _ErrorResponse(
     401, "authentication_error", "a valid API key is required: send it as Authorization: Bearer KEY"
 )
 _LENGTH_REQUIRED = _ErrorResponse(411, "invalid_request_error", "the request must have the header Content-Length")
+_OVER_LIMIT = _ErrorResponse(429, "rate_limit_error", "the user of this API key has reached its limit of requests")
 _QUEUE_FULL = _ErrorResponse(429, "rate_limit_error", "too many requests wait for an engine", 2)
 
 _TEMPLATE = Environment(
@@ -218,6 +221,28 @@ def _access_values(spec: RouterSpec) -> dict[str, object]:
     }
 
 
+def limits_keys(spec: RouterSpec) -> bool:
+    """Whether a rate or a number of requests in flight is limited for each user."""
+    return spec.keys is not None and (spec.keys.requests_per_minute or spec.keys.max_concurrent) is not None
+
+
+def _limit_values(request: RouterRequest) -> dict[str, object]:
+    """What `limits.cfg.j2` needs."""
+    keys, owner = request.spec.keys, request.owner.key
+    domain = request.settings.cluster_domain
+    return {
+        "key_limits": limits_keys(request.spec),
+        "limits_lua": f"{CONFIG_FOLDER}/{LIMITS_FILE}",
+        "requests_per_minute": (keys and keys.requests_per_minute) or 0,
+        "max_concurrent": (keys and keys.max_concurrent) or 0,
+        "peer_ports": ",".join(map(str, METRICS_PORTS)),
+        "first_peer_port": METRICS_PORTS[0],
+        "peer_slots": DNS_UDP_SLOTS,
+        "peers_host": f"{headless_service_name(owner.name, ROUTER)}.{owner.namespace}.svc.{domain}",
+        "over_limit": _OVER_LIMIT,
+    }
+
+
 def _tls_values() -> Mapping[str, str | int]:
     return {
         "tls_port": TLS_PORT,
@@ -281,7 +306,7 @@ def haproxy_cfg(request: RouterRequest) -> str:
         session_header=request.spec.session_header,
         balance_factor=BALANCE_FACTOR,
         hot_requests=HOT_REQUESTS,
-        **_access_values(request.spec),
+        **{**_access_values(request.spec), **_limit_values(request)},
         **template_values(request.spec, CONFIG_FOLDER),
     )
 
@@ -293,6 +318,7 @@ def config_files(request: RouterRequest) -> dict[str, str]:
         USAGE_FILE: request.spec.usage is RouterUsage.ENABLED,
         AFFINITY_FILE: request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
         KEYS_SCRIPT: request.spec.keys is not None,
+        LIMITS_FILE: limits_keys(request.spec),
         TLS_FILE: request.spec.tls is not None,
     }
     folder = files(__package__)

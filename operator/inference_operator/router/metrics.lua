@@ -128,6 +128,9 @@ if core then
       local series = 'requests_total{user="%s",code="%dxx"}'
       count(txn, series:format(label(user), math.floor((txn.f:status() or 0) / 100)), 1)
     end
+    if user and txn:get_var("txn.refused") then
+      count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), label(txn:get_var("txn.refused"))), 1)
+    end
     if txn.f:status() == 429 then
       local reason = txn:get_var("txn.refused") or (txn.f:srv_id() and "engine" or "queue")
       count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)

@@ -80,7 +80,8 @@ METRICS = (
     _metric(
         "refused_requests_total",
         "reason",
-        meaning="Requests that got 429: `queue` (too many wait), or `engine` (the engine refused)",
+        meaning="Requests that got 429: `queue` (too many wait), `rate` or `concurrency` (a limit of the user), or"
+        " `engine` (the engine refused)",
     ),
     _metric(
         "requests_total",
@@ -99,6 +100,12 @@ METRICS = (
         "answers_without_usage_total",
         "user",
         meaning="Answers whose tokens are not counted, because they do not tell them, with `router.usage: Enabled`",
+    ),
+    _metric(
+        "limited_requests_total",
+        "user",
+        "reason",
+        meaning="Requests over a limit of `router.keys`, which got 429: `rate` or `concurrency`",
     ),
     _metric("key_users", meaning="Users that have an API key, with `router.keys`"),
     _metric("key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`"),

@@ -2,8 +2,8 @@
 
 from inference_operator.manifest import SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
-from inference_operator.objects.names import ROUTER, selector_labels, service_name
-from inference_operator.router.haproxy import PORT, TLS_PORT, RouterRequest
+from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, service_name
+from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, RouterRequest
 
 SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
@@ -35,6 +35,20 @@ def main_service(request: RouterRequest) -> Manifest:
         annotations=wanted.annotations,
         added_labels=wanted.labels,
     )
+
+
+def peers_service(request: RouterRequest) -> Manifest:
+    """The headless Service by which routers find each other. One that starts or stops has requests in flight too."""
+    content = {
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector_labels(request.name, ROUTER),
+            "ports": [_port(f"metrics-{n}", port, port) for n, port in enumerate(METRICS_PORTS, start=1)],
+        }
+    }
+    name = headless_service_name(request.name, ROUTER)
+    return child(SERVICE, name, owner=request.owner, component=ROUTER, content=content)
 
 
 def url(owner: Owner, *, cluster_domain: str) -> str:

@@ -1,0 +1,216 @@
+-- Limits of each API key's user: a rate and a number of requests in flight, over all processes of all routers.
+--
+--     lua-load limits.lua REQUESTS_PER_MINUTE MAX_CONCURRENT PORTS
+--
+-- A limit of 0 is none. Loaded once for all threads: they share one state.
+--
+-- Every second, each process asks all others what they know of each user: demand (recent requests, the refused ones
+-- too) and requests in flight. It then takes a share of each limit:
+-- 1. Its share is its part of the demand. So it has nearly all of the limit if it gets nearly all requests.
+-- 2. Rate: a token bucket that fills with its share of the rate. Shares add up to one, so the sum of rates is the limit.
+-- 3. Concurrency: its share, and at most what the others leave. A fraction is rounded at random, so that many processes
+--    with small shares are right on average. A user without any request in flight always gets one.
+-- 4. What others told is up to LAG periods old. A process compares it with its own demand of then: else two
+--    processes whose demand rises at the same time would both take the whole limit.
+-- 5. What a process has not told for FORGET seconds does not count any more: the others take its share.
+
+local PERIOD = 1 -- seconds between two questions
+local FORGET = 3
+local LAG = 2
+local KEEP = 0.9 -- part of the demand that is left after a period
+local IDLE = 0.01 -- demand of a process without requests: without any demand, all have the same share
+local BURST = 5 -- seconds of the rate that a user may use at once
+
+local Limiter = {}
+Limiter.__index = Limiter
+
+function Limiter.new(per_minute, concurrent, random)
+  return setmetatable({
+    rate = per_minute / 60, concurrent = concurrent, random = random or math.random, users = {}, processes = 1,
+  }, Limiter)
+end
+
+function Limiter:cap(entry)
+  return math.max(1, entry.share * self.rate * BURST)
+end
+
+function Limiter:entry(user, now)
+  local entry = self.users[user]
+  if not entry then
+    local share = 1 / self.processes
+    entry = { demand = 0, was = { 0, 0 }, share = share, at = now, most = math.max(1, math.floor(self.concurrent * share)), others = 0 }
+    entry.tokens = self:cap(entry)
+    self.users[user] = entry
+  end
+  return entry
+end
+
+function Limiter:refill(entry, now)
+  local more = math.max(0, now - entry.at) * self.rate * entry.share
+  entry.tokens, entry.at = math.min(self:cap(entry), entry.tokens + more), now
+end
+
+-- Nil if the request may pass; else which limit refuses it, and the seconds after which to try again. `in_flight`
+-- are this user's requests in this process, without this one.
+function Limiter:refusal(user, in_flight, now)
+  local entry = self:entry(user, now)
+  entry.demand = entry.demand + 1
+  if self.concurrent > 0 and in_flight >= entry.most and in_flight + entry.others > 0 then
+    return "concurrency", PERIOD
+  end
+  if self.rate > 0 then
+    self:refill(entry, now)
+    if entry.tokens < 1 then
+      local seconds = math.ceil((1 - entry.tokens) / (self.rate * entry.share))
+      return "rate", math.max(1, math.min(60, seconds))
+    end
+    entry.tokens = entry.tokens - 1
+  end
+  return nil
+end
+
+-- Take the share of each user. `peers` are the others' users, `in_flight` returns the requests of a user in this process.
+function Limiter:learn(peers, in_flight, now)
+  self.processes = #peers + 1
+  for _, users in ipairs(peers) do
+    for user in pairs(users) do
+      self:entry(user, now)
+    end
+  end
+  for user, entry in pairs(self.users) do
+    self:refill(entry, now)
+    local was = table.remove(entry.was, 1)
+    entry.was[LAG] = entry.demand
+    local demand, others = was + IDLE, 0
+    for _, users in ipairs(peers) do
+      local other = users[user]
+      demand = demand + IDLE + (other and other.demand or 0)
+      others = others + (other and other.in_flight or 0)
+    end
+    entry.share = (was + IDLE) / demand
+    entry.others = others
+    entry.most = math.min(math.floor(entry.share * self.concurrent + self.random()), self.concurrent - others)
+    entry.demand = entry.demand * KEEP
+    if entry.demand < IDLE and others + in_flight(user) == 0 then
+      self.users[user] = nil
+    end
+  end
+end
+
+-- What the others are told: a line for each user.
+function Limiter:report(in_flight)
+  local lines = {}
+  for user, entry in pairs(self.users) do
+    lines[#lines + 1] = string.format("%s %.3f %d", user, entry.demand, in_flight(user))
+  end
+  return table.concat(lines, "\n")
+end
+
+-- The process and its users in an answer, or nil.
+local function parsed(text)
+  local id, rest = text:match("\r\n\r\nprocess ([^\n]+)\n(.*)$")
+  local users = {}
+  for user, demand, in_flight in (rest or ""):gmatch("(%S+) ([%d.]+) (%d+)") do
+    users[user] = { demand = tonumber(demand) or 0, in_flight = tonumber(in_flight) or 0 }
+  end
+  return id, users
+end
+
+-- Without HAProxy, for tests.
+if not core then
+  return { Limiter = Limiter, parsed = parsed }
+end
+
+local PEERS, TABLE = "router_peers", "key_limits"
+local per_minute, concurrent, listed = ...
+local limiter = Limiter.new(tonumber(per_minute), tonumber(concurrent))
+local ports, answers, identity = {}, {}, nil
+for port in listed:gmatch("%d+") do
+  ports[#ports + 1] = tonumber(port)
+end
+
+local function now()
+  local time = core.now()
+  return time.sec + time.usec / 1e6
+end
+
+local function in_flight(user)
+  local entry = core.backends[TABLE].stktable:lookup(user)
+  return entry and entry.conn_cur or 0
+end
+
+local function own_identity()
+  if not identity then
+    local info = core.get_info()
+    identity = string.format("%s/%s/%s", info.node or "", os.getenv("METRICS_PORT") or "", info.Pid or "")
+  end
+  return identity
+end
+
+local function ask(address, port)
+  local socket = core.tcp()
+  socket:settimeout(PERIOD)
+  local text
+  if socket:connect(address, port) then
+    socket:send("GET /limits HTTP/1.0\r\n\r\n")
+    text = socket:receive("*a")
+  end
+  socket:close()
+  local id, users = parsed(text or "")
+  if id and id ~= own_identity() then
+    answers[id] = { at = now(), users = users }
+  end
+end
+
+local function follow(server)
+  while true do
+    local address = server:get_addr():match("^%[?([%x.:]+)%]?:%d+$")
+    if address and not (server:get_stats().status or ""):find("^MAINT") then
+      for _, port in ipairs(ports) do
+        ask(address, port)
+      end
+    end
+    core.msleep(1000 * PERIOD)
+  end
+end
+
+core.register_init(function()
+  math.randomseed(os.time() + (tonumber(os.getenv("METRICS_PORT")) or 0))
+  for _, server in pairs(core.backends[PEERS].servers) do
+    core.register_task(function()
+      follow(server)
+    end)
+  end
+end)
+
+core.register_task(function()
+  while true do
+    core.msleep(1000 * PERIOD)
+    local time, peers = now(), {}
+    for id, answer in pairs(answers) do
+      if time - answer.at > FORGET then
+        answers[id] = nil
+      else
+        peers[#peers + 1] = answer.users
+      end
+    end
+    limiter:learn(peers, in_flight, time)
+  end
+end)
+
+core.register_action("limit", { "http-req" }, function(txn)
+  local reason, seconds = limiter:refusal(txn:get_var("txn.user"), (txn:get_var("txn.in_flight") or 1) - 1, now())
+  if reason then
+    txn:set_var("txn.refused", reason)
+    txn:set_var("txn.retry_after", seconds)
+  end
+end, 0)
+
+core.register_service("limits", "http", function(applet)
+  local text = "process " .. own_identity() .. "\n" .. limiter:report(in_flight)
+  applet:set_status(200)
+  applet:add_header("content-type", "text/plain")
+  applet:add_header("content-length", #text)
+  applet:start_response()
+  applet:send(text)
+end)
