@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
+import yaml
+
 from e2e.cluster.handle import LocalCluster
 from e2e.model.tiny_llama import model_folder
 
@@ -13,12 +15,29 @@ OBJECTS = Path(__file__).with_name("claim.yaml")
 
 
 @contextmanager
-def claim_of(cluster: LocalCluster, name: str, path: Path) -> Iterator[str]:
-    """Create a claim and its volume; deleted at the end of the block."""
-    objects = Template(OBJECTS.read_text()).substitute(name=name, path=path)
+def claim_of(cluster: LocalCluster, name: str, path: Path, *, access: str = "ReadOnlyMany") -> Iterator[str]:
+    """Create a claim and its volume with this access mode; deleted at the end of the block."""
+    with _applied(cluster, _objects(name, path, access)):
+        yield name
+
+
+@contextmanager
+def volume_for(cluster: LocalCluster, claim: str, path: Path, *, size: str) -> Iterator[None]:
+    """Create a volume for a claim that the operator will create; deleted at the end of the block."""
+    volume, _ = yaml.safe_load_all(_objects(claim, path, "ReadWriteOnce", size))
+    with _applied(cluster, yaml.safe_dump(volume)):
+        yield
+
+
+def _objects(name: str, path: Path, access: str, size: str = "1Gi") -> str:
+    return Template(OBJECTS.read_text()).substitute(name=name, path=path, access=access, size=size)
+
+
+@contextmanager
+def _applied(cluster: LocalCluster, objects: str) -> Iterator[None]:
     cluster.kubectl("apply", "--filename=-", input=objects)
     try:
-        yield name
+        yield
     finally:
         cluster.kubectl("delete", "--filename=-", "--wait=true", input=objects)
 

@@ -85,11 +85,12 @@ HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute")
 HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
 SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject")
 JOB = Kind("batch/v1", "Job")
+CLAIM = Kind("v1", "PersistentVolumeClaim")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
-CHILD_KINDS = (CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB, INGRESS, HORIZONTAL_POD_AUTOSCALER)
+CHILD_KINDS = (CLAIM, CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB, INGRESS, HORIZONTAL_POD_AUTOSCALER)
 """The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
 operator has rights on them only if they are enabled."""
 

@@ -19,21 +19,22 @@ MODEL = {
 GATED = {"error": {"cause": "Gated", "field": "hf://a/b", "problem": "is gated.", "cure": "Ask for it."}}
 
 
-def job_pods(workspace: Workspace) -> list[dict[str, Any]]:
-    """The pods of all inspections."""
-    return workspace.all("pods", INSPECTION)
+def job_pods(workspace: Workspace, selector: str = INSPECTION) -> list[dict[str, Any]]:
+    """The pods of all inspections, or of other Jobs."""
+    return workspace.all("pods", selector)
 
 
-def let_it_say(workspace: Workspace, document: object) -> None:
-    """Wait until the pod of the newest inspection has ended, and show its last words."""
+def let_it_say(workspace: Workspace, document: object, *, component: str = "inspection") -> None:
+    """Wait until the pod of the newest Job of this component has ended, and show its last words."""
 
     def ended() -> str | None:
-        over = [one for one in job_pods(workspace) if one["status"].get("phase") == "Succeeded"]
+        pods = job_pods(workspace, f"app.kubernetes.io/component={component}")
+        over = [one for one in pods if one["status"].get("phase") == "Succeeded"]
         newest = max(over, key=lambda one: str(one["metadata"]["creationTimestamp"]), default=None)
         return str(newest["metadata"]["name"]) if newest else None
 
-    name = eventually(ended, seconds=60, what="an inspection's pod that has ended")
+    name = eventually(ended, seconds=60, what="a Job's pod that has ended")
     said = {"exitCode": 0, "reason": "Completed", "message": json.dumps(document)}
-    status = {"containerStatuses": [{"name": "inspection", "state": {"terminated": said}}]}
+    status = {"containerStatuses": [{"name": component, "state": {"terminated": said}}]}
     patch = json.dumps({"status": status})
     workspace.kubectl("patch", "pod", str(name), "--subresource=status", "--type=strategic", f"--patch={patch}")

@@ -171,7 +171,7 @@ def test_a_model_in_a_claim_needs_the_right_to_create_pods_or_the_verb_use_on_th
 
     plain = users[PLAIN]
     said = plain.refusal("claimed", claim("models/qwen"))
-    assert "spec.model.source: the claim models requires the right to create pods, or the verb use" in said
+    assert "spec: the claim models requires the right to create pods, or the verb use" in said
     assert users[POD_MAKER].refusal("claimed", claim("models/qwen")) == ""
     assert plain.patch("claimed", claim("models/other")) == "", "the same claim"
     assert "the claim secrets requires" in plain.patch("claimed", claim("secrets"))
@@ -181,6 +181,15 @@ def test_a_model_in_a_claim_needs_the_right_to_create_pods_or_the_verb_use_on_th
     plain.workspace.kubectl("create", "rolebinding", "lent", "--role=lent", f"--user={PLAIN}")
     eventually(lambda: plain.refusal("lent", claim("lent/qwen")) == "", seconds=20, what="the verb suffices")
     assert "the claim models requires" in plain.refusal("not-lent", claim("models"))
+
+
+def test_a_cache_needs_the_right_to_use_its_claim_or_to_create_one(users: dict[str, User]) -> None:
+    plain = users[PLAIN]
+    assert "spec: the claim models requires" in plain.refusal("cached", {"cache": {"pvc": "models"}})
+    assert "spec.cache.size: requires the right to create persistentvolumeclaims" in plain.refusal(
+        "cached", {"cache": {"size": "40Gi"}}
+    )
+    assert users[POD_MAKER].refusal("cached", {"cache": {"pvc": "models"}}) == ""
 
 
 def test_a_secret_reference_needs_the_right_to_get_that_secret(users: dict[str, User]) -> None:

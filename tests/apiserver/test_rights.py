@@ -58,6 +58,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
         _leave_scaling_to_others(workspace, backend, kind)
     _find_names_taken(workspace, "left-mine", MINE, "job")
+    _keep_a_model(workspace)
     let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
     _let_an_engine_be_killed(workspace)
@@ -117,6 +118,22 @@ def _leave_scaling_to_others(workspace: Workspace, backend: str, kind: str) -> N
     workspace.patch(name, {"autoscaling": None})
     eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
     workspace.kubectl("delete", "infd", name)
+
+
+def _keep_a_model(workspace: Workspace) -> None:
+    """A claim of a resource, which is then its own, and a claim of the users', which is looked up."""
+    workspace.create("kept", {**QWEN, "cache": {"size": "40Gi", "retain": True}})
+    eventually(lambda: workspace.exists("persistentvolumeclaim", "kept-cache"), seconds=20, what="the claim")
+    workspace.patch("kept", {"cache": {"retain": False}})
+    eventually(partial(_is_owned, workspace, "kept-cache"), seconds=20, what="an owner of the claim")
+    workspace.patch("kept", {"cache": {"size": None, "retain": None, "pvc": "models"}})
+    workspace.settled("kept", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
+    workspace.kubectl("delete", "infd", "kept")
+    eventually(partial(_is_gone, workspace, "persistentvolumeclaim", "kept-cache"), seconds=20, what="no claim")
+
+
+def _is_owned(workspace: Workspace, claim: str) -> bool:
+    return bool(workspace.get("persistentvolumeclaim", claim)["metadata"].get("ownerReferences"))
 
 
 def _is_gone(workspace: Workspace, kind: str, name: str) -> bool:

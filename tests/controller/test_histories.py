@@ -3,11 +3,12 @@
 import pytest
 
 from inference_operator.controller.drift import first_drift
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import CLAIM, Manifest, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
+from tests.controller.downloads import finish_downloads
 from tests.controller.world import World
 from tests.testing.builders import ENGINES, inference_deployment, inputs
 from tests.testing.random_specs import Specs
@@ -29,10 +30,15 @@ async def ask(world: World, spec: Manifest) -> None:
     fields = {name: value for name, value in spec.items() if name != "model"}
     world.ask(source="", **fields, model=spec["model"])
     await world.settle()
+    await finish_downloads(world)
 
 
 def remembered(children: dict[Ref, Manifest]) -> dict[Ref, Manifest]:
-    """The children without the rollout strategy, which is decided when a rollout starts (architecture 4.13)."""
+    """The children without what an edit leaves.
+
+    That is the rollout strategy, which is decided when a rollout starts (architecture 4.13), and a claim.
+    """
+    children = {ref: child for ref, child in children.items() if ref.kind != CLAIM}
     if ENGINES not in children:
         return children
     found = children[ENGINES]

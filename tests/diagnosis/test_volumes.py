@@ -7,6 +7,8 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.diagnosis.pending_causes import VOLUME_PATIENCE
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import EventsLookup, EventSummary, LookupResult, ObjectEvents, Unavailable
@@ -161,3 +163,16 @@ def test_the_events_of_a_router_that_waits_for_volumes_are_looked_up() -> None:
     again = reported(situation).requeue
     assert again is not None
     assert [look.name for look in again.lookups if isinstance(look, EventsLookup)] == ["qwen-router-a"]
+
+
+@pytest.mark.parametrize(("claim", "node", "found"), [("models", "b", True), ("models", "a", False), ("", "b", False)])
+def test_an_engine_on_another_node_than_its_one_node_claim_is_reported_at_once(
+    claim: str, node: str, *, found: bool
+) -> None:
+    first = replace(POD, name="qwen-engine-first", ready=True, start=None, node="a")
+    request = DiagnosisRequest("default", {}, {}, read_logs=False, nodes_visible=True, now=NOW, one_node_claim=claim)
+    diagnosis = volume_diagnosis([first, replace(POD, node=node)], request).diagnosis
+    assert (diagnosis is not None) is found
+    if diagnosis:
+        said = f"Pod {POD.name} on node b cannot mount the claim models: it is ReadWriteOnce, and node a uses it."
+        assert diagnosis.message.startswith(said)

@@ -6,19 +6,20 @@ from pathlib import Path
 import yaml
 
 from inference_operator.engines.vllm.vllm import ENVIRONMENT
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import JOB, Manifest
 from tests.testing.builders import ENGINES, planned
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "caches.md").read_text()
 
 
-def manifests() -> tuple[Manifest, Manifest]:
-    claim, resource = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
-    return claim, resource
+def manifests() -> tuple[Manifest, Manifest, Manifest]:
+    """The claim, the resource with `cache.pvc`, and the one with a mount of its own."""
+    claim, cached, resource = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    return claim, cached, resource
 
 
 def test_the_claim_is_mounted_over_every_cache_of_the_engine() -> None:
-    claim, resource = manifests()
+    claim, _, resource = manifests()
     metadata = {**resource["metadata"], "namespace": "default", "uid": "a"}
     pod = planned({**resource, "metadata": metadata}).desired[ENGINES]["spec"]["template"]["spec"]
     assert {"name": "caches", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in pod["volumes"]
@@ -31,9 +32,19 @@ def test_the_claim_is_mounted_over_every_cache_of_the_engine() -> None:
 
 
 def test_the_request_of_ephemeral_storage_can_be_lowered_as_the_page_says() -> None:
-    _, resource = manifests()
+    _, _, resource = manifests()
     engine = {"resources": {"requests": {"ephemeral-storage": "10Gi"}}}
     metadata = {**resource["metadata"], "namespace": "default", "uid": "a"}
     spec = {**resource["spec"], "engine": engine}
     pod = planned({**resource, "metadata": metadata, "spec": spec}).desired[ENGINES]["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"]["requests"]["ephemeral-storage"] == "10Gi"
+
+
+def test_the_page_names_the_claim_to_which_a_job_downloads_the_model() -> None:
+    claim, cached, _ = manifests()
+    metadata = {**cached["metadata"], "namespace": "default", "uid": "a"}
+    result = planned({**cached, "metadata": metadata})
+    (job,) = [one for ref, one in result.desired.items() if ref.kind == JOB]
+    volumes = job["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "model-cache", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in volumes
+    assert ENGINES not in result.desired

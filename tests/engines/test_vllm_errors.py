@@ -230,6 +230,19 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "set `TIKTOKEN_ENCODINGS_BASE` to it in `spec.engine.env`",
     ),
     (
+        "RuntimeError: vLLM failed to compile the model. The most likely reason for this is that a previous compilation"
+        " failed, leading to a corrupted compilation artifact. We recommend trying to remove ~/.cache/vllm",
+        Reason.KERNELS_BROKEN,
+        "the compiled kernels of an earlier start are broken",
+    ),
+    (
+        '  File "/usr/lib/python3.12/site-packages/triton/runtime/cache.py", line 69, in get_group\n'
+        "    grp_data = json.load(f)\n               ^^^^^^^^^^^^\n"
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        Reason.KERNELS_BROKEN,
+        "the compiled kernels of an earlier start are broken",
+    ),
+    (
         "vllm serve: error: unrecognized arguments: --nosuch",
         Reason.INVALID_ARGUMENT,
         "unrecognized arguments: --nosuch",

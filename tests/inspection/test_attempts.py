@@ -1,6 +1,7 @@
 """Progress of a model's inspection, from its attempts."""
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,11 @@ from inference_operator.inspection.attempts import (
     FIRST_WAIT,
     LONGEST_WAIT,
     AttemptsProgress,
-    attempts_progress,
     wait_after,
 )
+from inference_operator.inspection.attempts import attempts_progress as progress_of
 from inference_operator.inspection.job_attempt import Attempt
-from inference_operator.inspection.result import Cause, Failure, result_text
+from inference_operator.inspection.result import Cause, Failure, parsed_result, result_text
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
@@ -27,6 +28,10 @@ GATED = Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOK
 NO_IMAGE = PodProblem(Reason.IMAGE_PULL_FAILED, "not found")
 PULL = "not found. Check the image name, and the pull secret of the namespace's default ServiceAccount."
 OVERDUE = "Job was active longer than specified deadline"
+
+
+def attempts_progress(attempts: Sequence[Attempt], now: datetime, *, wanted: bool) -> AttemptsProgress[Entry]:
+    return progress_of(attempts, now, wanted=wanted, parsed=parsed_result)
 
 
 def failed(number: int = 1) -> Attempt:

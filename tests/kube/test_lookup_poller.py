@@ -17,8 +17,10 @@ from inference_operator.kube.lookup_poller import (
     LookupPoller,
     look_up,
 )
-from inference_operator.manifest import NODE, Key, Kind, Manifest
+from inference_operator.manifest import CLAIM, NODE, Key, Kind, Manifest, Ref
 from inference_operator.views.lookups import (
+    ClaimLookup,
+    ClaimView,
     ClusterGpus,
     FreeGpusLookup,
     LogLookup,
@@ -65,6 +67,14 @@ class Stage:
             if isinstance(answer, ClusterError):
                 raise answer
             yield json.loads(answer)
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        self.times.append(asyncio.get_running_loop().time())
+        answer = self.answers.pop(0)
+        if isinstance(answer, ClusterError):
+            raise answer
+        found: Manifest | None = json.loads(answer)
+        return found if ref.kind == CLAIM else None
 
     def tell(self, look: Lookup, found: LookupResult | None) -> None:
         if found is None:
@@ -250,3 +260,10 @@ def test_free_gpus_are_counted_once_for_all_resources_and_again_after_the_interv
 async def test_a_lookup_of_free_gpus_without_the_right_to_list_nodes_is_a_result() -> None:
     found = await look_up(Stage(answers=[ForbiddenError("no")]), FreeGpusLookup("nvidia.com/gpu"))
     assert found == Unavailable("the operator has no right to it")
+
+
+async def test_the_access_modes_of_a_claim_are_looked_up_and_a_claim_that_is_not_there_is_a_result() -> None:
+    look = ClaimLookup("default", "models")
+    found = await look_up(Stage(answers=['{"spec": {"accessModes": ["ReadWriteOnce"]}}']), look)
+    assert found == ClaimView(("ReadWriteOnce",))
+    assert await look_up(Stage(answers=["null"]), look) == Unavailable("there is none")

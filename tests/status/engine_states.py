@@ -36,6 +36,7 @@ LAST_WORDS: dict[str, Reason] = {
     "CUDA error: no kernel image is available for execution on the device": Reason.GPU_NOT_SUPPORTED,
     "CUDA error: uncorrectable ECC error encountered": Reason.GPU_HARDWARE_ERROR,
     "weight = 192 is not divisible by weight quantization block_n = 128.": Reason.WEIGHTS_NOT_DIVISIBLE,
+    "a previous compilation failed, leading to a corrupted compilation artifact.": Reason.KERNELS_BROKEN,
     "OSError: [Errno 28] No space left on device": Reason.DISK_FULL,
     "vllm serve: error: unrecognized arguments: -x": Reason.INVALID_ARGUMENT,
 }

@@ -10,6 +10,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from tests.status.autoscaler_states import AUTOSCALER_STATES
+from tests.status.download_states import DOWNLOAD_STATES
 from tests.status.engine_states import ENGINE_STATES
 from tests.status.exposure_states import EXPOSURE_STATES
 from tests.status.paused_states import PAUSED_STATES
@@ -47,6 +48,7 @@ from tests.testing.builders import (
 
 STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **PAUSED_STATES,
+    **DOWNLOAD_STATES,
     **AUTOSCALER_STATES,
     **EXPOSURE_STATES,
     **ROLLING_STATES,

@@ -29,6 +29,8 @@ class Hub:
     """Files that are served by redirect, as weights are."""
     cut_after: int = 0
     """Bytes of the next large file after which the connection ends; 0 for all."""
+    silent_after: int = 0
+    """Bytes of a large file after which nothing more comes, while the connection stays; 0 for all."""
     offsets: list[int] = field(default_factory=list)
     """Where the requests of large files started."""
     odd: dict[str, Answer] = field(default_factory=dict)
@@ -131,6 +133,10 @@ class Request(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(end - start))
         self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         self.end_headers()
+        if hub.silent_after and not last and self.command == "GET":
+            self.send(content[start : start + hub.silent_after])
+            self.server.over.wait()
+            return
         cut = 0
         if not last and self.command == "GET":
             cut, hub.cut_after = hub.cut_after, 0

@@ -35,6 +35,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.hardware.gpu.resourceName": ("nvidia.com/gpu",),
     "spec.parallelism.tensor": (1, 2, 3, 4, 64),
     "spec.parallelism.pipeline": (1, 2),
+    "spec.cache.size": ("40Gi", "2Ti"),
     "spec.startupTimeout": _DURATIONS,
     "spec.drainTimeout": _DURATIONS,
     "spec.rollout.progressDeadline": _DURATIONS,

@@ -48,6 +48,9 @@ class Echo:
     def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
 
+    def check_cached(self, asked: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        return None
+
     def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
         return GpuNeeds()
 

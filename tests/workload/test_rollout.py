@@ -197,3 +197,15 @@ def test_a_surge_that_got_no_node_in_time_switches_to_replace(why: RolloutReason
     assert decided(waiting) == Rollout(NEW, SURGE, why)
     assert switch_due(waiting) == NOW + timedelta(seconds=1)
     assert decided(late) == Rollout(NEW, REPLACE, RolloutReason.NO_NODE_CAME)
+
+
+@pytest.mark.parametrize(("node", "one_node", "then"), [("b", 1, REPLACE), ("a", 1, SURGE), ("b", 0, SURGE)])
+def test_a_surge_whose_claim_is_mounted_on_another_node_switches_to_replace(
+    node: str, one_node: int, then: RolloutStrategy
+) -> None:
+    started = Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
+    old, new = replace(pod(), node="a"), replace(pod(NEW), ready=False, node=node)
+    request = replace(moving(old, new, live=deployment(carries=started)), one_node=bool(one_node))
+    decided = rollout(request, {}, nodes_visible=True, now=NOW)
+    assert isinstance(decided, Rollout)
+    assert decided.strategy is then

@@ -16,6 +16,9 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims] # delete: never; the garbage collector does that
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]

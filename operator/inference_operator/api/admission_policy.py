@@ -38,6 +38,7 @@ NEEDS_RESOURCES: tuple[tuple[str, str, str], ...] = (
     ("router.service", "", "services"),
     ("router.ingress", "networking.k8s.io", "ingresses"),
     ("router.httpRoute", "gateway.networking.k8s.io", "httproutes"),
+    ("cache.size", "", "persistentvolumeclaims"),
 )
 """Fields below `spec` that become an object of a kind, with its API group and plural. Setting them requires the right
 to create such objects: their type and annotations decide what is published, and what controllers do."""
@@ -154,9 +155,10 @@ def _gpu_resource_check() -> _Check:
 
 
 def _claim(root: str) -> str:
-    """The CEL expression for the claim that the model is read from; empty without one."""
+    """The CEL expression for the claim that the model is read from, or downloaded to; empty without one."""
     source = f"{value_of(root, 'model.source')}.orValue('')"
-    return f"{source}.startsWith('pvc://') ? {source}.substring(6).split('/')[0] : ''"
+    cache = f"{value_of(root, 'cache.pvc')}.orValue('')"
+    return f"{source}.startsWith('pvc://') ? {source}.substring(6).split('/')[0] : {cache}"
 
 
 def _claim_check() -> _Check:
@@ -164,8 +166,8 @@ def _claim_check() -> _Check:
     return _Check(
         f"variables.claim == '' || variables.claim == variables.knownClaim || variables.{_PODS}"
         f" || {claims}.name(variables.claim).check('{CLAIM_VERB}').allowed()",
-        "'spec.model.source: the claim ' + variables.claim + ' requires the right to create pods, or the verb"
-        f" {CLAIM_VERB} on this PersistentVolumeClaim, in namespace ' + request.namespace + '. Use another model,"
+        "'spec: the claim ' + variables.claim + ' requires the right to create pods, or the verb"
+        f" {CLAIM_VERB} on this PersistentVolumeClaim, in namespace ' + request.namespace + '. Use another one,"
         " or request one of these rights.'",
     )
 

@@ -128,6 +128,11 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
             "Set `spec.parallelism.tensor` to a smaller size.",
         ),
         (
+            Reason.KERNELS_BROKEN,
+            "Compiled kernels that an earlier engine stored are broken, for example because it was killed.",
+            "With `spec.cache`, wait: a Job deletes them, and the engine compiles again. Else delete the pod.",
+        ),
+        (
             Reason.DISK_FULL,
             "The disk of the engine's node is full, or the pod uses more of it than it may.",
             "Free space on the node, use a larger disk, or keep caches on a claim (`spec.podTemplate.volumes`).",
@@ -283,6 +288,21 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         _MODEL,
         "The inspection Job failed or did not finish in time.",
         "See the message. The operator retries; with `spec.parallelism.tensor` engines start without a memory check.",
+    ),
+    Reason.INSUFFICIENT_DISK: Explanation(
+        _STALLED,
+        "No node has the disk (ephemeral storage) that an engine requests for its model, and no node will be added.",
+        "Set `spec.cache`, use nodes with larger disks, or request less in `spec.engine.resources.requests`.",
+    ),
+    Reason.DOWNLOADING_MODEL: Explanation(
+        _RECONCILING,
+        "A Job downloads the model to the claim in `spec.cache`. Engines of the specification start after it.",
+        "Wait; the message shows the progress, or what the Job's pod waits for.",
+    ),
+    Reason.DOWNLOAD_FAILED: Explanation(
+        _STALLED,
+        "The Job that downloads the model failed, or a file differs from what the hub lists.",
+        "See the message. The operator retries, and a download continues where it ended.",
     ),
     Reason.MODEL_UNKNOWN: Explanation(
         _MODEL,

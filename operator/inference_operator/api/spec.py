@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from pydantic import Field, StringConstraints
 
 from inference_operator.api.autoscaling import MAX_REPLICAS, AutoscalingSpec
+from inference_operator.api.cache import CacheSpec
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, KeySelector, ResourcesSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
@@ -321,6 +322,7 @@ class Spec(SpecModel):
             " Default: false. Change: in place; edits made while paused are applied when it is set to false."
         ),
     )
+    cache: CacheSpec = Field(default_factory=CacheSpec, description="Claim that keeps the model between starts.")
     scheduling: SchedulingSpec = Field(
         default_factory=SchedulingSpec,
         description="Scheduling of the engine pods. Routers have their own, `router.scheduling`.",
@@ -333,6 +335,12 @@ class Spec(SpecModel):
         return self.autoscaling.max_replicas if self.autoscaling else self.replicas
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.cache) || !(has(self.cache.pvc) || has(self.cache.size))"
+            " || self.model.source.startsWith('hf://')",
+            lambda spec: not spec.cache.wanted or spec.model.source.startswith("hf://"),
+            "`cache` needs an `hf://` model: files of a volume or an image are not downloaded",
+        ),
         Rule(
             "self.replicas > 0 || !has(self.router) || !has(self.router.strategy)"
             " || self.router.strategy != 'External'",

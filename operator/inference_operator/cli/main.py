@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from inference_operator import __version__
 from inference_operator.api.admission_policy import policy
 from inference_operator.api.crd import crd
+from inference_operator.cli.download import add_download
 from inference_operator.cli.explain import add_explain
 from inference_operator.cli.files import documents
 from inference_operator.cli.fit import add_fit
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add_plan(commands)
     add_fit(commands)
     add_inspect(commands)
+    add_download(commands)
     add_explain(commands)
     add_key(commands)
     for name, what, run in (

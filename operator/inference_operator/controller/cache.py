@@ -14,6 +14,7 @@ from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
+from inference_operator.objects.child import is_child
 from inference_operator.objects.names import ROUTER, workload_name
 from inference_operator.pipeline.inputs import Inputs, RolePolicy
 from inference_operator.pipeline.roles import requested_roles
@@ -101,7 +102,7 @@ class Cache:
         pods, others = self.pods(key), (owned.manifest for owned in self._owned(key) if not owned.pod)
         return Inputs(
             resource=requested,
-            children={Ref.of(m): m for m in others if requested.owner.owns(m)},
+            children={Ref.of(m): m for m in others if is_child(m, requested.owner)},
             pods=pods,
             settings=self._settings,
             now=now,

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from inference_operator.controller.changes import Apply, Change, Delete, Label, PodRequest
 from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.manifest import Manifest, Owner
+from inference_operator.objects.child import is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
 from inference_operator.status.write_results import (
     Applied,
@@ -106,7 +107,7 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
     live = await cluster.get(change.ref)
     if live is None or "deletionTimestamp" in live["metadata"]:
         return Waiting(change.ref)
-    if change.owner.owns(live):
+    if is_child(live, change.owner):
         body = _with_uid(change.manifest, live["metadata"]["uid"])
         return Applied(await cluster.apply(change.ref, body, force=True))
     return Waiting(change.ref) if _is_orphan(live, change.owner) else Conflict(change.ref, _holder(live))

@@ -31,3 +31,5 @@ class DiagnosisRequest:
     nodes_visible: bool
     """Whether the operator may look at nodes."""
     now: datetime
+    one_node_claim: str = ""
+    """Name of the engines' claim, if pods on one node only can mount it; empty if not."""

@@ -1,15 +1,16 @@
 """A volume that cannot be attached or mounted. The pod's status does not show that; only Events do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from inference_operator.api.explanations import with_cure
+from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.pending_causes import problem_from_events, volume_wait
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.views.lookups import EventsLookup, ObjectEvents
-from inference_operator.views.pod import PodView
+from inference_operator.views.pod import PodView, has_answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,10 @@ class VolumeDiagnosis:
 
 
 def volume_diagnosis(pods: Iterable[PodView], request: DiagnosisRequest) -> VolumeDiagnosis:
-    """Why a pod waits for its volumes, once it has waited for long."""
+    """Why a pod waits for its volumes: at once if that is known from its node, else once it has waited for long."""
+    pods = list(pods)
+    if apart := _on_another_node(pods, request.one_node_claim):
+        return VolumeDiagnosis(apart)
     waiting = [(wait, pod) for pod in pods if (wait := volume_wait(pod, namespace=request.namespace))]
     if not waiting:
         return VolumeDiagnosis()
@@ -37,3 +41,17 @@ def volume_diagnosis(pods: Iterable[PodView], request: DiagnosisRequest) -> Volu
         return VolumeDiagnosis(lookup=wait.lookup)
     message = with_cure(f"Pod {pod.name} does not run: {problem.cause}", problem.cure)
     return VolumeDiagnosis(PodDiagnosis(pod, problem.reason, message), wait.lookup)
+
+
+def _on_another_node(pods: Sequence[PodView], claim: str) -> PodDiagnosis | None:
+    """An engine that was placed on another node than those that have the claim mounted."""
+    there = sorted({pod.node for pod in pods if has_answered(pod) and pod.node})
+    apart = (pod for pod in pods if pod.start and pod.node and not has_answered(pod) and pod.node not in there)
+    pod = next(apart, None)
+    if not claim or not there or pod is None:
+        return None
+    message = (
+        f"Pod {pod.name} on node {pod.node} cannot mount the claim {claim}: it is ReadWriteOnce, and node {there[0]}"
+        " uses it. Use a claim with ReadWriteMany, or as many engines as one node can take."
+    )
+    return PodDiagnosis(pod, Reason.VOLUME_UNAVAILABLE, message)

@@ -32,6 +32,8 @@ class ServedModel:
     """Branch, tag or commit that the user asks for; None: the engine's own default."""
     token: KeySelector | None = None
     """Key of the Secret that holds a token of the hub."""
+    hub_cache: str = ""
+    """Folder with the repository in the layout of the hub's cache. Then the engine asks no hub. Empty: it downloads."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,6 +87,8 @@ class EngineProcess:
     """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell."""
     stop_seconds: int
     """Time limit from SIGTERM to the end of the process."""
+    compiled: str = ""
+    """Folder of all compiled kernels; empty if the engine keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,8 @@ class HubAccess:
     """Paths that must be writable."""
     revision: str | None
     """Branch, tag or commit of the hub repository; None is the default branch."""
+    compiled: str = ""
+    """Folder of all compiled kernels; empty if the engine keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +218,9 @@ class Engine(Protocol):
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
         """The engine's access to its model; without a model, to any."""
+
+    def check_cached(self, spec: EngineSpec, /) -> Refusal | None:
+        """Why the specification contradicts a model from a claim without a hub; None if it does not."""
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """The cause of the engine's end, from the end of its log; None if the log shows no known error."""

@@ -1,8 +1,9 @@
 """The state of a model's inspection, from its attempts; each attempt is a Job."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Generic, TypeVar
 
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
@@ -11,21 +12,23 @@ from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.inspection.job_attempt import Attempt
 from inference_operator.inspection.result import Cause, Failure, parsed_result
 from inference_operator.models.config import NotUnderstood
-from inference_operator.models.entry import Entry
 from inference_operator.views.pod import PodProblem, one_line
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
 """Backoff after a failed attempt; it doubles with each, since most failures need a user to act."""
 
 
+Result = TypeVar("Result")
+
+
 @dataclass(frozen=True, slots=True)
-class AttemptsProgress:
-    """The state of an inspection, and when it changes next without an event."""
+class AttemptsProgress(Generic[Result]):
+    """The state of an inspection or download, and when it changes next without an event."""
 
     jobs: tuple[int, ...] = ()
     """Numbers of the attempts whose Jobs must exist."""
-    entry: Entry | None = None
-    """The model's facts, once an attempt has reported them."""
+    entry: Result | None = None
+    """The result, once an attempt has reported it."""
     failure: Failure | None = None
     """Why the last finished attempt failed."""
     waiting: str = ""
@@ -34,29 +37,33 @@ class AttemptsProgress:
     """When the next attempt is due."""
 
 
-def attempts_progress(attempts: Sequence[Attempt], now: datetime, *, wanted: bool) -> AttemptsProgress:
-    """The state of an inspection.
+def attempts_progress(
+    attempts: Sequence[Attempt], now: datetime, *, wanted: bool, parsed: Callable[[str], Result | Failure | None]
+) -> AttemptsProgress[Result]:
+    """The state of an inspection or download.
 
     A failed attempt's Job is kept until the next attempt finishes, so that its message stays readable.
 
     Args:
-        attempts: the existing attempts of one inspection.
+        attempts: the existing attempts of one inspection or download.
         now: the current time.
         wanted: whether its result is needed. If not, no further attempt starts; a result that exists is returned.
+        parsed: reads the termination message of an attempt; None if it is invalid.
 
     Examples:
         >>> start = datetime(2026, 1, 2)
-        >>> attempts_progress([], start, wanted=True).jobs
+        >>> attempts_progress([], start, wanted=True, parsed=parsed_result).jobs
         (1,)
         >>> failed = Attempt("a", "b", 1, finished=start, failure="Job was active longer than specified deadline")
-        >>> attempts_progress([failed], start, wanted=True).again - start
+        >>> attempts_progress([failed], start, wanted=True, parsed=parsed_result).again - start
         datetime.timedelta(seconds=30)
-        >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True).jobs
+        >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True, parsed=parsed_result).jobs
         (1, 2)
     """
     latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
     for attempt in latest_first:
-        if isinstance(entry := parsed_result(attempt.message), Entry):
+        entry = parsed(attempt.message)
+        if entry is not None and not isinstance(entry, Failure):
             return AttemptsProgress((attempt.number,), entry)
     finished = next((attempt for attempt in latest_first if attempt.finished is not None), None)
     failure = _failure(finished) if finished else None

@@ -11,8 +11,9 @@ from inference_operator.inspection.attempts import AttemptsProgress, attempts_pr
 from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
 from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt, job_attempt
-from inference_operator.inspection.result import INSPECTOR_VERSION, OLDER_VERSIONS
+from inference_operator.inspection.result import INSPECTOR_VERSION, OLDER_VERSIONS, parsed_result
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
+from inference_operator.models.entry import Entry
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
 from inference_operator.settings import Settings
@@ -39,7 +40,7 @@ class InspectionRequest:
 class InspectionState:
     """How far an inspection is, and the objects that it needs."""
 
-    progress: AttemptsProgress = field(default_factory=AttemptsProgress)
+    progress: AttemptsProgress[Entry] = field(default_factory=AttemptsProgress)
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
     lookups: tuple[Lookup, ...] = ()
     """Events that show why a Job makes no progress."""
@@ -98,8 +99,8 @@ def inspection_state(
     own_pods = [pod for pod in pods if pod.component == INSPECTION]
     live_jobs = [job for job in live.values() if is_inspection_job(job) and "deletionTimestamp" not in job["metadata"]]
     attempts = [job_attempt(job, own_pods) for job in live_jobs]
-    current = [_with_events(attempt, results) for attempt in attempts if attempt.job_hash == job_hash]
-    progress = attempts_progress(current, now, wanted=wanted)
+    current = [with_events(attempt, results) for attempt in attempts if attempt.job_hash == job_hash]
+    progress = attempts_progress(current, now, wanted=wanted, parsed=parsed_result)
     jobs = [_job(request, number) for number in progress.jobs]
     waits = [attempt.wait for attempt in current if attempt.wait and attempt.number in progress.jobs]
     result = [model_config_map(ref, progress.entry, owner=request.owner)] if progress.entry else []
@@ -122,7 +123,7 @@ def without_inspection_jobs(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]
     return {ref: child for ref, child in live.items() if not is_inspection_job(child)}
 
 
-def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
+def with_events(attempt: Attempt, results: LookupResults) -> Attempt:
     """The attempt, with the cause that Events show if it makes no progress."""
     events = results.get(attempt.wait.lookup) if attempt.wait else None
     if not isinstance(events, ObjectEvents):

@@ -29,6 +29,9 @@ class Cause(StrEnum):
     NOT_FOUND = "NotFound"
     UNREACHABLE = "Unreachable"
     TIMED_OUT = "TimedOut"
+    DISK_FULL = "DiskFull"
+    DAMAGED = "Damaged"
+    """A downloaded file differs from what the hub lists."""
     UNUSABLE = "Unusable"
     """The files exist, but sizing cannot use them."""
 
@@ -59,6 +62,8 @@ _REASONS: Mapping[Cause, Reason] = {
     Cause.NOT_FOUND: Reason.MODEL_NOT_FOUND,
     Cause.UNREACHABLE: Reason.HUB_UNREACHABLE,
     Cause.TIMED_OUT: Reason.INSPECTION_FAILED,
+    Cause.DISK_FULL: Reason.DISK_FULL,
+    Cause.DAMAGED: Reason.DOWNLOAD_FAILED,
     Cause.UNUSABLE: Reason.MODEL_NOT_UNDERSTOOD,
 }
 

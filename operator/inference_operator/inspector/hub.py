@@ -42,7 +42,7 @@ def inspect_hub(repository: str, revision: str | None = None) -> InspectionResul
         repository: `org/name`.
         revision: branch, tag or commit; None is the default branch.
     """
-    _configure_client()
+    configure_client()
     limit_responses()
     try:
         if constants.is_offline_mode():
@@ -51,10 +51,10 @@ def inspect_hub(repository: str, revision: str | None = None) -> InspectionResul
     except InspectionError as error:
         return error.failure
     except (HfHubHTTPError, httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, ResponseRejectedError) as error:
-        return _failure(repository, revision, error)
+        return failure_of(repository, revision, error)
 
 
-def _configure_client() -> None:
+def configure_client() -> None:
     """Disable Xet, telemetry and all output of the client; failures are reported once, with a message for users."""
     constants.HF_HUB_DISABLE_XET = True  # so that files come through the client with limits
     constants.HF_HUB_DISABLE_TELEMETRY = True
@@ -95,7 +95,7 @@ def _files(repository: str, revision: str | None) -> Files:
     return Files(repository, f"hf://{repository}@{commit}", sizes, local, elements, commit)
 
 
-def _failure(repository: str, revision: str | None, error: Exception) -> Failure:
+def failure_of(repository: str, revision: str | None, error: Exception) -> Failure:
     """The failure for an error of the hub client."""
     match error:
         case GatedRepoError():

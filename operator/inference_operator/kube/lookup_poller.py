@@ -10,8 +10,10 @@ from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
-from inference_operator.manifest import Key
+from inference_operator.manifest import CLAIM, Key, Manifest, Ref
 from inference_operator.views.lookups import (
+    ClaimLookup,
+    ClaimView,
     EventsLookup,
     FreeGpusLookup,
     LogLookup,
@@ -20,6 +22,7 @@ from inference_operator.views.lookups import (
     LookupResult,
     Unavailable,
 )
+from inference_operator.views.raw import mapping
 from inference_operator.views.redact import redacted
 
 LOG_LINES = 500
@@ -40,6 +43,9 @@ EVENTS_HOLD_SECONDS = 30.0
 GPUS_HOLD_SECONDS = 30.0
 """Interval at which free GPUs are counted while a resource needs them."""
 
+CLAIM_HOLDS_SECONDS = 300.0
+"""Interval at which a claim is read. Its access modes never change; only another claim of its name has others."""
+
 FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 5.0, 300.0
 """Backoff after a lookup that failed, for example because a kubelet does not respond or a right is missing."""
 
@@ -51,6 +57,9 @@ class LookupClient(Reader, Protocol):
 
     async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:
         """The last lines of a container's log."""
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """An object; None if there is none."""
 
 
 @dataclass(slots=True)
@@ -168,6 +177,8 @@ async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
                 return await events_of(client, look)
             case FreeGpusLookup(resource):
                 return await free_gpus(client, resource)
+            case ClaimLookup(namespace, name):
+                return _claim_view(await client.get(Ref(CLAIM, namespace, name)))
     except ForbiddenError:
         return Unavailable("the operator has no right to it")
     except NotFoundError:
@@ -176,6 +187,12 @@ async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
         return Unavailable("there is none")
     except ClusterError:
         return Unavailable("its node does not answer")
+
+
+def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:
+    if claim is None:
+        return Unavailable("there is none")
+    return ClaimView(tuple(map(str, mapping(claim, "spec").get("accessModes") or ())))
 
 
 def holds_seconds(look: Lookup) -> float | None:
@@ -187,6 +204,8 @@ def holds_seconds(look: Lookup) -> float | None:
             return EVENTS_HOLD_SECONDS
         case FreeGpusLookup():
             return GPUS_HOLD_SECONDS
+        case ClaimLookup():
+            return CLAIM_HOLDS_SECONDS
 
 
 def _target(look: Lookup) -> tuple[object, ...]:
@@ -194,7 +213,7 @@ def _target(look: Lookup) -> tuple[object, ...]:
     match look:
         case LogLookup(run=run, running=running):
             return (run, running)
-        case EventsLookup() | FreeGpusLookup():
+        case EventsLookup() | FreeGpusLookup() | ClaimLookup():
             return ()
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 
 from inference_operator.manifest import Kind, Manifest, Owner
-from inference_operator.objects.names import labels
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, labels
 
 DESIRED_HASH_ANNOTATION = "inference-operator.dev/desired-hash"
 """Hash of the desired child. A field that is no longer desired changes it, and so causes the apply that removes it."""
@@ -38,6 +38,7 @@ def child(
     annotations: Mapping[str, str] | None = None,
     added_labels: Mapping[str, str] | None = None,
     retain: bool = False,
+    outlives_owner: bool = False,
 ) -> Manifest:
     """A complete child object.
 
@@ -50,10 +51,11 @@ def child(
         annotations: annotations beside the hash.
         added_labels: labels beside those of every child.
         retain: keep the child when it is no longer desired, for example a volume with a downloaded model.
+        outlives_owner: keep it also when its owner is deleted: it gets no owner reference.
     """
     own = {**(annotations or {}), **({RETAIN_ANNOTATION: "true"} if retain else {})}
     added = {**owner.child_labels, **(added_labels or {})}
-    desired_hash = content_hash([content, {**own, **added}])
+    desired_hash = content_hash([content, {**own, **added}, *(["outlives"] if outlives_owner else [])])
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -62,7 +64,31 @@ def child(
             "namespace": owner.key.namespace,
             "labels": {**added, **labels(owner.key.name, component)},
             "annotations": {**own, DESIRED_HASH_ANNOTATION: desired_hash},
-            "ownerReferences": [owner.reference],
+            **({} if outlives_owner else {"ownerReferences": [owner.reference]}),
         },
         **content,
     }
+
+
+def is_child(manifest: Manifest, owner: Owner) -> bool:
+    """Whether the object belongs to the owner: by its owner reference, or it outlives owners and has its labels.
+
+    Examples:
+        >>> from inference_operator.manifest import CONFIG_MAP, Key
+        >>> first, second = Owner(Key("a", "b"), "1"), Owner(Key("a", "b"), "2")
+        >>> kept = child(CONFIG_MAP, "x", owner=first, component="c", content={}, retain=True, outlives_owner=True)
+        >>> is_child(kept, second), is_child(kept, Owner(Key("a", "other"), "3"))
+        (True, False)
+        >>> is_child(child(CONFIG_MAP, "x", owner=first, component="c", content={}, retain=True), second)
+        False
+    """
+    if owner.owns(manifest):
+        return True
+    meta = manifest["metadata"]
+    found, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    return (
+        not meta.get("ownerReferences")
+        and annotations.get(RETAIN_ANNOTATION) == "true"
+        and (found.get(MANAGED_BY_LABEL), found.get(NAME_LABEL)) == (MANAGER, owner.key.name)
+        and meta["namespace"] == owner.key.namespace
+    )

@@ -8,6 +8,8 @@ ENGINE = "engine"
 """The role that every resource has."""
 ROUTER = "router"
 INSPECTION = "inspection"
+DOWNLOAD = "download"
+CACHE = "cache"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that the operator created, and their pods."""
@@ -56,6 +58,26 @@ def inspection_job_name(name: str, content: str, attempt: int) -> str:
 def model_config_name(name: str, source: str) -> str:
     """Name of the ConfigMap with the result of the inspection; `source` is the hash of the model's source."""
     return f"{name}-model-{source}"
+
+
+def download_job_name(name: str, content: str, attempt: int) -> str:
+    """Name of the Job that downloads the model to a claim, with the hash of its content and the attempt's number.
+
+    Examples:
+        >>> download_job_name("qwen", "0123456789abcdef", 2)
+        'qwen-cache-01234567-2'
+    """
+    return f"{name[:MAX_NAME_PART].rstrip('-')}-cache-{content[:_HASH_PART]}-{attempt}"
+
+
+def download_config_name(name: str, content: str) -> str:
+    """Name of the ConfigMap that records the finished download; `content` is the hash of what was asked for."""
+    return f"{name}-cache-{content}"
+
+
+def cache_claim_name(name: str) -> str:
+    """Name of the claim that `spec.cache.size` creates."""
+    return f"{name}-{CACHE}"
 
 
 def service_name(name: str) -> str:

@@ -5,26 +5,33 @@ from collections.abc import Sequence
 from inference_operator.engines.base import EngineProcess
 from inference_operator.manifest import Manifest
 from inference_operator.models.source import ModelSource
+from inference_operator.objects.cache_volume import CacheVolume, cache_mounts, cache_volumes
 from inference_operator.objects.model_volume import model_mounts, model_volumes
 from inference_operator.sizing.plan import Plan
 
 _SHARED_MEMORY = "shm"
 
 
-def engine_volumes(source: ModelSource, process: EngineProcess, plan: Plan, *, pull_policy: str) -> list[Manifest]:
+def engine_volumes(
+    source: ModelSource, process: EngineProcess, plan: Plan, cache: CacheVolume | None = None, *, pull_policy: str
+) -> list[Manifest]:
     """The volumes of an engine pod."""
     return [
         *model_volumes(source, pull_policy=pull_policy),
         *writable_volumes(process.writable),
+        *cache_volumes(cache),
         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": plan.shared_memory}},
     ]
 
 
-def engine_mounts(source: ModelSource, writable: Sequence[str]) -> list[Manifest]:
+def engine_mounts(
+    source: ModelSource, writable: Sequence[str], cache: CacheVolume | None = None, compiled: str = ""
+) -> list[Manifest]:
     """The mounts of those volumes in the engine's container."""
     return [
         *model_mounts(source),
         *writable_mounts(writable),
+        *cache_mounts(cache, compiled),
         {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - a volume of the pod
     ]
 

@@ -44,6 +44,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import HubModel, ModelSource, model_source
+from inference_operator.objects.cache_volume import HUB_CACHE, CacheVolume
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.model_volume import model_argument
@@ -52,9 +53,11 @@ from inference_operator.objects.pod_additions import PodParts, refusal_of_additi
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_download import cache_volume, one_node_claim, with_download
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.roles import Role, RoleRequest
 from inference_operator.planning.capacity import capped, fixed_replicas
+from inference_operator.planning.disk import DISK_CURE, disk_shortfall
 from inference_operator.planning.engine_plan import PlanRequest, asked_of_sizes, engine_plan, older_image, wanted_image
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
@@ -166,7 +169,7 @@ def _decided(inputs: Inputs) -> Outcome:
             refused = Refused(desired=inputs.children, refusal=role, model=model)
             return _with_inspection(inputs, inspected, refused)
         roles.append(role)
-    # 5. The desired objects of all roles and of the router.
+    # 5. The desired objects of all roles and of the router; engines wait until their model is on its claim.
     router = _router(inputs, spec, roles[0])
     planned = Planned(
         desired=_children(roles, router, _autoscaler(inputs, spec, roles[0])),
@@ -176,7 +179,7 @@ def _decided(inputs: Inputs) -> Outcome:
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
         recheck_at=_recheck_at(inputs, spec, roles),
     )
-    return _with_inspection(inputs, inspected, _with_scaling(inputs, spec, planned))
+    return _with_inspection(inputs, inspected, with_download(inputs, spec, _with_scaling(inputs, spec, planned)))
 
 
 def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
@@ -244,7 +247,7 @@ def _needs_facts(state: _RoleState, source: ModelSource) -> bool:
     return not state.kept.plan.unchecked and (bool(state.kept.commit) or not isinstance(source, HubModel))
 
 
-_Decided = TypeVar("_Decided", Planned, Refused, NeedsInspection)
+_Decided = TypeVar("_Decided", bound=Planned | Refused | NeedsInspection)
 
 
 def _with_inspection(inputs: Inputs, inspected: InspectionState, decided: _Decided) -> _Decided:
@@ -262,9 +265,12 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
     """Why an engine cannot run what is specified; None if all can."""
     router = with_router_defaults(spec.router, inputs.settings.router_defaults)
     for state in states:
-        mounts = engine_mounts(source, state.engine.access(spec.engine, spec.model).writable)
+        access = state.engine.access(spec.engine, spec.model)
+        claim = CacheVolume("", "") if spec.cache.wanted else None
+        mounts = engine_mounts(source, access.writable, claim, access.compiled)
         refusal = (
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
+            or (state.engine.check_cached(spec.engine) if claim else None)
             or refusal_of_resources(spec.engine.resources)
             or refusal_of_router_resources(router.resources)
             or refusal_of_exposure(spec.router)
@@ -288,6 +294,8 @@ def _role(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState) -> Role 
     if isinstance(plan, Refusal):
         return _said_of_owner(plan, inputs.settings.engine_defaults.scheduling)
     role = _planned_role(inputs, spec, model.source, state, plan)
+    if role.disk_shortfall and inputs.settings.capacity is Capacity.FIXED:
+        return Refusal(Reason.INSUFFICIENT_DISK, "spec.model.source", role.disk_shortfall, DISK_CURE)
     return replace(role, missing_gpu_kind=offers.missing_gpu_kind(plan.plan.gpu))
 
 
@@ -356,7 +364,8 @@ def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState,
     """The process of an engine of the role."""
     settings = inputs.settings
     model, name = spec.model, spec.model.served_name or inputs.resource.key.name
-    served = ServedModel(model_argument(source), name, plan.commit, model.revision, model.token_secret)
+    hub_cache = HUB_CACHE if spec.cache.wanted else ""
+    served = ServedModel(model_argument(source), name, plan.commit, model.revision, model.token_secret, hub_cache)
     limits = timeouts(spec, plan.plan, settings)
     of_image = spec.engine.model_copy(update={"image": plan.image})
     return state.engine.process(of_image, plan.plan, served, limits, host=settings.listen_address)
@@ -421,15 +430,12 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
     owner, settings, name = inputs.owner, inputs.settings, state.request.name
     effective = with_engine_defaults(spec, settings.engine_defaults)
     process = _process(inputs, effective, source, state, plan)
-    request = WorkloadRequest(name, effective, source, plan, process, owner, settings)
+    request = WorkloadRequest(name, effective, source, plan, process, owner, settings, cache_volume(inputs, spec, plan))
     built = engine_template(request)
     pods, live = inputs.pods_of(name), inputs.workload(name)
     template = template_in_use(PinnedTemplate(template_inputs_hash(spec, plan), built), live, pods)
     pod_spec = template.template["spec"]
-    gpu_resource, node_wait = plan.plan.resource, settings.surge_wait
-    rollout_request = RolloutRequest(
-        spec.rollout.strategy, template.template_hash, pod_spec, live, pods, gpu_resource, node_wait
-    )
+    rollout_request = _rollout_request(inputs, spec, state, template, plan)
     decided = rollout(rollout_request, inputs.lookups, nodes_visible=not settings.namespaces, now=inputs.now)
     wanted, replicas = _replicas(inputs, spec, plan, pods, pod_spec, live=live)
     moved = moved_pods(live, pods, inputs.lookups, state.engine, inputs.nodes)
@@ -454,8 +460,25 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
             capped(wanted, replicas),
             moved.notice,
         ),
+        disk_shortfall=disk_shortfall(inputs.nodes, pod_spec, plan.plan.resource),
         lookups=(decided.lookup,) if isinstance(decided, Undecided) else (),
         recheck_at=min(filter(None, (switch_due(rollout_request), move_due(live, moved, inputs.now))), default=None),
+    )
+
+
+def _rollout_request(
+    inputs: Inputs, spec: Spec, state: _RoleState, template: PinnedTemplate, plan: PinnedPlan
+) -> RolloutRequest:
+    name = state.request.name
+    return RolloutRequest(
+        requested=spec.rollout.strategy,
+        template=template.template_hash,
+        pod=template.template["spec"],
+        live=inputs.workload(name),
+        pods=inputs.pods_of(name),
+        gpu_resource=plan.plan.resource,
+        node_wait=inputs.settings.surge_wait,
+        one_node=bool(one_node_claim(inputs, spec)),
     )
 
 

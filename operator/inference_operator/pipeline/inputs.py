@@ -63,6 +63,8 @@ class Inputs:
     """Nodes with GPUs; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles
+    downloads: bool = True
+    """Whether engines wait for the download to the claim in `spec.cache`; not where objects are only shown."""
     scaling: ScalingResult | None = None
     """The latest decision of autoscaling; None before the first one."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
@@ -88,6 +90,11 @@ class Inputs:
         ]
         names = [name for name in live if name not in ("", ROUTER)] or [ENGINE]
         return tuple(RoleRequest(name, self.engines.default) for name in names)
+
+    @property
+    def first_role(self) -> str:
+        """Name of the first role, which requests reach first."""
+        return self.role_requests[0].name
 
     @property
     def engine_pods(self) -> Sequence[PodView]:

@@ -47,6 +47,10 @@ class Planned(Outcome):
 
     roles: tuple[Role, ...]
     """The roles; the router sends requests to the first one."""
+    download: str = ""
+    """Why engines of this plan wait for the model's files, in one or two sentences; empty if they do not."""
+    one_node_claim: str = ""
+    """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
     router_notice: str = ""
     """What users should know about the decision for the routers; empty if nothing."""
 

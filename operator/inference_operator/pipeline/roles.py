@@ -47,6 +47,8 @@ class Role:
     """What users should know about the decision; empty if nothing."""
     missing_gpu_kind: str = ""
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
+    disk_shortfall: str = ""
+    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
     lookups: tuple[Lookup, ...] = ()
     recheck_at: datetime | None = None
     """When the role has to be decided again without an event."""

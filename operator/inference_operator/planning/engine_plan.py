@@ -117,6 +117,7 @@ def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
         "parallelism": _stated(spec.parallelism),
         "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),
         "cache": shape.kv_cache_bytes,
+        "claim": spec.cache.wanted,
         "offloaded": shape.kv_offload_gib,
         "adapters": non_defaults(shape.adapters),
         "speculation": non_defaults(shape.speculation),
@@ -138,7 +139,7 @@ def _on_cpus(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     memory = engine.cpu_memory(latent=facts is not None and facts.uses_mla)
     sizes = replace(sizes, shape=_uncounted_shape(sizes, request.learned))
     needs = cpu_needs(facts, memory, sizes.requested_shape)
-    return cpu_plan(sizes, needs, facts, downloads=isinstance(request.source, HubModel))
+    return cpu_plan(sizes, needs, facts, downloads=_downloads(request))
 
 
 def _uncounted_shape(sizes: SizingRequest, learned: Learned | None) -> Shape:
@@ -168,8 +169,12 @@ def _counted(request: PlanRequest, facts: ModelFacts, engine: Engine) -> Plan | 
         return Refusal(Reason(chosen.reason), chosen.field, chosen.problem, chosen.cure)
     live = request.offers.live
     others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
-    downloads = isinstance(request.source, HubModel)
-    return checked_plan(chosen, facts, downloads=downloads, avoided=tuple(sorted(others)))
+    return checked_plan(chosen, facts, downloads=_downloads(request), avoided=tuple(sorted(others)))
+
+
+def _downloads(request: PlanRequest) -> bool:
+    """Whether engines store the model on their node's disk: from a hub, and not through a claim."""
+    return isinstance(request.source, HubModel) and not request.spec.cache.wanted
 
 
 def _chosen(request: PlanRequest, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:

@@ -43,7 +43,7 @@ def learned_from(
     own = [pod for pod in pods if pod.template == template]
     if any(has_answered(pod) for pod in own):
         return None
-    shortages = (shortage for pod in own for text in _output(pod, lookups) if (shortage := engine.shortage(text)))
+    shortages = (shortage for pod in own for text in ended_output(pod, lookups) if (shortage := engine.shortage(text)))
     return next((found for shortage in shortages if (found := _correction(plan, shortage))), None)
 
 
@@ -65,7 +65,7 @@ def _sizes(plan: Plan) -> tuple[object, ...]:
     )
 
 
-def _output(pod: PodView, lookups: LookupResults) -> Iterator[str]:
+def ended_output(pod: PodView, lookups: LookupResults) -> Iterator[str]:
     """What a terminated container wrote: its log, and its termination message, which is the end of the log."""
     ended = pod.problem.terminated if pod.problem else None
     if ended is None or ended.log.container != pod.component:

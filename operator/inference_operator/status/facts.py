@@ -21,7 +21,7 @@ from inference_operator.diagnosis.pod_diagnosis import (
     pod_diagnosis,
 )
 from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
-from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
+from inference_operator.diagnosis.startup_progress import StartupProgress, sentence, startup_progress
 from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name
@@ -91,6 +91,8 @@ class Facts:
     refusal: Refusal | None
     inspection: str
     """Progress of the model's inspection, in a sentence; empty if nothing waits for it."""
+    download: str
+    """Progress of the model's download to a claim, in a sentence; empty if no engine waits for it."""
     paused: bool
     blocked: Conflict | Waiting | Rejected | Failed | None
     """Why a child could not be written; causes that a user must resolve come before those that pass."""
@@ -117,6 +119,8 @@ class Facts:
     model: KnownModel | None
     missing_gpu_kind: str
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
+    disk_shortfall: str
+    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
     rollout: Rollout | None
     """How the engines of the first role are replaced."""
     rollout_undecided: bool
@@ -124,14 +128,17 @@ class Facts:
     scaling: ScalingFacts
     startup: StartupStatus | None
     """The engine that is furthest in its start; None if no start is to be reported."""
-    progress: str
-    """The same in a sentence; empty if none."""
     lookups: tuple[Lookup, ...]
     """Lookups that tell more."""
     due: tuple[datetime, ...]
     """When some of these facts change without an event."""
     previous: Status
     now: datetime
+
+    @property
+    def progress(self) -> str:
+        """The startup progress in a sentence; empty if there is none."""
+        return sentence(self.startup) if self.startup else ""
 
     @property
     def plan(self) -> Plan | None:
@@ -193,17 +200,17 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
     engines = combined(list(workloads.values()))
     staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
     diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), inputs.routers, staying)
-    first = inputs.role_requests[0].name
-    decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(first)), None)
+    decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(inputs.first_role)), None)
     return Facts(
         key=inputs.resource.key,
         desired=_desired(inputs, outcome, engines),
         engines=engines,
         routers=inputs.routers,
-        path=_request_path(inputs, first),
-        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, first)),
+        path=_request_path(inputs, inputs.first_role),
+        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, inputs.first_role)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
+        download=outcome.download if isinstance(outcome, Planned) else "",
         paused=isinstance(outcome, Paused),
         blocked=_obstacle(results),
         failures=[one for one in results if isinstance(one, Failed)],
@@ -216,14 +223,14 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         decided=decided,
-        kv_cache=kv_cache(inputs, workloads[first].template, decided.plan if decided else None),
+        kv_cache=kv_cache(inputs, workloads[inputs.first_role].template, decided.plan if decided else None),
         model=outcome.model,
         missing_gpu_kind=outcome.missing_gpu_kind if isinstance(outcome, Planned) else "",
+        disk_shortfall=outcome.roles[0].disk_shortfall if isinstance(outcome, Planned) else "",
         rollout=outcome.roles[0].rollout if isinstance(outcome, Planned) else None,
         rollout_undecided=isinstance(outcome, Planned) and any(role.rollout is None for role in outcome.roles),
         scaling=_scaling(inputs, outcome, staying),
         startup=diagnoses.startup.status,
-        progress=diagnoses.startup.message,
         lookups=diagnoses.lookups,
         due=tuple(moment for moment in (*diagnoses.due, outcome.recheck_at) if moment),
         previous=inputs.resource.status,
@@ -299,6 +306,7 @@ def _diagnosis_request(inputs: Inputs, outcome: Outcome, workloads: Mapping[str,
         read_logs=inputs.settings.read_logs,
         nodes_visible=not inputs.settings.namespaces,
         now=inputs.now,
+        one_node_claim=outcome.one_node_claim if isinstance(outcome, Planned) else "",
     )
 
 

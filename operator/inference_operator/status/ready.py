@@ -130,6 +130,11 @@ def _inspecting(facts: Facts) -> Verdict | None:
     return Verdict("False", Reason.INSPECTING_MODEL, facts.inspection) if facts.inspection else None
 
 
+def _downloading(facts: Facts) -> Verdict | None:
+    """A first start waits for the download of the model to a claim."""
+    return Verdict("False", Reason.DOWNLOADING_MODEL, facts.download) if facts.download else None
+
+
 def _first_start(facts: Facts) -> Verdict | None:
     """A first start: the cause if it is known, else `Starting`."""
     return Verdict("False", _cause_reason(facts), _sentences(_engines_ready(facts), _cause(facts)))
@@ -144,5 +149,6 @@ _RULES: Sequence[Callable[[Facts], Verdict | None]] = (
     _no_router,
     _no_engine,
     _inspecting,
+    _downloading,
     _first_start,
 )

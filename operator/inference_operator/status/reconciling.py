@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
+from inference_operator.api.status import StartupStep
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.ready import missing_node, ready
@@ -45,8 +46,15 @@ def reconciling(facts: Facts) -> Verdict:
     if state.status == "False":
         return Verdict("True", state.reason, state.message)
     how = f" {_strategy(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
-    message = f"Pods of the previous specification are being replaced.{how} {facts.progress}"
+    message = f"Pods of the previous specification are being replaced.{how} {facts.progress}{_download(facts)}"
     return Verdict("True", Reason.ROLLING_OUT, message.strip())
+
+
+def _download(facts: Facts) -> str:
+    """That a new engine downloads the model while others serve."""
+    if facts.startup is None or facts.startup.step is not StartupStep.DOWNLOADING_MODEL:
+        return ""
+    return " Earlier engines serve until it is ready. With `spec.cache` a Job downloads before the rollout."
 
 
 def _unchanged(facts: Facts) -> Verdict | None:
@@ -68,6 +76,8 @@ def _waiting(facts: Facts) -> Verdict | None:
             return Verdict("True", Reason.REQUEST_FAILED, message)
         case _ if facts.inspection:
             return Verdict("True", Reason.INSPECTING_MODEL, facts.inspection)
+        case _ if facts.download:
+            return Verdict("True", Reason.DOWNLOADING_MODEL, facts.download)
         case _:
             return None
 
@@ -76,7 +86,7 @@ def _pod_problem(facts: Facts, diagnosis: PodDiagnosis) -> Verdict:
     """A pod does not run. During a rollout that replaces engines because GPUs are missing, that is no problem."""
     if facts.rollout and facts.unschedulable and facts.engines.rolling:
         how = f"{_strategy(facts.rollout)} {diagnosis.message}"
-        if facts.rollout.why in (RolloutReason.UNSCHEDULABLE, RolloutReason.NO_NODE_CAME):
+        if facts.rollout.why in (RolloutReason.UNSCHEDULABLE, RolloutReason.NO_NODE_CAME, RolloutReason.ONE_NODE):
             return Verdict("True", Reason.SWITCHED_TO_REPLACE, how)
         if facts.rollout.why is RolloutReason.NODE_MAY_COME:
             return Verdict("True", Reason.WAITING_FOR_NODE, how)
@@ -106,6 +116,7 @@ _REASONS: Mapping[RolloutReason, str] = {
         " operator's setting `surgeWaitSeconds`, the old engine ends first"
     ),
     RolloutReason.NO_NODE_CAME: "because no node for the new engine came within `surgeWaitSeconds`",
+    RolloutReason.ONE_NODE: "because only pods on one node can mount the claim, and the new engine is on another",
 }
 
 

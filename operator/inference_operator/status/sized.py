@@ -2,6 +2,7 @@
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Device
+from inference_operator.planning.disk import DISK_CURE
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.status.correction import correction
 from inference_operator.status.facts import Facts
@@ -21,6 +22,7 @@ SIZE_REASONS = frozenset(
         Reason.NEEDS_MULTI_NODE,
         Reason.NO_SUITABLE_GPU,
         Reason.CONTEXT_TOO_LONG,
+        Reason.INSUFFICIENT_DISK,
         Reason.MODEL_UNKNOWN,
         *UNREADABLE,
     }
@@ -37,7 +39,8 @@ def sized(facts: Facts) -> Verdict:
     plan = facts.plan
     if plan is None:
         return Verdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
-    reported = " ".join(filter(None, (correction(plan), remark(facts.kv_cache))))
+    disk = f"{facts.disk_shortfall} {DISK_CURE}" if facts.disk_shortfall else ""
+    reported = " ".join(filter(None, (correction(plan), remark(facts.kv_cache), disk)))
     if plan.per_gpu is None:
         return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_without_sizing(plan), reported))))
     sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), reported)))

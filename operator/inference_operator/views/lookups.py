@@ -89,6 +89,21 @@ class ClusterGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimLookup:
+    """A PersistentVolumeClaim that is not the operator's own."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """A claim, as it is."""
+
+    access_modes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unavailable:
     """A lookup without a result."""
 
@@ -96,8 +111,8 @@ class Unavailable:
     """Words that complete "cannot be read: …"."""
 
 
-Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup
-LookupResult: TypeAlias = LogText | ObjectEvents | ClusterGpus | Unavailable
+Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup
+LookupResult: TypeAlias = LogText | ObjectEvents | ClusterGpus | ClaimView | Unavailable
 
 LookupResults: TypeAlias = Mapping[Lookup, LookupResult]
 """The results so far."""

@@ -23,8 +23,11 @@ from inference_operator.views.raw import annotations
 from inference_operator.workload.pinned_plan import PinnedPlan
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
-_NOT_OF_ENGINES = {"replicas", "autoscaling", "rollout", "router", "paused"}
-"""Fields of a specification that do not change an engine's pod."""
+_NOT_OF_ENGINES: dict[str, bool | set[str]] = {
+    **dict.fromkeys(("replicas", "autoscaling", "rollout", "router", "paused"), True),
+    "cache": {"size", "storage_class", "access_mode", "retain"},
+}
+"""Fields of a specification that do not change an engine's pod. The plan's inputs tell whether there is a cache."""
 _EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_reduced", "learned"}
 """Fields of a plan that explain it and do not change an engine's pod."""
 _MAX_BYTES = 2**20

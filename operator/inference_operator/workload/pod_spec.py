@@ -7,6 +7,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.engines.base import EngineProcess
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.source import ModelSource
+from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.names import labels, selector_labels
 from inference_operator.objects.pod import (
@@ -50,6 +51,8 @@ class WorkloadRequest:
     process: EngineProcess
     owner: Owner
     settings: Settings
+    cache: CacheVolume | None = None
+    """The claim with the model's files; None without `spec.cache`."""
 
     @property
     def name(self) -> str:
@@ -69,7 +72,8 @@ def engine_template(request: WorkloadRequest) -> Manifest:
 
 def _own_volumes(request: WorkloadRequest) -> list[Manifest]:
     pull_policy = request.settings.image_pull_policy
-    return engine_volumes(request.source, request.process, request.plan.plan, pull_policy=pull_policy)
+    plan = request.plan.plan
+    return engine_volumes(request.source, request.process, plan, request.cache, pull_policy=pull_policy)
 
 
 def _pod(request: WorkloadRequest) -> Manifest:
@@ -127,5 +131,8 @@ def _container(request: WorkloadRequest) -> Manifest:
         "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [*engine_mounts(request.source, process.writable), *mounts(spec.pod_template.volume_mounts)],
+        "volumeMounts": [
+            *engine_mounts(request.source, process.writable, request.cache, process.compiled),
+            *mounts(spec.pod_template.volume_mounts),
+        ],
     }

@@ -5,6 +5,7 @@ Rules of `rollout`, the first that applies:
 - `spec.rollout.strategy` names a strategy: that one.
 - The live workload records a decision for this template: it stays. If a surge pod has waited too long for GPUs, the
   rollout switches to replace.
+- Pods on one node only can mount the volumes, and the surge pod is on another one: switch to replace.
 - No engine of an earlier template runs: surge.
 - Free GPUs have not been looked up yet: undecided, the live Deployment stays as it is.
 - A node has free GPUs for one more engine: surge.
@@ -27,7 +28,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
 from inference_operator.views.node_fit import schedulable_now
-from inference_operator.views.pod import PodView
+from inference_operator.views.pod import PodView, has_answered
 from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
 
@@ -60,6 +61,8 @@ class RolloutReason(StrEnum):
     """No GPUs are free, but a node may be added, and ending the only ready engine would interrupt the service."""
     NO_NODE_CAME = "NoNodeCame"
     """No node was added in time for the surge pod."""
+    ONE_NODE = "OneNode"
+    """The surge pod is on another node than the engine whose volume it needs."""
 
 
 _MAY_SWITCH = frozenset(
@@ -114,6 +117,8 @@ class RolloutRequest:
     """The resource name of its GPUs."""
     node_wait: timedelta | None = None
     """How long to wait for a new node before the last ready engine ends; None where nodes cannot be added."""
+    one_node: bool = False
+    """Whether only pods on one node can mount the volumes at a time."""
 
     @property
     def waits_for_node(self) -> bool:
@@ -151,6 +156,8 @@ def rollout(
     if request.requested is not RolloutStrategy.AUTO:
         return Rollout(template, request.requested, RolloutReason.ASKED)
     if request.recorded:
+        if request.one_node and _is_apart(request):
+            return _replace(template, RolloutReason.ONE_NODE)
         due = switch_due(request)
         late = RolloutReason.NO_NODE_CAME if request.waits_for_node else RolloutReason.UNSCHEDULABLE
         return _replace(template, late) if due and due <= now else request.recorded
@@ -221,6 +228,13 @@ def _lacks_resources(pod: PodView, template: str) -> bool:
     if pod.template != template or pod.terminating or pod.problem is None:
         return False
     return pod.problem.reason is Reason.UNSCHEDULABLE and any(words in pod.problem.cause for words in _INSUFFICIENT)
+
+
+def _is_apart(request: RolloutRequest) -> bool:
+    """Whether a new pod waits on another node than all engines of earlier templates."""
+    there = {pod.node for pod in request.pods if pod.template != request.template and has_answered(pod)}
+    new = [pod for pod in request.pods if pod.template == request.template and pod.node and not pod.terminating]
+    return bool(there) and any(pod.node not in there and not has_answered(pod) for pod in new)
 
 
 def _old_engines_run(request: RolloutRequest) -> bool:

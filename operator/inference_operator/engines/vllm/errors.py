@@ -35,6 +35,13 @@ _OTHER_ERRORS: Sequence[KnownError] = (
         r"(?:insufficient shared memory \(shm\)|No space left on device: '/dev/shm|Bus error)",
         "the shared memory at /dev/shm is too small. Give the engine more memory",
     ),
+    # vllm/compilation/backends.py; triton/runtime/cache.py, which reads an index that may be cut off (triton 3.4)
+    known_error(
+        Reason.KERNELS_BROKEN,
+        r"previous compilation failed, leading to a\s+corrupted compilation artifact"
+        r"|triton/runtime/cache\.py\"(?:[^\n]*\n){1,40}?[^\n]*JSONDecodeError",
+        "the compiled kernels of an earlier start are broken. With `spec.cache` a Job deletes them",
+    ),
     # vllm/envs.py
     known_error(
         Reason.SERVICE_ENV_CONFLICT,

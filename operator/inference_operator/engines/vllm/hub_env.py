@@ -1,12 +1,15 @@
 """How vLLM reaches its model: the environment variables of the hub's client and its HTTP client, and the revision."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from inference_operator.api.container import EnvironmentVariable, KeySelector
-from inference_operator.api.spec import HUB_TOKEN
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import HUB_TOKEN, EngineSpec
 from inference_operator.engines.vllm.cli_args import value_of
 
+DOWNLOAD_DIR = "--download-dir"
 REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
 
 _HUB_VARIABLE = re.compile(
@@ -15,6 +18,11 @@ _HUB_VARIABLE = re.compile(
     re.IGNORECASE,
 )
 """Variables that huggingface_hub (2.4.0, `constants.py`) and its HTTP client read."""
+
+
+_ELSEWHERE = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_CACHE_ROOT")
+"""Variables that decide where the hub's client looks for files and whether it asks a hub (huggingface_hub 2.4.0,
+`constants.py`), and where vLLM keeps what it compiled."""
 
 
 def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:
@@ -26,6 +34,29 @@ def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVar
         ['HF_TOKEN', 'https_proxy', 'HOME']
     """
     return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
+
+
+def offline_variables(hub_cache: str) -> Mapping[str, str]:
+    """Variables with which the engine finds its model in this folder and asks no hub; none without a folder.
+
+    Examples:
+        >>> offline_variables("/model-cache")
+        {'HF_HUB_CACHE': '/model-cache', 'HF_HUB_OFFLINE': '1'}
+    """
+    return {"HF_HUB_CACHE": hub_cache, "HF_HUB_OFFLINE": "1"} if hub_cache else {}
+
+
+def refusal_of_cached(asked: EngineSpec) -> Refusal | None:
+    """The refusal of what would make the engine look for its model elsewhere than on the claim, or None."""
+    cure = "Remove it, or remove `spec.cache`."
+    for variable in asked.env:
+        if variable.name in _ELSEWHERE:
+            problem = f"`{variable.name}` is managed by the operator with `spec.cache`."
+            return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.env[{variable.name}]", problem, cure)
+    if value_of(asked.args, DOWNLOAD_DIR) is not None:
+        problem = f"`{DOWNLOAD_DIR}` is managed by the operator with `spec.cache`."
+        return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
+    return None
 
 
 def with_token(env: Sequence[EnvironmentVariable], token: KeySelector | None) -> tuple[EnvironmentVariable, ...]:

@@ -24,7 +24,13 @@ from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_o
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
-from inference_operator.engines.vllm.hub_env import commit_arguments, hub_variables, with_token
+from inference_operator.engines.vllm.hub_env import (
+    commit_arguments,
+    hub_variables,
+    offline_variables,
+    refusal_of_cached,
+    with_token,
+)
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
 from inference_operator.engines.vllm.memory_flags import (
     memory_arguments,
@@ -80,6 +86,9 @@ USER, GROUP = 2000, 0
 
 HOME = "/home/vllm"
 """Home of that user."""
+
+COMPILED = f"{HOME}/.cache"
+"""Folder of all that vLLM and its libraries compile. FlashInfer's is below it in the home (0.6, `jit/env.py`)."""
 
 WRITABLE = (HOME, "/tmp")  # noqa: S108 - an emptyDir of the pod's own
 """All paths to which vLLM writes: caches and compiled kernels in its home, sockets in /tmp."""
@@ -190,7 +199,12 @@ class Vllm:
                 *asked.args,
                 *commit_arguments(asked.args, served.commit or served.revision or ""),
             ),
-            env=with_token(_environment(asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup)}), served.token),
+            env=with_token(
+                _environment(
+                    asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup), **offline_variables(served.hub_cache)}
+                ),
+                served.token,
+            ),
             user=USER,
             group=GROUP,
             port=self.port,
@@ -202,6 +216,7 @@ class Vllm:
             startup_seconds=timeouts.startup,
             pre_stop=_pre_stop(timeouts, self.port),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + SHUTDOWN_SECONDS,
+            compiled=COMPILED,
         )
 
     def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
@@ -212,7 +227,12 @@ class Vllm:
             group=GROUP,
             writable=WRITABLE,
             revision=model.revision if model else None,
+            compiled=COMPILED,
         )
+
+    def check_cached(self, asked: EngineSpec) -> Refusal | None:
+        """The refusal of what would make vLLM look for its model elsewhere than on the claim, or None."""
+        return refusal_of_cached(asked)
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why vLLM ended, from its last log lines; None if they match no known error."""

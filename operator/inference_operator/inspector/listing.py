@@ -1,0 +1,91 @@
+"""The files of a hub repository that engines need, from its listing. Pure: names come from strangers."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from inference_operator.inspection.result import Cause, Failure
+from inference_operator.models.config import NotUnderstood
+from inference_operator.units import GIB
+
+MAX_FILES = 20_000
+"""Maximum number of files of a model. The largest models have some hundreds."""
+MAX_NAME_LENGTH = 1024
+"""Characters of a file's path; the hub's own limit is lower."""
+
+_ODD = re.compile(r"[\x00-\x1f\x7f\\]")
+_OTHER_FORMATS = (".bin", ".pt", ".pth", ".msgpack", ".h5", ".onnx", ".ot", ".gguf", ".tflite", ".mlmodel")
+"""Weights in formats that vLLM does not read if there are safetensors files (vLLM 0.32.0,
+model_executor/model_loader/default_loader.py, `_prepare_weights`)."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SAFETENSORS = ".safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One file, as the hub lists it."""
+
+    path: str
+    size_bytes: int
+    sha256: str = ""
+    """Of its content; empty for small files, for which the hub lists no SHA-256."""
+
+
+def wanted_files(repository: str, listed: Iterable[ListedFile]) -> Sequence[ListedFile] | Failure:
+    """The files to download, sorted by path; a failure if the listing cannot be trusted.
+
+    Examples:
+        >>> files = [ListedFile("model.safetensors", 5), ListedFile("pytorch_model.bin", 5), ListedFile("a.json", 1)]
+        >>> [file.path for file in wanted_files("org/name", files)]
+        ['a.json', 'model.safetensors']
+        >>> wanted_files("org/name", [ListedFile("../../etc/passwd", 1)]).why.problem
+        'lists a file with the unsafe name `../../etc/passwd`.'
+    """
+    found: dict[str, ListedFile] = {}
+    for file in listed:
+        if not is_safe_name(file.path):
+            return _damaged(repository, f"lists a file with the unsafe name `{_ODD.sub('?', file.path)[:100]}`.")
+        if file.size_bytes < 0:
+            return _damaged(repository, f"lists a wrong size of `{file.path}`.")
+        if file.sha256 and not _SHA256.fullmatch(file.sha256):
+            return _damaged(repository, f"lists a wrong SHA-256 of `{file.path}`.")
+        found[file.path] = file
+        if len(found) > MAX_FILES:
+            return _damaged(repository, f"has more than {MAX_FILES:,} files.")
+    has_safetensors = any("/" not in path and path.endswith(_SAFETENSORS) for path in found)
+    wanted = [file for path, file in sorted(found.items()) if not (has_safetensors and path.endswith(_OTHER_FORMATS))]
+    return wanted if sum(file.size_bytes for file in wanted) else _damaged(repository, "lists no content.")
+
+
+def is_safe_name(path: str) -> bool:
+    """Whether a path stays below the folder that it is joined to, on any file system.
+
+    Examples:
+        >>> is_safe_name("a/b.json"), is_safe_name("a/../../b"), is_safe_name("/etc/passwd"), is_safe_name("a//b")
+        (True, False, False, False)
+    """
+    parts = path.split("/")
+    return (
+        len(path) <= MAX_NAME_LENGTH
+        and not _ODD.search(path)
+        and all(p.strip(" ") not in ("", ".", "..") for p in parts)
+    )
+
+
+def disk_full(repository: str, needed_bytes: int, free_bytes: int) -> Failure:
+    """The failure for a claim without room for what is left to download."""
+    problem = (
+        f"needs {needed_bytes / GIB:.1f} GiB more, and the claim in `spec.cache` has {free_bytes / GIB:.1f} GiB left."
+    )
+    cure = "Expand the claim, delete models that nothing uses, or use a larger claim."
+    return Failure(Cause.DISK_FULL, NotUnderstood(f"hf://{repository}", problem, cure))
+
+
+def wrong_content(repository: str, path: str, what: str) -> Failure:
+    """The failure for a file whose size or hash differs from the listing; it has been deleted."""
+    return _damaged(repository, f"`{path}` was downloaded with another {what} than the hub lists, and was deleted.")
+
+
+def _damaged(repository: str, problem: str) -> Failure:
+    cure = "Check the repository, the mirror and the proxy."
+    return Failure(Cause.DAMAGED, NotUnderstood(f"hf://{repository}", problem, cure))

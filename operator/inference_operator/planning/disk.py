@@ -1,0 +1,46 @@
+"""Whether nodes have the ephemeral storage that engines request, before any pod waits for it."""
+
+from collections.abc import Sequence
+
+from inference_operator.manifest import Manifest
+from inference_operator.objects.quantity import value
+from inference_operator.views.node import NodeView
+from inference_operator.views.node_fit import matches_node
+
+_STORAGE = "ephemeral-storage"
+NAMED_NODES = 3
+"""Nodes that the message names."""
+DISK_CURE = (
+    "Set `spec.cache`, so that engines need no disk for the model; or use nodes with larger disks, or request less in"
+    " `spec.engine.resources.requests`."
+)
+
+
+def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: str) -> str:
+    """Which nodes lack the disk for an engine, in a sentence; empty if one has it, or if no node is known.
+
+    Args:
+        nodes: nodes with GPUs; None if the operator cannot list nodes.
+        pod: the pod specification of the engine.
+        resource: the resource name of its GPUs.
+
+    Examples:
+        >>> small = NodeView("a", {}, (), {"nvidia.com/gpu": "1", "ephemeral-storage": "93Gi"}, True, False)
+        >>> pod = {"containers": [{"resources": {"requests": {"ephemeral-storage": "134Gi"}}}]}
+        >>> disk_shortfall([small], pod, "nvidia.com/gpu")
+        'An engine requests `134Gi` of disk, and no node for it has so much: `a` has 93Gi.'
+    """
+    requests = ((container.get("resources") or {}).get("requests") or {} for container in pod.get("containers") or ())
+    asked = next((str(found[_STORAGE]) for found in requests if _STORAGE in found), "")
+    suiting = [node for node in nodes or () if node.count(resource) and matches_node(node, pod)]
+    amounts = [(node.name, node.allocatable.get(_STORAGE, "")) for node in suiting]
+    if not asked or not amounts or any(not amount or value(amount) >= value(asked) for _, amount in amounts):
+        return ""
+    named = ", ".join(f"`{name}` has {_readable(amount)}" for name, amount in sorted(amounts)[:NAMED_NODES])
+    more = f" and {len(amounts) - NAMED_NODES} more" if len(amounts) > NAMED_NODES else ""
+    return f"An engine requests `{asked}` of disk, and no node for it has so much: {named}{more}."
+
+
+def _readable(amount: str) -> str:
+    """In GiB: kubelets report bytes."""
+    return f"{int(value(amount)) // 2**30}Gi"

@@ -1,0 +1,125 @@
+"""The claim of `spec.cache.size`: created, kept through edits, and deleted with its resource or retained."""
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.manifest import CLAIM, Manifest, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.views.lookups import ClaimLookup, ClaimView
+from tests.controller.downloads import download_jobs, finish_downloads
+from tests.controller.world import RESOURCE, World
+from tests.testing.builders import ENGINES, KEY
+
+OWN = Ref(CLAIM, KEY.namespace, f"{KEY.name}-cache")
+CACHE = {"size": "40Gi"}
+
+
+@pytest.fixture
+async def cached(world: World) -> World:
+    world.ask(cache=CACHE)
+    await world.settle()
+    return world
+
+
+def volumes(pod: Manifest) -> list[str]:
+    found = [volume.get("persistentVolumeClaim") for volume in pod["spec"]["volumes"]]
+    return [claim["claimName"] for claim in found if claim]
+
+
+async def test_the_claim_is_created_with_its_size_and_used_by_the_job_and_by_engines(cached: World) -> None:
+    claim = cached.live(OWN)
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "40Gi"}}}
+    (job,) = download_jobs(cached)
+    assert volumes(job["spec"]["template"]) == [OWN.name]
+    await finish_downloads(cached)
+    assert volumes(cached.live(ENGINES)["spec"]["template"]) == [OWN.name]
+    assert await cached.settle() == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"cache": CACHE, "paused": True},
+        {"cache": {**CACHE, "accessMode": "ReadWriteMany"}, "engine": {"args": ["--port=1"]}},
+        {"cache": CACHE, "source": "hf://Qwen/Qwen3-0.6B"},
+        {"cache": {"pvc": "another"}},
+        {},
+    ],
+)
+async def test_the_claim_stays_through_edits_pauses_and_wrong_specifications(
+    cached: World, spec: dict[str, object]
+) -> None:
+    before = cached.live(OWN)["metadata"]["uid"]
+    cached.ask(**spec)  # type: ignore[arg-type]
+    await cached.settle()
+    assert cached.live(OWN)["metadata"]["uid"] == before
+
+
+@pytest.mark.parametrize("kept", [1, 0])
+async def test_the_claim_is_deleted_with_its_resource_unless_it_is_retained(world: World, kept: int) -> None:
+    world.ask(cache={**CACHE, "retain": bool(kept)})
+    await world.settle()
+    world.cluster.remove(RESOURCE)
+    world.cluster.collect_garbage()
+    assert (world.cluster.peek(OWN) is not None) is bool(kept)
+    assert world.cluster.peek(ENGINES) is None
+
+
+async def test_a_resource_of_the_same_name_uses_the_claim_that_was_retained(world: World) -> None:
+    world.ask(cache={**CACHE, "retain": True})
+    await world.settle()
+    uid = world.live(OWN)["metadata"]["uid"]
+    world.cluster.remove(RESOURCE)
+    world.cluster.collect_garbage()
+    await world.restart()
+    world.ask(cache=CACHE)
+    await world.settle()
+    claim = world.live(OWN)["metadata"]
+    assert (claim["uid"], len(claim["ownerReferences"])) == (uid, 1)
+    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+
+
+async def test_retaining_an_existing_claim_takes_its_owner_reference_away(cached: World) -> None:
+    cached.ask(cache={**CACHE, "retain": True})
+    await cached.settle()
+    assert not cached.live(OWN)["metadata"].get("ownerReferences")
+    assert await cached.settle() == []
+
+
+async def test_a_claim_that_is_too_small_for_the_model_is_refused_before_anything_is_created(world: World) -> None:
+    world.ask(cache={"size": "10Gi"})
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", "InvalidSpec")
+    message = world.status().condition(ConditionType.STALLED).message  # type: ignore[union-attr]
+    assert "`10Gi` is too small: the model has 15.3 GiB" in message
+    assert "Set at least `26Gi`." in message
+    assert world.cluster.peek(OWN) is None
+    assert not download_jobs(world)
+
+
+async def test_a_larger_size_is_written_to_the_claim_and_restarts_no_engine(cached: World) -> None:
+    await finish_downloads(cached)
+    before = cached.live(ENGINES)["spec"]["template"]
+    cached.ask(cache={"size": "80Gi"})
+    await cached.settle()
+    assert cached.live(OWN)["spec"]["resources"]["requests"]["storage"] == "80Gi"
+    assert cached.live(ENGINES)["spec"]["template"] == before
+
+
+@pytest.mark.parametrize(("modes", "limited"), [(("ReadWriteOnce",), "models"), (("ReadWriteMany",), "")])
+async def test_the_access_modes_of_a_claim_of_the_users_are_looked_up(
+    world: World, modes: tuple[str, ...], limited: str
+) -> None:
+    world.ask(cache={"pvc": "models"})
+    await world.settle()
+    again = await world.reconcile()
+    look = ClaimLookup(KEY.namespace, "models")
+    assert again is not None
+    assert look in again.lookups
+    world.cache.put_lookup(look, ClaimView(modes))
+    found = world.cache.inputs(KEY, now=world.now)
+    assert found is not None
+    decided = outcome(found)
+    assert isinstance(decided, Planned)
+    assert decided.one_node_claim == limited

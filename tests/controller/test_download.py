@@ -1,0 +1,156 @@
+"""A model that is downloaded to a claim: the writes until engines start, and the retries."""
+
+from datetime import timedelta
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.inspection.attempts import FIRST_WAIT
+from inference_operator.inspection.result import Cause, Failure, result_text
+from inference_operator.manifest import CONFIG_MAP, POD, Ref
+from inference_operator.models.config import NotUnderstood
+from tests.controller.downloads import DONE, download_jobs, end, finish_downloads
+from tests.controller.test_healing import add_pod
+from tests.controller.world import World
+from tests.planning.test_healing import crashed
+from tests.testing.builders import ENGINES, ready_pod
+
+CACHE = {"pvc": "models"}
+BROKEN = "RuntimeError: a previous compilation failed, leading to a corrupted compilation artifact."
+
+
+def failed(cause: Cause) -> str:
+    return result_text(Failure(cause, NotUnderstood("hf://a/b", "is a problem.", "Solve it.")))
+
+
+@pytest.fixture
+async def downloading(world: World) -> World:
+    world.ask(cache=CACHE)
+    await world.settle()
+    return world
+
+
+async def test_engines_start_once_the_model_is_complete_on_the_claim(downloading: World) -> None:
+    world = downloading
+    assert ENGINES not in world.cluster.live()
+    assert world.conditions()["Ready"] == ("False", "DownloadingModel")
+    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    assert len(download_jobs(world)) == 1
+    assert await world.settle() == []
+    end(world, DONE, kind="Complete")
+    await world.settle()
+    await world.reconcile()
+    await world.settle()
+    assert download_jobs(world) == []
+    (record,) = [ref for ref in world.cluster.live() if ref.kind == CONFIG_MAP and "-cache-" in ref.name]
+    assert world.live(record)["data"]["claim"] == "models"
+    container = world.live(ENGINES)["spec"]["template"]["spec"]["containers"][0]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert (env["HF_HUB_OFFLINE"], env["HF_HUB_CACHE"]) == ("1", "/model-cache")
+    mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+    assert mounts["/model-cache"]["readOnly"] is True
+    assert mounts["/home/vllm/.cache"]["subPath"].startswith("compiled/")
+    assert await world.settle() == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (Cause.GATED, "ModelGated"),
+        (Cause.NOT_FOUND, "ModelNotFound"),
+        (Cause.UNREACHABLE, "HubUnreachable"),
+        (Cause.DISK_FULL, "DiskFull"),
+        (Cause.DAMAGED, "DownloadFailed"),
+    ],
+)
+async def test_a_failed_download_says_why_and_is_tried_again(downloading: World, cause: Cause, reason: str) -> None:
+    world = downloading
+    end(world, failed(cause), kind="Failed")
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", reason)
+    assert ENGINES not in world.cluster.live()
+    assert len(download_jobs(world)) == 1
+    world.now += FIRST_WAIT + timedelta(seconds=1)
+    await world.settle()
+    assert len(download_jobs(world)) == 2
+    end(world, DONE, kind="Complete")
+    await world.settle()
+    assert ENGINES in world.cluster.live()
+    assert world.conditions()["Stalled"][0] == "False"
+
+
+async def test_a_download_that_ends_without_a_result_is_a_failed_download(downloading: World) -> None:
+    end(downloading, "Killed", kind="Failed")
+    await downloading.settle()
+    assert downloading.conditions()["Stalled"] == ("True", "DownloadFailed")
+
+
+async def test_engines_of_the_former_model_keep_running_while_the_next_one_is_downloaded(downloading: World) -> None:
+    world = downloading
+    end(world, DONE, kind="Complete")
+    await world.settle()
+    world.pods_are_ready()
+    await world.settle()
+    before = world.live(ENGINES)["spec"]["template"]
+    world.ask(source="hf://Qwen/Qwen3-0.6B", cache=CACHE)
+    await world.settle()
+    assert world.live(ENGINES)["spec"]["template"] == before
+    assert world.conditions()["Ready"][0] == "True"
+    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    message = world.status().condition(ConditionType.RECONCILING).message  # type: ignore[union-attr]
+    assert message.endswith("The running engines serve until the switch, which follows.")
+    end(world, DONE, kind="Complete")
+    await world.settle()
+    assert world.live(ENGINES)["spec"]["template"] != before
+
+
+async def test_a_restart_of_the_operator_during_a_download_writes_nothing(downloading: World) -> None:
+    await downloading.restart()
+    assert await downloading.settle() == []
+
+
+async def test_without_a_cache_the_objects_of_the_download_are_deleted(downloading: World) -> None:
+    downloading.ask()
+    await downloading.settle()
+    assert download_jobs(downloading) == []
+    assert ENGINES in downloading.cluster.live()
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ({"env": [{"name": "HF_HUB_CACHE", "value": "/x"}]}, "HF_HUB_CACHE"),
+        ({"args": ["--download-dir=/x"]}, "--download-dir"),
+    ],
+)
+async def test_what_would_lead_engines_away_from_the_claim_is_refused(
+    world: World, engine: dict[str, object], words: str
+) -> None:
+    world.ask(cache=CACHE, engine=engine)
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", "ManagedArgument")
+    assert words in world.status().condition(ConditionType.STALLED).message  # type: ignore[union-attr]
+
+
+async def test_a_model_in_a_volume_is_refused_with_a_cache(world: World) -> None:
+    world.ask(source="pvc://models/mine", cache=CACHE)
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", "InvalidSpec")
+
+
+async def test_broken_kernels_are_deleted_by_a_job_once_and_then_engines_go_on(downloading: World) -> None:
+    world = downloading
+    await finish_downloads(world)
+    add_pod(world, "first", crashed(BROKEN))
+    await world.settle()
+    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    (job,) = download_jobs(world)
+    assert "--empty-kernels" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert ENGINES in world.cluster.live()
+    end(world, DONE, kind="Complete")
+    await world.settle()
+    assert world.conditions()["Reconciling"] == ("True", "KernelsBroken")
+    assert len(download_jobs(world)) == 1, "not deleted again before an engine has answered"
+    world.cluster.set_status(Ref(POD, "default", "first"), ready_pod())
+    await world.settle()
+    assert download_jobs(world) == []
