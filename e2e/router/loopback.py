@@ -134,6 +134,11 @@ class Loopback:
 
     async def start_router(self) -> None:
         """Render the configuration with the current constants, and start HAProxy."""
+        self.write_configuration()
+        self.router = await self._start_haproxy(self.metrics_port, self.log)
+
+    def write_configuration(self) -> None:
+        """Render the configuration with the current constants, for ports that are free."""
         self.port, self.tls_port, self.metrics_port, engine_port = _free_ports(4)
         self.engine_port = self.engine_port or engine_port
         request = haproxy.RouterRequest(
@@ -155,7 +160,6 @@ class Loopback:
         text = self.change(text.replace(f":{haproxy.TLS_PORT}", f":{self.tls_port}"))
         for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
-        self.router = await self._start_haproxy(self.metrics_port, self.log)
 
     def write_keys(self, text: str) -> None:
         """Write the keys file as the kubelet does: as a whole, by renaming."""

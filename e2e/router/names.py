@@ -1,4 +1,4 @@
-"""A DNS server for one name, with addresses that a test sets."""
+"""A DNS server with addresses that a test sets."""
 
 import asyncio
 import struct
@@ -16,7 +16,9 @@ _NAME_ERROR = 3
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers every question with `addresses`, over UDP and TCP; sends no answer while `silent` is set.
+    """Answers questions with `addresses`, over UDP and TCP; sends no answer while `silent` is set.
+
+    A name in `others` has addresses of its own.
 
     With `cached_seconds` it answers as a cache does, with the addresses of up to so long ago. With `delay_seconds` each
     answer takes that long.
@@ -24,6 +26,7 @@ class Names(asyncio.DatagramProtocol):
 
     def __init__(self) -> None:
         self.addresses: list[str] = []
+        self.others: dict[str, list[str]] = {}
         self.silent = False
         self.cached_seconds = 0.0
         self.delay_seconds = 0.0
@@ -48,7 +51,7 @@ class Names(asyncio.DatagramProtocol):
                 question = await reader.readexactly(length)
                 self.over_tcp += 1
                 if not self.silent:
-                    found = answer(question, self._known(asyncio.get_running_loop().time()))
+                    found = answer(question, self._known(question, asyncio.get_running_loop().time()))
                     writer.write(struct.pack(">H", len(found)) + found)
         writer.close()
 
@@ -61,9 +64,11 @@ class Names(asyncio.DatagramProtocol):
         """Answer a question."""
         loop = asyncio.get_running_loop()
         if not self.silent:
-            loop.call_later(self.delay_seconds, self._send, answer(data, self._known(loop.time())), addr)
+            loop.call_later(self.delay_seconds, self._send, answer(data, self._known(data, loop.time())), addr)
 
-    def _known(self, now: float) -> list[str]:
+    def _known(self, question: bytes, now: float) -> list[str]:
+        if (others := self.others.get(name(question))) is not None:
+            return others
         read_at, addresses = self._cached
         if now >= read_at + self.cached_seconds:
             addresses = list(self.addresses)
@@ -85,6 +90,15 @@ class Names(asyncio.DatagramProtocol):
         if self._transport is not None:
             self._transport.close()
             await self._closed.wait()
+
+
+def name(question: bytes) -> str:
+    """The name that a question is about (RFC 1035, section 4.1.2), without the dot at its end."""
+    labels, place = [], _HEADER_BYTES
+    while length := question[place]:
+        labels.append(question[place + 1 : place + 1 + length].decode("ascii", "replace"))
+        place += length + 1
+    return ".".join(labels)
 
 
 def answer(question: bytes, addresses: list[str]) -> bytes:

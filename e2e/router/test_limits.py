@@ -1,11 +1,14 @@
-"""Limits of users at two real HAProxy processes that ask each other."""
+"""Limits of users at real HAProxy processes that ask each other."""
 
 import asyncio
 import re
 import time
+from collections.abc import AsyncIterator
 
 import aiohttp
+import pytest
 
+from e2e.router.fleet import Fleet
 from e2e.router.loopback import START_SECONDS, Loopback, _free_ports
 from e2e.router.test_keys import ALICE, BOB, bearer, line, status
 from inference_operator.api.router import RouterSpec
@@ -71,3 +74,101 @@ async def test_requests_in_flight_of_a_user_are_limited_over_both_processes(loop
     assert await _total(loopback, r'limited_requests_total\{user="alice",reason="concurrency"\} (\d+)') >= 20 * CLIENTS
     await loopback.release(loopback.engines[0])
     await asyncio.gather(*clients)
+
+
+PER_MINUTE, IN_FLIGHT = 1200, 40
+SPREADS = {"all at one": [1, *[0] * 31], "nine to one": [27, *[1] * 31], "even": [1] * 32}
+"""Parts of a user's requests that each process gets."""
+SETTLED_SECONDS, MEASURED_SECONDS = 10, 12
+
+
+@pytest.fixture
+async def fleet(loopback: Loopback) -> AsyncIterator[Fleet]:
+    """Two users' keys; the test sets limits and starts routers."""
+    loopback.write_keys(line("alice", ALICE) + line("bob", BOB))
+    fleet = Fleet(loopback)
+    yield fleet
+    await fleet.close()
+
+
+async def _loaded(
+    fleet: Fleet, weights: list[int], clients: int = 24, pause: float = 0.15, **body: float
+) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(fleet.load(bearer(ALICE), weights, body, pause)) for _ in range(clients)]
+    await asyncio.sleep(SETTLED_SECONDS)
+    return tasks
+
+
+async def _end(fleet: Fleet, tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(ended, asyncio.CancelledError), ended
+    assert fleet.others == 0
+
+
+async def _rate(fleet: Fleet) -> float:
+    """Admitted requests, as a part of the limit of one process for the time that it took."""
+    admitted, since = fleet.admitted, time.monotonic()
+    await asyncio.sleep(MEASURED_SECONDS)
+    seconds = time.monotonic() - since
+    return (fleet.admitted - admitted) / (seconds * PER_MINUTE / 60)
+
+
+@pytest.mark.parametrize(
+    ("routers", "spread"),
+    [
+        (2, "nine to one"),
+        pytest.param(2, "all at one", marks=pytest.mark.full),
+        pytest.param(2, "even", marks=pytest.mark.full),
+        pytest.param(16, "even", marks=pytest.mark.full),
+        pytest.param(16, "nine to one", marks=pytest.mark.full),
+    ],
+)
+async def test_the_rate_of_a_user_is_within_a_fifth_of_the_limit_over_routers_found_by_dns(
+    fleet: Fleet, routers: int, spread: str
+) -> None:
+    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", requestsPerMinute=PER_MINUTE))
+    await fleet.start(routers)
+    tasks = await _loaded(fleet, SPREADS[spread])
+    assert 0.8 <= await _rate(fleet) <= 1.2
+    await _end(fleet, tasks)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("routers", "spread"), [*((2, spread) for spread in SPREADS), (16, "even")])
+async def test_a_users_requests_in_flight_are_within_a_fifth_of_the_limit_over_routers_found_by_dns(
+    fleet: Fleet, routers: int, spread: str
+) -> None:
+    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", maxConcurrent=IN_FLIGHT))
+    await fleet.start(routers)
+    tasks = await _loaded(fleet, SPREADS[spread], clients=100, pause=0.5, chunks=1, gap=1.0)
+    seen = []
+    for _ in range(4 * MEASURED_SECONDS):
+        seen.append(fleet.running)
+        await asyncio.sleep(0.25)
+    assert 0.8 * IN_FLIGHT <= sum(seen) / len(seen) <= 1.2 * IN_FLIGHT
+    assert 0 < min(seen) <= max(seen) <= 1.5 * IN_FLIGHT
+    await _end(fleet, tasks)
+
+
+@pytest.mark.full
+async def test_the_rate_of_a_user_holds_when_a_router_dies_and_joins_and_is_finite_while_no_router_knows_another(
+    fleet: Fleet,
+) -> None:
+    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", requestsPerMinute=PER_MINUTE))
+    await fleet.start(2)
+    tasks = await _loaded(fleet, SPREADS["even"], clients=48)
+    await fleet.kill("127.0.60.2")
+    await asyncio.sleep(SETTLED_SECONDS)
+    assert 0.8 <= await _rate(fleet) <= 1.2
+    await fleet.join("127.0.60.2")
+    await asyncio.sleep(SETTLED_SECONDS)
+    assert 0.8 <= await _rate(fleet) <= 1.2
+    fleet.hide()
+    await asyncio.sleep(SETTLED_SECONDS)
+    assert 0.8 * 4 <= await _rate(fleet) <= 1.2 * 4
+    fleet.name()
+    await asyncio.sleep(SETTLED_SECONDS)
+    assert 0.8 <= await _rate(fleet) <= 1.2
+    await _end(fleet, tasks)

@@ -1,8 +1,9 @@
 -- Limits of each API key's user: a rate and a number of requests in flight, over all processes of all routers.
 --
---     lua-load limits.lua REQUESTS_PER_MINUTE MAX_CONCURRENT PORTS
+--     lua-load limits.lua REQUESTS_PER_MINUTE MAX_CONCURRENT NAME PORTS
 --
--- A limit of 0 is none. Loaded once for all threads: they share one state.
+-- A limit of 0 is none. Loaded once for all threads: they share one state. NAME is the DNS name of the routers: a process
+-- answers only those that know it, so a pod that has got the address of a former router is not taken for one.
 --
 -- Every second, each process asks all others what they know of each user: demand (recent requests, the refused ones
 -- too) and requests in flight. It then takes a share of each limit:
@@ -13,8 +14,20 @@
 -- 4. What others told is up to LAG periods old. A process compares it with its own demand of then: else two
 --    processes whose demand rises at the same time would both take the whole limit.
 -- 5. What a process has not told for FORGET seconds does not count any more: the others take its share.
+--
+-- A process asks the addresses that DNS names, and is told nothing that it did not ask for. An answer counts only as a
+-- whole: without its last line, with more than MAX_BYTES, or after ANSWER seconds, it is dropped.
+--
+-- HAProxy interrupts this script between any two instructions and runs other requests and tasks. So no loop uses
+-- `pairs` on a table that others add to: Lua forbids that.
 
 local PERIOD = 1 -- seconds between two questions
+local ANSWER = 1 -- seconds that an answer may take
+local MAX_BYTES = 2097152 -- of an answer: MAX_USERS lines of MAX_LINE bytes
+local MAX_LINE = 128 -- bytes
+local MAX_USERS = 16384 -- a Secret has no room for more keys
+local MAX_NUMBER = 1e9 -- of requests
+local CHUNK = 512 -- bytes that are read at a time
 local FORGET = 3
 local LAG = 2
 local KEEP = 0.9 -- part of the demand that is left after a period
@@ -26,7 +39,8 @@ Limiter.__index = Limiter
 
 function Limiter.new(per_minute, concurrent, random)
   return setmetatable({
-    rate = per_minute / 60, concurrent = concurrent, random = random or math.random, users = {}, processes = 1,
+    rate = per_minute / 60, concurrent = concurrent, random = random or math.random,
+    users = {}, names = {}, processes = 1,
   }, Limiter)
 end
 
@@ -41,6 +55,7 @@ function Limiter:entry(user, now)
     entry = { demand = 0, was = { 0, 0 }, share = share, at = now, most = math.max(1, math.floor(self.concurrent * share)), others = 0 }
     entry.tokens = self:cap(entry)
     self.users[user] = entry
+    table.insert(self.names, user)
   end
   return entry
 end
@@ -74,56 +89,92 @@ function Limiter:learn(peers, in_flight, now)
   self.processes = #peers + 1
   for _, users in ipairs(peers) do
     for user in pairs(users) do
-      self:entry(user, now)
+      if #self.names < MAX_USERS then
+        self:entry(user, now)
+      end
     end
   end
-  for user, entry in pairs(self.users) do
-    self:refill(entry, now)
-    local was = table.remove(entry.was, 1)
-    entry.was[LAG] = entry.demand
-    local demand, others = was + IDLE, 0
-    for _, users in ipairs(peers) do
-      local other = users[user]
-      demand = demand + IDLE + (other and other.demand or 0)
-      others = others + (other and other.in_flight or 0)
-    end
-    entry.share = (was + IDLE) / demand
-    entry.others = others
-    entry.most = math.min(math.floor(entry.share * self.concurrent + self.random()), self.concurrent - others)
-    entry.demand = entry.demand * KEEP
-    if entry.demand < IDLE and others + in_flight(user) == 0 then
+  for place = #self.names, 1, -1 do
+    local user = self.names[place]
+    if not self:shared(user, peers, in_flight, now) then
       self.users[user] = nil
+      table.remove(self.names, place)
     end
   end
 end
 
--- What the others are told: a line for each user.
-function Limiter:report(in_flight)
-  local lines = {}
-  for user, entry in pairs(self.users) do
-    lines[#lines + 1] = string.format("%s %.3f %d", user, entry.demand, in_flight(user))
+-- Take the share of a user; false if nobody has asked for it for long.
+function Limiter:shared(user, peers, in_flight, now)
+  local entry = self.users[user]
+  if not entry then
+    return false
   end
+  self:refill(entry, now)
+  local was = table.remove(entry.was, 1)
+  entry.was[LAG] = entry.demand
+  local demand, others = was + IDLE, 0
+  for _, users in ipairs(peers) do
+    local other = users[user]
+    demand = demand + IDLE + (other and other.demand or 0)
+    others = others + (other and other.in_flight or 0)
+  end
+  entry.share = (was + IDLE) / demand
+  entry.others = others
+  entry.most = math.min(math.floor(entry.share * self.concurrent + self.random()), self.concurrent - others)
+  entry.demand = entry.demand * KEEP
+  return entry.demand >= IDLE or others + in_flight(user) > 0
+end
+
+-- What the others are told: who tells it, a line for each user, and an end.
+function Limiter:report(id, in_flight)
+  local lines = { "process " .. id }
+  for _, user in ipairs(self.names) do
+    local entry = self.users[user]
+    if entry then
+      lines[#lines + 1] = string.format("%s %.3f %d", user, entry.demand, in_flight(user))
+    end
+  end
+  lines[#lines + 1] = "end"
   return table.concat(lines, "\n")
 end
 
--- The process and its users in an answer, or nil.
+-- The process and its users in an answer; nil for anything else.
 local function parsed(text)
-  local id, rest = text:match("\r\n\r\nprocess ([^\n]+)\n(.*)$")
-  local users = {}
-  for user, demand, in_flight in (rest or ""):gmatch("(%S+) ([%d.]+) (%d+)") do
-    users[user] = { demand = tonumber(demand) or 0, in_flight = tonumber(in_flight) or 0 }
+  local _, head = text:find("\r\n\r\n", 1, true)
+  local id, last
+  local users, count = {}, 0
+  for line in text:sub((head or #text) + 1):gmatch("[^\n]+") do
+    -- A pattern takes the square of the length of what it does not match.
+    line = #line <= MAX_LINE and line or ""
+    if not id then
+      id = line:match("^process (%S+)$")
+      if not id then
+        return nil
+      end
+    elseif count < MAX_USERS then
+      local user, demand, in_flight = line:match("^(%S+) (%d+%.?%d*) (%d+)$")
+      if user then
+        users[user] = { demand = math.min(tonumber(demand), MAX_NUMBER), in_flight = math.min(tonumber(in_flight), MAX_NUMBER) }
+        count = count + 1
+      end
+    end
+    last = line
+  end
+  if last ~= "end" then
+    return nil
   end
   return id, users
 end
 
 -- Without HAProxy, for tests.
 if not core then
-  return { Limiter = Limiter, parsed = parsed }
+  return { Limiter = Limiter, parsed = parsed, MAX_BYTES = MAX_BYTES, MAX_USERS = MAX_USERS }
 end
 
 local PEERS, TABLE = "router_peers", "key_limits"
-local per_minute, concurrent, listed = ...
+local per_minute, concurrent, name, listed = ...
 local limiter = Limiter.new(tonumber(per_minute), tonumber(concurrent))
+-- `answers` has a table for each slot and port from the start, `{ id, at, users }`.
 local ports, answers, identity = {}, {}, nil
 for port in listed:gmatch("%d+") do
   ports[#ports + 1] = tonumber(port)
@@ -147,27 +198,32 @@ local function own_identity()
   return identity
 end
 
-local function ask(address, port)
+-- What an address answers, as far as it comes within ANSWER seconds and MAX_BYTES.
+local function answer_of(address, port)
   local socket = core.tcp()
-  socket:settimeout(PERIOD)
-  local text
+  socket:settimeout(ANSWER)
+  local chunks, bytes, ends = {}, 0, now() + ANSWER
   if socket:connect(address, port) then
-    socket:send("GET /limits HTTP/1.0\r\n\r\n")
-    text = socket:receive("*a")
+    socket:send(string.format("GET /limits/%s HTTP/1.0\r\n\r\n", name))
+    repeat
+      local chunk = socket:receive(CHUNK)
+      chunks[#chunks + 1] = chunk
+      bytes = bytes + #(chunk or "")
+    until not chunk or bytes > MAX_BYTES or now() > ends
   end
   socket:close()
-  local id, users = parsed(text or "")
-  if id and id ~= own_identity() then
-    answers[id] = { at = now(), users = users }
-  end
+  return table.concat(chunks)
 end
 
-local function follow(server)
+local function follow(server, told)
   while true do
     local address = server:get_addr():match("^%[?([%x.:]+)%]?:%d+$")
     if address and not (server:get_stats().status or ""):find("^MAINT") then
       for _, port in ipairs(ports) do
-        ask(address, port)
+        local id, users = parsed(answer_of(address, port))
+        if id and id ~= own_identity() then
+          told[port].id, told[port].users, told[port].at = id, users, now()
+        end
       end
     end
     core.msleep(1000 * PERIOD)
@@ -177,8 +233,13 @@ end
 core.register_init(function()
   math.randomseed(os.time() + (tonumber(os.getenv("METRICS_PORT")) or 0))
   for _, server in pairs(core.backends[PEERS].servers) do
+    local told = {}
+    for _, port in ipairs(ports) do
+      told[port] = {}
+      answers[#answers + 1] = told[port]
+    end
     core.register_task(function()
-      follow(server)
+      follow(server, told)
     end)
   end
 end)
@@ -186,11 +247,11 @@ end)
 core.register_task(function()
   while true do
     core.msleep(1000 * PERIOD)
-    local time, peers = now(), {}
-    for id, answer in pairs(answers) do
-      if time - answer.at > FORGET then
-        answers[id] = nil
-      else
+    local time, peers, known = now(), {}, {}
+    for _, answer in ipairs(answers) do
+      -- Two slots may have the address of one process.
+      if answer.id and time - answer.at <= FORGET and not known[answer.id] then
+        known[answer.id] = true
         peers[#peers + 1] = answer.users
       end
     end
@@ -207,7 +268,7 @@ core.register_action("limit", { "http-req" }, function(txn)
 end, 0)
 
 core.register_service("limits", "http", function(applet)
-  local text = "process " .. own_identity() .. "\n" .. limiter:report(in_flight)
+  local text = limiter:report(own_identity(), in_flight)
   applet:set_status(200)
   applet:add_header("content-type", "text/plain")
   applet:add_header("content-length", #text)
