@@ -19,5 +19,8 @@ class RouterKeysSpec(SpecModel):
         None, ge=1, le=1_000_000, description="Limit of each user. Default: none. Change: rolling restart of routers."
     )
     max_concurrent: int | None = Field(
-        None, ge=1, le=100_000, description="Requests in flight of each user. Default: none. Change: rolling restart of routers."
+        None,
+        ge=1,
+        le=100_000,
+        description="Requests in flight of each user. Default: none. Change: rolling restart of routers.",
     )
