@@ -91,6 +91,24 @@ def test_replicas_for_a_backlog_go_sooner_than_those_for_steady_demand() -> None
     assert numbers[-1] == steady
 
 
+def test_clients_that_ask_again_at_once_get_the_engines_for_what_they_keep_outstanding_in_one_phase() -> None:
+    """An engine finishes 4.5 short requests a second at most, and starts within a minute. Before, one engine stayed."""
+    own = ScalingSettings(1, 8, target_concurrency=4, start_seconds=60, idle_seconds=600)
+    state, replicas, ready_at, finished, numbers = ScalingState(), 1, [0.0], 0.0, []
+    for at in range(0, 2400, 5):
+        outstanding = 1.0 if at < 120 else 16.0
+        ready = sum(one <= at for one in ready_at)
+        finished += 5 * min(4.5 * ready, outstanding / 0.25)
+        sample = ScalingSample(at, outstanding, finished + outstanding, finished, outstanding, ready, replicas - ready)
+        decision, state = decide(sample, own, state, replicas=replicas)
+        replicas = decision.replicas
+        ready_at = [*ready_at, *[at + 60.0] * replicas][:replicas]
+        numbers.append(replicas)
+    assert numbers[-1] == 6  # 16 requests, and 8 of headroom once engines are no longer full
+    directions = [later > former for former, later in pairwise(numbers) if later != former]
+    assert directions == sorted(directions, reverse=True)
+
+
 def test_a_start_that_takes_forever_compounds_nothing() -> None:
     fleet = Fleet(starts=False)
     numbers = fleet.run(rate=8, seconds=600)

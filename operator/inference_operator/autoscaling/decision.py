@@ -18,6 +18,8 @@ The rules:
 6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. What will be added to
    it until new engines are ready counts, unless some start.
 7. replicas = ceil(max(R + headroom + backlog x min(1, S/T), min(outstanding, C x n)) / C), within the limits.
+   What has been outstanding for `STUCK_SECONDS` while all engines were full and none started counts in full: clients
+   that ask again at once keep a backlog that no engine works off, and few arrivals then say nothing about the demand.
 8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
    backlog count over a short window only: what they were for is done once, and does not come back.
 9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
@@ -46,6 +48,9 @@ HEADROOM_FACTOR = 2.0
 
 DRAIN_SECONDS = 5.0
 """A backlog is worked off within this time once engines are ready; `bench/autoscaling.py` compares values."""
+
+STUCK_SECONDS = 30.0
+"""A backlog that is this old while no engine starts does not go away: six times `DRAIN_SECONDS`."""
 
 BACKLOG_DOWN_SECONDS = 30.0
 """Window over which replicas for a backlog count."""
@@ -193,8 +198,9 @@ def decide(
         (1, '3 requests (1 steady, 2 headroom, 0 of the backlog) at 10 for each engine')
     """
     state = _with_sample(sample, state, settings)
-    terms = _terms(sample, settings, state)
-    lasting = ceil((terms.steady + terms.headroom) / settings.target_concurrency - EPSILON)
+    terms, stuck = _terms(sample, settings, state), _stuck(settings.target_concurrency, state)
+    terms = replace(terms, backlog=max(terms.backlog, stuck - terms.steady - terms.headroom))
+    lasting = ceil(max(terms.steady + terms.headroom, stuck) / settings.target_concurrency - EPSILON)
     wanted = ceil(terms.total / settings.target_concurrency - EPSILON)
     state = replace(state, wanted=(*state.wanted, (sample.at, lasting, wanted))[-MAX_HISTORY:])
     number, bound = _limited(sample, settings, state, replicas=replicas, wanted=wanted)
@@ -231,6 +237,14 @@ def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState
         backlog += max(0.0, rate - capacity / service) * start
     full = min(sample.outstanding, capacity)
     return Terms(steady, headroom, max(backlog * min(1.0, service / DRAIN_SECONDS), full - steady - headroom))
+
+
+def _stuck(target: float, state: ScalingState) -> float:
+    """The fewest outstanding requests of the last time, if all engines were full then and none started; else zero."""
+    late = [one for one in state.samples if state.samples[-1].at - one.at <= STUCK_SECONDS]
+    whole = len(late) < len(state.samples)  # samples reach further back than this time
+    full = all(one.starting == 0 and one.outstanding > target * one.ready > 0 for one in late)
+    return min(one.outstanding for one in late) if whole and full else 0.0
 
 
 def _limited(
