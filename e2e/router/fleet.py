@@ -64,9 +64,9 @@ class Fleet:
             await self.loopback.until_answers(f"http://{address}:{port}{haproxy.HEALTH_PATH}")
         self.name()
 
-    def name(self) -> None:
-        """Let DNS name the routers that run."""
-        self._names({address for address, _ in self.processes})
+    def name(self, *strangers: str) -> None:
+        """Let DNS name the routers that run, and these addresses of others."""
+        self._names({*strangers, *(address for address, _ in self.processes)})
 
     def hide(self) -> None:
         """Let DNS name no router."""
@@ -103,13 +103,19 @@ class Fleet:
             return await answer.text()
 
     async def load(self, headers: dict[str, str], weights: list[int], body: dict[str, float], pause: float) -> None:
-        """Ask one process after the other, chosen by weight, without an end. A refused request waits for a pause."""
+        """Ask one process after the other, chosen by weight, without an end, and with a pause after each answer.
+
+        Streams differ in their length: else all would end together.
+        """
         while True:
+            wanted = {
+                key: number * (self.random.uniform(0.5, 1.5) if key == "gap" else 1) for key, number in body.items()
+            }
             places = list(self.processes)
             address, port = self.random.choices(places, weights[: len(places)])[0]
             try:
                 async with self.loopback.session.post(
-                    f"http://{address}:1{port}/v1/completions", json=body, headers=headers
+                    f"http://{address}:1{port}/v1/completions", json=wanted, headers=headers
                 ) as answer:
                     if answer.status == HTTPStatus.OK:
                         self.admitted += 1

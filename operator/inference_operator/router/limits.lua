@@ -16,7 +16,8 @@
 -- 5. What a process has not told for FORGET seconds does not count any more: the others take its share.
 --
 -- A process asks the addresses that DNS names, and is told nothing that it did not ask for. An answer counts only as a
--- whole: without its last line, with more than MAX_BYTES, or after ANSWER seconds, it is dropped.
+-- whole: without its last line, with more than MAX_BYTES, or after ANSWER seconds, it is dropped. Who sends slowly delays
+-- only the questions to itself.
 --
 -- HAProxy interrupts this script between any two instructions and runs other requests and tasks. So no loop uses
 -- `pairs` on a table that others add to: Lua forbids that.
