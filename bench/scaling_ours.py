@@ -7,7 +7,7 @@ import numpy as np
 
 from bench.engine_steps import Floats
 from bench.fleet_simulation import Fleet, Observed, Scaler
-from inference_operator.autoscaling.correction import QUANTILE, Measured, corrected, is_enough
+from inference_operator.autoscaling.correction import QUANTILE, Between, Measured, corrected, is_enough
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import Objective
 
@@ -62,11 +62,12 @@ class _Correction:
         self._running.append(seen.running / max(seen.ready, 1))
         first, token = np.concatenate(self._first), np.concatenate(self._token)
         if len(first):
+            quantile = float(np.quantile(first, QUANTILE))
             measured = Measured(
                 seconds=seen.at - self._since,
                 requests=len(first),
-                first_token=float(np.quantile(first, QUANTILE)),
-                token=float(np.quantile(token, QUANTILE)),
+                first_token=Between(quantile, quantile),
+                token=float(np.mean(token)),
                 running=float(np.mean(self._running)),
             )
             if is_enough(measured):

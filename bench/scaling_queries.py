@@ -27,6 +27,7 @@ from inference_operator.objects.names import ENGINE, ROUTER, workload_name
 KEY = Key("bench", "model")
 HASHES = "6f9c8d7b54-x2k"
 """The end of a pod's name, less two characters that tell pods apart."""
+PROMETHEUS = "http://prometheus.bench:9090"
 SCRAPE_SECONDS = 15.0
 """Interval of scrapes, as the how-to recommends it."""
 RULE_SECONDS = 15.0
@@ -39,7 +40,7 @@ def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int)
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
     query = engines_query(QueryRequest(KEY, ENGINE, concurrency, external=False, metrics=DEMAND_METRICS))
-    found = autoscaler(AutoscalerRequest(spec, Owner(KEY, uid="bench"), query, "http://prometheus.bench:9090"))
+    found = autoscaler(AutoscalerRequest(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
     if found is None:
         raise ValueError(f"{backend} needs no object")
     return found

@@ -8,6 +8,7 @@ from e2e.router.loopback import Loopback
 from e2e.said import Say
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.request import ScalingRequest
+from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.manifest import Key
@@ -56,7 +57,8 @@ async def test_the_operator_wants_an_engine_once_haproxy_holds_a_request(loopbac
     await loopback.start_router()
     key, store, told = Key("default", "qwen"), ScalingStore(), asyncio.Queue[Key]()
     limits = ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600)
-    store.want(key, ScalingRequest(limits, replicas=0, external=False))
+    target = Target(4, TargetBound.REQUESTED, {})
+    store.want(key, ScalingRequest(limits, replicas=0, external=False, target=target, objective=Objective()))
     scraper = Scraper(
         Targets(lambda: [key], lambda _: [_pod(loopback)], lambda _key, _component: None),
         SampleStore(),

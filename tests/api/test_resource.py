@@ -13,6 +13,8 @@ from inference_operator.manifest import Key, Manifest
 from tests.testing.builders import UID, inference_deployment
 from tests.testing.invalid import INVALID as SHARED
 
+OFFICE = {"start": "0 8 * * *", "end": "0 18 * * *", "minReplicas": 2}
+
 
 def test_a_resource_with_only_a_model_source_has_all_defaults() -> None:
     raw: Manifest = {
@@ -82,6 +84,29 @@ INVALID: list[tuple[dict[str, object], str]] = [
     ),
     ({"autoscaling": {"maxReplicas": 2, "backend": "Magic"}}, "spec.autoscaling.backend: "),
     ({"autoscaling": {"maxReplicas": 2, "scaleDownDelay": "1s"}}, "spec.autoscaling.scaleDownDelay: "),
+    ({"autoscaling": {"maxReplicas": 2, "objective": {"tpot": "50"}}}, "spec.autoscaling.objective.tpot: "),
+    ({"autoscaling": {"maxReplicas": 2, "scaleDownDelay": "99999ms"}}, "spec.autoscaling.scaleDownDelay: "),
+    (
+        {"autoscaling": {"maxReplicas": 2, "schedule": [{"start": "0 8 * * *", "end": "0 18 * * *"}]}},
+        "spec.autoscaling.schedule[0].minReplicas: is required.",
+    ),
+    (
+        {"autoscaling": {"maxReplicas": 2, "schedule": [{**OFFICE, "minReplicas": 3}]}},
+        "spec.autoscaling: `schedule[].minReplicas` must not be above `maxReplicas`",
+    ),
+    (
+        {"autoscaling": {"maxReplicas": 2, "schedule": [{**OFFICE, "start": "0 25 * * *"}]}},
+        "spec.autoscaling.schedule[0].start: is no cron expression (Bad hour): use minute, hour, day of month",
+    ),
+    (
+        {"autoscaling": {"maxReplicas": 2, "schedule": [{**OFFICE, "end": "0 8 L * *"}]}},
+        "spec.autoscaling.schedule[0].end: has `L` or `#`, which are not supported",
+    ),
+    ({"autoscaling": {"maxReplicas": 2, "schedule": [{**OFFICE, "end": "@daily"}]}}, "spec.autoscaling.schedule[0]"),
+    (
+        {"autoscaling": {"maxReplicas": 2, "schedule": [{**OFFICE, "timeZone": "Berlin"}]}},
+        "spec.autoscaling.schedule[0].timeZone: is no IANA time zone: use a name such as `Europe/Berlin` or `UTC`",
+    ),
     (
         {"autoscaling": {"minReplicas": 0, "maxReplicas": 2}, "router": {"strategy": "External"}},
         "spec: `autoscaling.minReplicas` must be 1 or more with `router.strategy: External`",

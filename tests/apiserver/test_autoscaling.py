@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,7 @@ from e2e.waiting import eventually
 from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.observe import HELD_PATH
 from tests.testing.operator_process import OperatorProcess
-from tests.testing.workspace import QWEN, Workspace
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 SECONDS = 60
 SCALED = {
@@ -125,6 +126,51 @@ def test_engines_stay_and_the_pods_are_named_while_metrics_are_missing_also_afte
     mark = audit.mark()
     operator.stop()
     operator.start()
+    workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")
+    assert workspace.replicas("qwen") == 3
+    assert writes_of_replicas(audit, mark, workspace) == 0
+
+
+def test_a_foreign_hpa_on_the_engines_keeps_its_number_and_is_named_until_it_is_deleted(
+    workspace: Workspace, audit: AuditLog
+) -> None:
+    """The HorizontalPodAutoscaler controller of Kubernetes raises the Deployment to its own minimum."""
+    workspace.create("qwen", {**QWEN, "autoscaling": {"maxReplicas": 4}})
+    workspace.settled("qwen")
+    mark = audit.mark()
+    workspace.kubectl("autoscale", "deployment", "qwen-engine", "--name=cpu", "--min=3", "--max=5", "--cpu=50%")
+    told = workspace.settled("qwen", "ScalingActive", "False", "AutoscalerConflict")["message"]
+    assert "HorizontalPodAutoscaler `cpu` acts on the Deployment" in told
+    eventually(lambda: workspace.replicas("qwen") == 3, seconds=SECONDS, what="the number of the HPA")
+    eventually(
+        lambda: workspace.get("infd", "qwen")["status"]["autoscaling"]["desiredReplicas"] == 3,
+        seconds=SECONDS,
+        what="it is told",
+    )
+    time.sleep(QUIET_SECONDS)
+    assert workspace.replicas("qwen") == 3
+    assert writes_of_replicas(audit, mark, workspace) <= 1, "at most one that records the number"
+    workspace.kubectl("delete", "hpa", "cpu")
+    eventually(
+        lambda: workspace.condition("qwen", "ScalingActive").get("reason") != "AutoscalerConflict",
+        seconds=SECONDS,
+        what="no conflict",
+    )
+    assert workspace.replicas("qwen") == 3
+
+
+def test_a_handover_between_the_operator_and_an_hpa_takes_no_engine_away(
+    workspace: Workspace, at_zero: _Process, audit: AuditLog
+) -> None:
+    at_zero.held = 9
+    eventually(lambda: workspace.replicas("qwen") == 3, seconds=SECONDS, what="three engines")
+    mark = audit.mark()
+    workspace.patch("qwen", {"replicas": 1, "autoscaling": {"backend": "HPA", "minReplicas": 1}})
+    eventually(lambda: workspace.exists("horizontalpodautoscaler", "qwen"), seconds=SECONDS, what="the HPA")
+    workspace.settled("qwen", "ScalingActive", "False", "AutoscalerFailed")  # no adapter serves its metric
+    assert workspace.replicas("qwen") == 3
+    workspace.patch("qwen", {"autoscaling": {"backend": "BuiltIn"}})
+    eventually(lambda: not workspace.exists("horizontalpodautoscaler", "qwen"), seconds=SECONDS, what="no HPA")
     workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")
     assert workspace.replicas("qwen") == 3
     assert writes_of_replicas(audit, mark, workspace) == 0

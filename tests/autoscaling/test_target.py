@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.spec import Device
-from inference_operator.autoscaling.correction import MOST, STEP_REQUESTS, STEP_SECONDS, Measured, corrected
+from inference_operator.autoscaling.correction import MOST, STEP_REQUESTS, STEP_SECONDS, Between, Measured, corrected
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import (
     LEAST_TARGET,
@@ -86,7 +86,7 @@ def test_a_stricter_objective_never_gives_a_larger_target(one: float, other: flo
     assert found[0].concurrency <= found[1].concurrency
 
 
-GOOD = Measured(STEP_SECONDS, STEP_REQUESTS, first_token=0.2, token=0.02, running=25)
+GOOD = Measured(STEP_SECONDS, STEP_REQUESTS, first_token=Between(0.1, 0.25), token=0.02, running=25)
 SLOW = replace(GOOD, token=0.08)
 
 
@@ -96,7 +96,7 @@ def test_slow_tokens_lower_the_target_by_a_step_and_fast_ones_raise_it() -> None
 
 
 def test_a_slow_first_token_lowers_the_target_too() -> None:
-    assert corrected(1.0, 32, replace(GOOD, first_token=3.0), Objective()) < 1
+    assert corrected(1.0, 32, replace(GOOD, first_token=Between(2.5, 5.0)), Objective()) < 1
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,7 @@ def test_a_slow_first_token_lowers_the_target_too() -> None:
         pytest.param(replace(SLOW, running=60), id="more requests than the target: engines are missing"),
         pytest.param(replace(GOOD, running=3), id="idle engines"),
         pytest.param(replace(GOOD, token=0.047), id="nearly at the objective"),
+        pytest.param(replace(GOOD, first_token=Between(1.0, 2.5)), id="first tokens in the bucket of the objective"),
     ],
 )
 def test_nothing_changes_if_nothing_is_learned(measured: Measured) -> None:
@@ -117,7 +118,7 @@ def test_nothing_changes_if_nothing_is_learned(measured: Measured) -> None:
 def test_the_factor_stays_within_its_limits(windows: list[tuple[float, float, float]]) -> None:
     factor = 1.0
     for first_token, token, running in windows:
-        factor = corrected(factor, 32, Measured(60, 1000, first_token, token, running), Objective())
+        factor = corrected(factor, 32, Measured(60, 1000, Between(0.0, first_token), token, running), Objective())
         assert 1 / MOST <= factor <= MOST
 
 
@@ -148,6 +149,6 @@ def test_a_target_wrong_by_four_is_back_within_a_quarter_after_half_an_hour(wron
         ready = replicas - len(starting)
         if at - since >= STEP_SECONDS:
             running = outstanding / ready
-            measured = Measured(at - since, rate * (at - since), 0.3, token_seconds(running), running)
+            measured = Measured(at - since, rate * (at - since), Between(0.25, 0.5), token_seconds(running), running)
             factor, since = corrected(factor, computed, measured, Objective()), at
     assert right * 0.75 <= computed * factor <= right * 1.25

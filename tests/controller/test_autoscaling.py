@@ -1,16 +1,20 @@
 """Autoscaling, from rounds of samples to the replicas of the engines, on an in-memory cluster."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 
 import pytest
 
-from inference_operator.manifest import POD, Ref
+from inference_operator.kube.lookup_poller import look_up
+from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, POD, Manifest, Ref
 from inference_operator.objects.names import ROUTER
+from inference_operator.settings import Capacity
 from inference_operator.views.pod import DELETION_COST_ANNOTATION
-from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples
-from tests.controller.world import World
-from tests.testing.builders import ENGINES, KEY, NOW, pod, ready_pod, unschedulable, waiting
+from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
+from tests.controller.world import USER, World
+from tests.testing.builders import ENGINES, KEY, NOW, SETTINGS, pod, ready_pod, unschedulable, waiting
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
 
 CONTROLLERS = "kube-controller-manager"
@@ -18,6 +22,24 @@ ROUND = 5.0
 """Seconds between two rounds of scrapes."""
 WINDOW = 330.0
 """Longer than the window of scaling down, and shorter than `idleTimeout`."""
+
+
+@dataclass(slots=True)
+class Histograms:
+    """Latencies of one engine, in the buckets of vLLM 0.32."""
+
+    first_token: Histogram = field(default_factory=lambda: Histogram((0.1, 1.0, 2.5, inf), (0.0,) * 4, 0.0))
+    token: Histogram = field(default_factory=lambda: Histogram((0.025, 0.05, 0.075, inf), (0.0,) * 4, 0.0))
+
+    def finish(self, requests: int, *, first_token: float, token: float) -> None:
+        self.first_token = _with(self.first_token, requests, first_token)
+        self.token = _with(self.token, requests, token)
+
+
+def _with(before: Histogram, requests: int, seconds: float) -> Histogram:
+    pairs = zip(before.bounds, before.counts, strict=True)
+    counts = tuple(count + requests * (seconds <= bound) for bound, count in pairs)
+    return Histogram(before.bounds, counts, before.total + requests * seconds)
 
 
 class Fleet:
@@ -29,6 +51,8 @@ class Fleet:
         self.arrived = 0
         self.silent: set[str] = set()
         """Pods that do not answer."""
+        self.latency: Histograms | None = None
+        """What every engine has measured since its start."""
 
     def add(self, name: str, *, component: str = "engine", ready: bool = True) -> Ref:
         status = ready_pod() if ready else waiting("ContainerCreating", "", container=component)
@@ -47,7 +71,7 @@ class Fleet:
         routers = {one.uid: RouterSample({}, 0, held, self.arrived) for one in pods if one.component == ROUTER}
         busy = running or {}
         engines = {
-            one.uid: EngineActivity(EngineSample("m", busy.get(one.name, 0), 0, (self.at,)), 0, self.at)
+            one.uid: EngineActivity(self.sample(busy.get(one.name, 0)), 0, self.at)
             for one in pods
             if one.component != ROUTER
         }
@@ -57,6 +81,10 @@ class Fleet:
         if self.world.cache.scaling.observe(KEY, every, Samples(engines, routers), at=self.at):
             return await self.world.settle()
         return []
+
+    def sample(self, running: int) -> EngineSample:
+        first, token = (self.latency.first_token, self.latency.token) if self.latency else (None, None)
+        return EngineSample("m", running, 0, (self.at,), first_token=first, token=token)
 
     async def rounds(self, seconds: float, *, running: Mapping[str, int] | None = None) -> list[Request]:
         writes: list[Request] = []
@@ -254,3 +282,236 @@ async def test_a_paused_resource_keeps_its_engines(world: World, *, paused: bool
     await world.settle()
     await fleet.round(running={"e0": 28})
     assert fleet.replicas == (1 if paused else 4)
+
+
+async def corrected(fleet: Fleet, right: float, *, rounds: int) -> list[Request]:
+    """Rounds in which one engine always has its target, and `right` requests would have tokens of 50 ms."""
+    fleet.latency = fleet.latency or Histograms()
+    writes: list[Request] = []
+    for _ in range(rounds):
+        recorded = fleet.world.status().autoscaling
+        running = recorded.target_concurrency or 0 if recorded else 0
+        fleet.latency.finish(20, first_token=0.3, token=0.010 + 0.040 * running / right)
+        writes += await fleet.round(running={"e0": running})
+    return writes
+
+
+async def computed_target(world: World) -> tuple[Fleet, int]:
+    """A resource with one engine and a computed target of 127 or so."""
+    world.ask(autoscaling={"maxReplicas": 1})
+    await world.settle()
+    fleet = Fleet(world)
+    fleet.add("r", component=ROUTER)
+    fleet.add("e0")
+    world.pods_are_ready()
+    await world.settle()
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.target_concurrency is not None
+    return fleet, recorded.target_concurrency
+
+
+HALF_AN_HOUR = int(1800 / ROUND)
+
+
+@pytest.mark.parametrize("wrong", [4, 1 / 4])
+async def test_measured_latencies_bring_a_target_that_is_wrong_by_four_back_within_a_quarter_in_half_an_hour(
+    world: World, wrong: float
+) -> None:
+    fleet, computed = await computed_target(world)
+    right = computed / wrong
+    writes = await corrected(fleet, right, rounds=HALF_AN_HOUR)
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.target_concurrency is not None
+    assert right * 0.75 <= recorded.target_concurrency <= right * 1.25
+    assert {one.verb for one in writes} == {"status"}
+    assert len(writes) <= 16, "one write for each step"
+    assert await corrected(fleet, right, rounds=HALF_AN_HOUR) == [], "then it stays"
+
+
+async def test_the_correction_outlasts_a_restart_and_ends_with_the_plan_that_it_belongs_to(world: World) -> None:
+    fleet, computed = await computed_target(world)
+    await corrected(fleet, computed / 2, rounds=60)
+    before = world.status().autoscaling
+    assert before is not None
+    assert before.target_factor is not None
+    assert before.target_factor < 0.8
+    await world.restart()
+    assert await world.settle() == []
+    await fleet.round(running={"e0": 1})
+    assert world.status().autoscaling == before
+    request = world.cache.scaling.request(KEY)
+    assert request is not None
+    assert request.settings.target_concurrency == pytest.approx(computed * before.target_factor, rel=0.02)
+    world.ask(autoscaling={"maxReplicas": 1}, engine={"maxModelLen": 2048})
+    await world.settle()
+    after = world.status().autoscaling
+    assert after is not None
+    assert after.target_factor is None
+
+
+@pytest.mark.parametrize(
+    ("autoscaling", "target", "bound"),
+    [
+        ({"maxReplicas": 1}, None, "time of each output token"),
+        ({"maxReplicas": 1, "objective": {"tpot": "1s"}}, None, "KV cache"),
+        ({"maxReplicas": 1, "targetConcurrency": 7}, 7, "targetConcurrency"),
+    ],
+)
+async def test_the_status_says_what_decides_the_target(
+    world: World, autoscaling: dict[str, object], target: int | None, bound: str
+) -> None:
+    world.ask(autoscaling=autoscaling)
+    await world.settle()
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.target_bound == bound
+    assert target in {None, recorded.target_concurrency}
+
+
+async def test_a_target_of_the_user_is_not_corrected(world: World) -> None:
+    fleet = await started(world, most=1)
+    await fleet.round()
+    assert await corrected(fleet, 2, rounds=HALF_AN_HOUR) == []
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.target_concurrency == 10
+
+
+async def listed(world: World) -> None:
+    """Run the lookups that the last reconcile has asked for."""
+    again = await world.reconcile()
+    for look in again.lookups if again else ():
+        world.cache.put_lookup(look, await look_up(world.cluster, look))
+
+
+def foreign(world: World, name: str, kind: str, target: str) -> Ref:
+    reference = {"apiVersion": "v1", "kind": kind, "name": target}
+    manifest: Manifest = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": KEY.namespace},
+        "spec": {"maxReplicas": 9, "scaleTargetRef": reference},
+    }
+    world.cluster.apply_as(USER, manifest)
+    world.cluster.events.clear()  # it carries no label of ours, so no watch shows it
+    return Ref(HORIZONTAL_POD_AUTOSCALER, KEY.namespace, name)
+
+
+def scale_deployment(world: World, replicas: int) -> None:
+    """Write the replicas as a HorizontalPodAutoscaler does."""
+    world.cluster.edit(
+        ENGINES, lambda live: live["spec"].update(replicas=replicas), manager="kube-controller-manager/scale"
+    )
+
+
+async def test_a_foreign_autoscaler_on_the_deployment_keeps_its_number_and_is_named_until_it_is_gone(
+    world: World,
+) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 1})
+    await listed(world)
+    hpa = foreign(world, "cpu", "Deployment", ENGINES.name)
+    scale_deployment(world, 3)
+    writes = await world.settle()
+    assert fleet.replicas == 3, "before it is known who has written"
+    await listed(world)
+    writes += await world.settle()
+    assert fleet.replicas == 3
+    assert world.conditions()["ScalingActive"] == ("False", "AutoscalerConflict")
+    assert "HorizontalPodAutoscaler `cpu` acts on the Deployment" in fleet.message
+    assert [one.ref for one in writes if one.verb != "status"] == [ENGINES], "the hash of what is desired"
+    scale_deployment(world, 2)
+    await listed(world)
+    await world.settle()
+    assert fleet.replicas == 2
+    await world.restart()
+    await world.settle()
+    assert (fleet.replicas, fleet.reason) == (2, "AutoscalerConflict")
+    world.cluster.remove(hpa)
+    world.cluster.events.clear()
+    await listed(world)
+    await world.settle()
+    await fleet.round(running={"e0": 1})
+    assert (fleet.replicas, fleet.reason) == (2, "FollowingDemand")
+
+
+async def test_kubectl_scale_of_the_deployment_is_undone_once_no_autoscaler_was_found(world: World) -> None:
+    fleet = await started(world)
+    await fleet.round(running={"e0": 1})
+    await listed(world)
+    scale_deployment(world, 3)
+    await listed(world)
+    await world.settle()
+    assert fleet.replicas == 1
+    assert fleet.reason == "FollowingDemand"
+
+
+async def test_a_foreign_autoscaler_on_scale_is_named_and_the_operator_goes_on(world: World) -> None:
+    fleet = await started(world)
+    foreign(world, "mine", "InferenceDeployment", KEY.name)
+    await listed(world)
+    await fleet.round(running={"e0": 28})
+    assert fleet.replicas == 4
+    assert world.conditions()["ScalingActive"] == ("True", "AutoscalerConflict")
+    assert "`mine` acts on `/scale` of qwen, which has no effect" in fleet.message
+
+
+async def test_a_schedule_raises_the_engines_at_its_start_and_lets_them_go_after_its_end(world: World) -> None:
+    """It is 03:04:05 UTC."""
+    schedule = [{"start": "30 4 * * *", "end": "0 6 * * *", "timeZone": "Europe/Berlin", "minReplicas": 3}]
+    world.ask(autoscaling={"maxReplicas": 4, "targetConcurrency": 10, "schedule": schedule})
+    await world.settle()
+    again = await world.reconcile()
+    assert again is not None
+    assert again.seconds is not None
+    assert timedelta(seconds=again.seconds) <= timedelta(minutes=26), "a reconcile at the start"
+    fleet = Fleet(world)
+    for number in range(3):
+        fleet.add(f"e{number}")
+    fleet.add("r", component=ROUTER)
+    await fleet.round(running={"e0": 1})
+    assert fleet.replicas == 1
+    world.now += timedelta(minutes=26)
+    writes = await world.settle()
+    assert [one.ref for one in writes if one.verb == "apply"] == [ENGINES]
+    assert fleet.replicas == 3
+    await fleet.round(running={"e0": 1})
+    assert "`autoscaling.schedule[0]` keeps at least 3 until 2026-01-02T05:00:00Z" in fleet.message
+    assert await fleet.rounds(WINDOW, running={"e0": 1}) == []
+    world.now += timedelta(minutes=90)
+    await world.settle()
+    await fleet.rounds(WINDOW, running={"e0": 1})
+    assert fleet.replicas == 1
+    assert "schedule" not in fleet.message
+
+
+async def test_fixed_capacity_limits_the_engines_to_the_gpus_and_says_how_many_are_missing(world: World) -> None:
+    world.settings = SETTINGS.model_copy(update={"capacity": Capacity.FIXED})
+    await world.restart()
+    fleet = await started(world, most=20)
+    await fleet.round(running={"e0": 90})
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.desired_replicas == 11
+    assert fleet.replicas == 8, "the only node has eight GPUs"
+    assert world.conditions()["ScalingActive"] == ("True", "CapacityLimited")
+    assert "3 of them have no GPU: add nodes, or lower `autoscaling.maxReplicas`" in fleet.message
+    assert await fleet.rounds(60, running={"e0": 90}) == []
+
+
+async def test_the_wait_for_a_node_is_a_part_of_the_start_that_is_the_window_of_scaling_down(world: World) -> None:
+    fleet = await started(world, replicas=0, least=0)
+    ref = fleet.add("e0", ready=False)
+    world.edit(ref, lambda manifest: manifest["metadata"].update(creationTimestamp="2026-01-02T03:04:05Z"))
+    world.cluster.set_status(ref, unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."))
+    await world.settle()
+    status = ready_pod()
+    later = (NOW + timedelta(seconds=600)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status["conditions"] = [{**one, "lastTransitionTime": later} for one in status["conditions"]]
+    world.cluster.set_status(ref, status)
+    await world.settle()
+    request = world.cache.scaling.request(KEY)
+    assert request is not None
+    assert request.settings.down_seconds == 600

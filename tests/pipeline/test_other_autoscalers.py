@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.status.report import report
-from tests.testing.builders import ENGINES, NOW, SETTINGS, inference_deployment, inputs, planned
+from tests.testing.builders import ENGINES, NOW, SETTINGS, inference_deployment, inputs, model_known, planned
 from tests.testing.golden import GoldenFile
 from tests.testing.schemas import validate
 
@@ -32,6 +32,7 @@ NO_METRICS_API = {
     "reason": "FailedGetExternalMetric",
     "message": "the HPA was unable to compute the replica count: no custom metrics API (external.metrics.k8s.io)",
 }
+OFFICE = {"start": "0 8 * * *", "end": "0 18 * * *", "minReplicas": 4}
 READY = {"type": "Ready", "status": "True", "reason": "ScaledObjectReady"}
 
 
@@ -90,6 +91,7 @@ def scaled_object(raw: Manifest, *conditions: Mapping[str, str], age: timedelta 
     [
         pytest.param(asked("HPA"), HPA, id="hpa"),
         pytest.param(asked("KEDA", minReplicas=0, idleTimeout="10m"), SCALED, id="keda"),
+        pytest.param(asked("KEDA", schedule=[OFFICE]), SCALED, id="keda-schedule"),
         pytest.param(asked("HPA", router={"strategy": "External"}), HPA, id="hpa-external"),
     ],
 )
@@ -98,6 +100,17 @@ def test_golden_autoscaler(raw: Manifest, ref: Ref, snapshot: SnapshotAssertion)
     validate(found[ref])
     assert {HPA, SCALED} & found.keys() == {ref}
     assert yaml.safe_dump(found[ref], width=1000) == snapshot.use_extension(GoldenFile.ending("yaml"))
+
+
+@pytest.mark.parametrize(("hour", "least"), [(7, 1), (8, 4), (17, 4), (18, 1)])
+def test_an_hpa_gets_the_fewest_engines_of_the_schedule_at_its_time(hour: int, least: int) -> None:
+    at = datetime(2026, 1, 5, hour, tzinfo=UTC)
+    raw = asked("HPA", schedule=[OFFICE])
+    found = outcome(inputs(raw, children=[model_known(raw)], settings=PROMETHEUS, now=at))
+    assert isinstance(found, Planned)
+    assert found.desired[HPA]["spec"]["minReplicas"] == least
+    assert found.recheck_at is not None
+    assert found.recheck_at <= at.replace(hour=8 if hour < 8 else 18) + timedelta(days=hour >= 18)
 
 
 def test_the_builtin_backend_makes_no_object_of_another_autoscaler() -> None:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.request import ScalingRequest
+from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.vllm.vllm import Vllm
@@ -25,7 +26,11 @@ KEY = Key("default", "qwen")
 SOON = 60.0
 """Limit in seconds for what takes two."""
 REQUEST = ScalingRequest(
-    ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600), replicas=0, external=False
+    ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600),
+    replicas=0,
+    external=False,
+    target=Target(4, TargetBound.REQUESTED, {}),
+    objective=Objective(),
 )
 
 

@@ -307,7 +307,10 @@ class MemoryCluster:
             "resourceVersion": str(stored.version),
             "creationTimestamp": BIRTH,
             "managedFields": [
-                {"manager": name.removesuffix("/status")} for name, owned in stored.owners.items() if owned
+                {"manager": name.removesuffix("/scale").removesuffix("/status")}
+                | ({"subresource": "scale"} if name.endswith("/scale") else {})
+                for name, owned in stored.owners.items()
+                if owned
             ],
         }
         if ref.kind in WITH_GENERATION:

@@ -39,6 +39,9 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.startupTimeout": _DURATIONS,
     "spec.drainTimeout": _DURATIONS,
     "spec.rollout.progressDeadline": _DURATIONS,
+    "spec.autoscaling.schedule[].start": ("0 8 * * 1-5", "*/15 7 * * MON"),
+    "spec.autoscaling.schedule[].end": ("0 18 * * *", "30 2 29 2 *"),
+    "spec.autoscaling.schedule[].timeZone": ("Europe/Berlin", "UTC"),
     **dict.fromkeys(
         (
             f"{part}.{name}"

@@ -6,11 +6,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from inference_operator.api.autoscaling_schedule import MAX_ENTRIES, MAX_REPLICAS, ScheduleSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.validation import Rule, SpecModel
-
-MAX_REPLICAS = 256
-"""Routers have up to twice as many server slots, and HAProxy takes 682 records from DNS (`router/haproxy.py`)."""
 
 MAX_TARGET = 65536
 """As many as `engine.maxNumSeqs` allows."""
@@ -26,12 +24,30 @@ IDLE_TIMEOUT = timedelta(minutes=15)
 """Three times the usual delay: the next request after it waits for a whole start of an engine."""
 
 
+TIME_TO_FIRST_TOKEN = timedelta(seconds=2)
+TIME_PER_OUTPUT_TOKEN = timedelta(milliseconds=50)
+"""20 tokens per second, faster than people read."""
+
+
 class AutoscalingBackend(StrEnum):
     """Who decides the number of engines."""
 
     BUILT_IN = "BuiltIn"
     HPA = "HPA"
     KEDA = "KEDA"
+
+
+class ObjectiveSpec(SpecModel):
+    """The latencies that requests shall have."""
+
+    ttft: Annotated[timedelta, Within("10ms", "1h", "2s")] = Field(
+        TIME_TO_FIRST_TOKEN,
+        description="Time to first token that 95 % shall keep. Default: `2s`. Change: in place.",
+    )
+    tpot: Annotated[timedelta, Within("1ms", "1m", "50ms")] = Field(
+        TIME_PER_OUTPUT_TOKEN,
+        description="Mean time of each further token. Default: `50ms`. Change: in place.",
+    )
 
 
 class AutoscalingSpec(SpecModel):
@@ -51,6 +67,9 @@ class AutoscalingSpec(SpecModel):
         le=MAX_TARGET,
         description="Requests that one engine should have at a time. Default: computed. Change: in place.",
     )
+    objective: ObjectiveSpec = Field(
+        default_factory=ObjectiveSpec, description="Latencies for which the requests of one engine are computed."
+    )
     scale_down_delay: Annotated[timedelta, Within("30s", "24h", "5m")] = Field(
         SCALE_DOWN_DELAY,
         description="Time of lower demand before engines go; at least their start. Default: `5m`. Change: in place.",
@@ -59,12 +78,20 @@ class AutoscalingSpec(SpecModel):
         IDLE_TIMEOUT,
         description="Time without a request before the last engine goes. Default: `15m`. Change: in place.",
     )
+    schedule: tuple[ScheduleSpec, ...] = Field(
+        (), max_length=MAX_ENTRIES, description="Times with more engines. Default: none. Change: in place."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
             lambda autoscaling: autoscaling.min_replicas <= autoscaling.max_replicas,
             "`minReplicas` must not be above `maxReplicas`",
+        ),
+        Rule(
+            "!has(self.schedule) || self.schedule.all(entry, entry.minReplicas <= self.maxReplicas)",
+            lambda autoscaling: all(one.min_replicas <= autoscaling.max_replicas for one in autoscaling.schedule),
+            "`schedule[].minReplicas` must not be above `maxReplicas`",
         ),
         Rule(
             "!has(self.backend) || self.backend != 'HPA' || !has(self.minReplicas) || self.minReplicas > 0",

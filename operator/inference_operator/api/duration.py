@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-_TEXT = r"^([0-9]{1,5}[hms])+$"
-_PART = re.compile(r"([0-9]+)([hms])")
-_UNITS = {"h": "hours", "m": "minutes", "s": "seconds"}
+_TEXT, _SHORT_TEXT = r"^([0-9]{1,5}[hms])+$", r"^([0-9]{1,5}(h|ms|m|s))+$"
+"""Only fields whose bounds have milliseconds allow them."""
+_PART = re.compile(r"([0-9]+)(h|ms|m|s)")
+_UNITS = {"h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
 _LONGEST_TEXT = 16
 
 
@@ -20,8 +21,10 @@ def duration(text: str) -> timedelta:
     Examples:
         >>> duration("1h30m")
         datetime.timedelta(seconds=5400)
+        >>> duration("50ms")
+        datetime.timedelta(microseconds=50000)
     """
-    if len(text) > _LONGEST_TEXT or not re.fullmatch(_TEXT, text):
+    if len(text) > _LONGEST_TEXT or not re.fullmatch(_SHORT_TEXT, text):
         raise ValueError("must be a duration, for example `90s`, `30m` or `1h30m`")
     return sum((timedelta(**{_UNITS[unit]: int(number)}) for number, unit in _PART.findall(text)), timedelta())
 
@@ -50,6 +53,10 @@ class Within:
     example: str
 
     @property
+    def _text(self) -> str:
+        return _SHORT_TEXT if "ms" in self.least else _TEXT
+
+    @property
     def _rule(self) -> str:
         return f"must be a duration of at least `{self.least}` and at most `{self.most}`, for example `{self.example}`"
 
@@ -57,7 +64,7 @@ class Within:
         if isinstance(value, timedelta):
             return value
         try:
-            length = duration(value if isinstance(value, str) else "")
+            length = duration(value if isinstance(value, str) and re.fullmatch(self._text, value) else "")
         except ValueError:
             raise ValueError(self._rule) from None
         if not duration(self.least) <= length <= duration(self.most):
@@ -75,6 +82,6 @@ class Within:
             "type": "string",
             "maxLength": _LONGEST_TEXT,
             "x-kubernetes-validations": [
-                {"rule": f"self.matches('{_TEXT}') && {bounds}", "message": f"the value {self._rule}"}
+                {"rule": f"self.matches('{self._text}') && {bounds}", "message": f"the value {self._rule}"}
             ],
         }

@@ -208,6 +208,12 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "Install KEDA, and set `settings.prometheusUrl` of the operator's chart. The operator looks for KEDA every"
         " `resyncSeconds`.",
     ),
+    Reason.AUTOSCALER_CONFLICT: Explanation(
+        ConditionType.SCALING_ACTIVE,
+        "Another HorizontalPodAutoscaler or ScaledObject acts on the engines beside the operator. On their Deployment,"
+        " it wins: the operator leaves its number. On `/scale` with the backend `BuiltIn`, it has no effect.",
+        "Delete it. To scale by an HPA or KEDA, set `autoscaling.backend`, and the operator creates the object.",
+    ),
     Reason.AUTOSCALER_FAILED: Explanation(
         ConditionType.SCALING_ACTIVE,
         "The HorizontalPodAutoscaler or KEDA cannot act. The message has its own words. The number of engines stays.",

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     FOLLOWING_AUTOSCALER = "FollowingAutoscaler"
     AUTOSCALER_PENDING = "AutoscalerPending"
     AUTOSCALER_MISSING = "AutoscalerMissing"
+    AUTOSCALER_CONFLICT = "AutoscalerConflict"
     AUTOSCALER_FAILED = "AutoscalerFailed"
     EXTERNAL_ROUTING = "ExternalRouting"
     EXPOSED = "Exposed"

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from inference_operator.api.autoscaling import MAX_REPLICAS, AutoscalingSpec
+from inference_operator.api.autoscaling import AutoscalingSpec
+from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
 from inference_operator.api.cache import CacheSpec
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, KeySelector, ResourcesSpec
 from inference_operator.api.duration import Within

@@ -261,6 +261,11 @@ class AutoscalingStatus(_StatusModel):
         None, description="Time of the decision.", json_schema_extra={"format": "date-time"}
     )
     start_seconds: int | None = Field(None, description="Seconds from a new engine to its readiness, as measured.")
+    target_concurrency: int | None = Field(None, description="Requests that one engine should have at a time.")
+    target_bound: str = Field("", description="What decides `targetConcurrency`.")
+    target_factor: float | None = Field(
+        None, description="Correction of the computed target by measured latencies; absent if none."
+    )
 
 
 class Status(_StatusModel):

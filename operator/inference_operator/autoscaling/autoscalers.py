@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
+from inference_operator.api.autoscaling_schedule import ScheduleSpec
 from inference_operator.manifest import (
     API_VERSION,
     HORIZONTAL_POD_AUTOSCALER,
@@ -47,6 +48,8 @@ class AutoscalerRequest:
     query: str
     prometheus_url: str
     """Address at which KEDA queries Prometheus."""
+    least: int
+    """Fewest engines now, for a HorizontalPodAutoscaler, which knows no times."""
 
 
 def autoscaler_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
@@ -70,7 +73,7 @@ def _horizontal_pod_autoscaler(request: AutoscalerRequest) -> Manifest:
     content = {
         "spec": {
             "scaleTargetRef": _target(request.owner),
-            "minReplicas": request.spec.min_replicas,
+            "minReplicas": request.least,
             "maxReplicas": request.spec.max_replicas,
             "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
             "behavior": _behavior(request.spec),
@@ -116,7 +119,7 @@ def _scaled_object(request: AutoscalerRequest) -> Manifest:
                 "behavior": "currentReplicasIfHigher",
             },
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
-            "triggers": [trigger],
+            "triggers": [trigger, *map(_cron_trigger, spec.schedule)],
         }
     }
     return child(
@@ -128,6 +131,17 @@ def _scaled_object(request: AutoscalerRequest) -> Manifest:
         # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
         annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},
     )
+
+
+def _cron_trigger(entry: ScheduleSpec) -> Manifest:
+    """KEDA's own schedule (kedacore/keda v2.21.0, pkg/scalers/cron_scaler.go)."""
+    metadata = {
+        "timezone": entry.time_zone,
+        "start": entry.start,
+        "end": entry.end,
+        "desiredReplicas": str(entry.min_replicas),
+    }
+    return {"type": "cron", "metricType": "AverageValue", "metadata": metadata}
 
 
 def _target(owner: Owner) -> Manifest:

@@ -9,8 +9,8 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.autoscaler_state import AutoscalerState, followed_replicas
 from inference_operator.autoscaling.decision import Decision, ScalingSettings
-from inference_operator.autoscaling.target import target_concurrency
-from inference_operator.sizing.plan import Plan
+from inference_operator.autoscaling.schedule import Floor
+from inference_operator.autoscaling.target import Objective, Target
 from inference_operator.views.pod import PodView
 
 UNKNOWN_START_SECONDS = 300.0
@@ -32,6 +32,12 @@ class ScalingRequest:
     """The number of engines that is wanted now."""
     external: bool
     """Whether something else than our routers sends requests."""
+    target: Target
+    """How many requests one engine should have."""
+    objective: Objective
+    """Latencies by which the target is corrected."""
+    plan: str = ""
+    """Which plan of the engines the target belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +47,72 @@ class ScalingResult:
     decision: Decision
     missing: tuple[str, ...] = ()
     """Pods that did not answer in several rounds; empty while one round may have been chance."""
+    factor: float = 1.0
+    """The correction of the target concurrency."""
+    plan: str = ""
+    """The plan of the engines that the correction belongs to."""
 
 
 def scaling_request(
     spec: Spec,
     recorded: AutoscalingStatus | None,
     *,
-    plan: Plan,
-    max_num_seqs: int,
+    target: Target,
+    plan: str,
     replicas: int,
     engines: Sequence[PodView],
+    floor: Floor | None,
 ) -> ScalingRequest | None:
     """What decisions of the operator depend on; None where it does not decide.
 
     Args:
         spec: the specification.
         recorded: the last decision that was written.
-        plan: the pinned plan of one engine.
-        max_num_seqs: sequences that one engine computes at once.
+        target: how many requests one engine should have.
+        plan: which plan of the engines the target belongs to.
         replicas: the number of engines that is wanted now.
         engines: their pods.
+        floor: the fewest engines now; None: as the specification says.
     """
     autoscaling = spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None
-    target = target_concurrency(plan, max_num_seqs=max_num_seqs, requested=autoscaling.target_concurrency)
     settings = ScalingSettings(
-        min_replicas=autoscaling.min_replicas,
+        min_replicas=floor.replicas if floor else autoscaling.min_replicas,
         max_replicas=autoscaling.max_replicas,
         target_concurrency=target.concurrency,
         start_seconds=start_seconds(recorded, engines) or UNKNOWN_START_SECONDS,
         idle_seconds=autoscaling.idle_timeout.total_seconds(),
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
     )
-    return ScalingRequest(settings, replicas, spec.router.strategy is RouterStrategy.EXTERNAL)
+    external = spec.router.strategy is RouterStrategy.EXTERNAL
+    return ScalingRequest(settings, replicas, external, target, objective(spec), plan)
+
+
+def objective(spec: Spec) -> Objective:
+    """The latencies that requests shall have."""
+    if spec.autoscaling is None:
+        return Objective()
+    asked = spec.autoscaling.objective
+    return Objective(asked.ttft.total_seconds(), asked.tpot.total_seconds())
+
+
+def correction_factor(
+    recorded: AutoscalingStatus | None, result: ScalingResult | None, *, plan: str, recorded_plan: str
+) -> float:
+    """The correction of the target concurrency: the latest one of this plan, else 1.
+
+    Args:
+        recorded: the last decision that was written.
+        result: the latest decision of this process.
+        plan: the plan of the engines.
+        recorded_plan: the plan that the record belongs to.
+    """
+    if result is not None and result.plan == plan:
+        return result.factor
+    if recorded is not None and recorded.target_factor is not None and recorded_plan == plan:
+        return recorded.target_factor
+    return 1.0
 
 
 def wanted_replicas(
@@ -84,6 +122,7 @@ def wanted_replicas(
     live: int | None,
     result: ScalingResult | None,
     autoscaler: AutoscalerState | None = None,
+    floor: Floor | None = None,
 ) -> int:
     """The number of engines that is wanted now.
 
@@ -96,6 +135,7 @@ def wanted_replicas(
         live: replicas of the live Deployment; None without one.
         result: the latest decision of this process; None before the first one.
         autoscaler: the other autoscaler that decides; None if the operator does.
+        floor: the fewest engines now; None: as the specification says.
     """
     if spec.autoscaling is None:
         return spec.replicas
@@ -106,7 +146,8 @@ def wanted_replicas(
         number = result.decision.replicas
     else:
         number = spec.replicas if now is None else now
-    return min(max(number, spec.autoscaling.min_replicas), spec.autoscaling.max_replicas)
+    least = floor.replicas if floor else spec.autoscaling.min_replicas
+    return min(max(number, least), spec.autoscaling.max_replicas)
 
 
 def start_seconds(recorded: AutoscalingStatus | None, engines: Sequence[PodView]) -> float | None:

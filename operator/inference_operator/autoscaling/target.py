@@ -15,19 +15,17 @@ On an unknown GPU, `UNKNOWN_TARGET` stands for the third bound. `correction.py` 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from inference_operator.api.autoscaling import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.units import GIB
 
-FIRST_TOKEN_SECONDS = 2.0
-"""Default objective of the time to first token."""
-
-TOKEN_SECONDS = 0.05
-"""Default objective of the time of each output token: 20 tokens per second."""
+FIRST_TOKEN_SECONDS = TIME_TO_FIRST_TOKEN.total_seconds()
+TOKEN_SECONDS = TIME_PER_OUTPUT_TOKEN.total_seconds()
 
 UNKNOWN_TARGET = 32.0
 """C on GPUs whose bandwidth is unknown, and on CPUs."""
@@ -69,9 +67,22 @@ class Target:
     """A target concurrency, and what decided it."""
 
     concurrency: float
+    """With the correction."""
     bound: TargetBound
     bounds: Mapping[TargetBound, float]
     """All bounds that were computed, in requests."""
+    factor: float = 1.0
+    """The correction by measured latencies, by which the computed target was multiplied."""
+
+    @property
+    def computed(self) -> float:
+        """The target without correction."""
+        return max(1.0, min(self.bounds.values(), default=self.concurrency))
+
+    @property
+    def most_factor(self) -> float:
+        """Largest factor that has an effect: an engine computes no more than `max_num_seqs` requests at once."""
+        return self.bounds.get(TargetBound.SEQUENCES, self.computed) / self.computed
 
     @property
     def reason(self) -> str:
@@ -83,7 +94,8 @@ class Target:
             '40 requests for each engine (bound by KV cache; max_num_seqs allows 256)'
         """
         others = [f"{name} allows {value:.0f}" for name, value in self.bounds.items() if name is not self.bound]
-        why = "; ".join([f"bound by {self.bound}", *others])
+        corrected = [f"corrected from {self.computed:.0f} by measured latencies"] if self.factor != 1 else []
+        why = "; ".join([f"bound by {self.bound}", *corrected, *others])
         return f"{self.concurrency:.0f} requests for each engine ({why})"
 
 
@@ -94,6 +106,7 @@ def target_concurrency(
     requested: float | None = None,
     objective: Objective = Objective(),
     typical_tokens: float = TYPICAL_TOKENS,
+    factor: float = 1.0,
 ) -> Target:
     """The target concurrency of one engine.
 
@@ -103,6 +116,7 @@ def target_concurrency(
         requested: `spec.autoscaling.targetConcurrency`, which replaces the computed value.
         objective: the latencies that requests shall have.
         typical_tokens: tokens of a typical request, prompt and answer together.
+        factor: the correction of the computed value by measured latencies.
     """
     bounds = {TargetBound.SEQUENCES: float(max_num_seqs)}
     if plan.per_gpu is not None:
@@ -117,7 +131,10 @@ def target_concurrency(
     if requested is not None:
         return Target(requested, TargetBound.REQUESTED, bounds)
     bound = min(bounds, key=lambda one: bounds[one])
-    return Target(max(1.0, bounds[bound]), bound, bounds)
+    target = Target(max(1.0, bounds[bound]), bound, bounds)
+    if factor >= target.most_factor:
+        bound, factor = TargetBound.SEQUENCES, target.most_factor
+    return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
 
 
 def _largest_batch(plan: Plan, objective: Objective, typical_tokens: float) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource, resource
 from inference_operator.api.spec import Spec
+from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import ScalingSample
 from inference_operator.autoscaling.demand import Totals, scaling_sample
 from inference_operator.engines.base import METRICS_PATH, Engine
@@ -59,15 +60,24 @@ def scaling_explanation(observed: ObservedScaling) -> Iterator[str]:
         yield "No number of engines has been decided yet."
     else:
         yield f"Wanted: {recorded.desired_replicas}, since {recorded.last_scale_time}: {recorded.reason}."
+        yield from _target(recorded)
         if recorded.start_seconds is not None:
             yield f"A start takes {recorded.start_seconds} s, from the new pod to its readiness."
     condition = found.status.condition(ConditionType.SCALING_ACTIVE)
-    if condition is not None and condition.status != "True":
+    if condition is not None and (condition.status != "True" or limits.schedule):
         yield f"ScalingActive: {condition.reason}. {condition.message}"
     external = spec.router.strategy == "External"
     sample, _ = scaling_sample(observed.pods, observed.samples, Totals(), at=0.0, external=external)
     yield from _now(sample, observed.samples)
     yield from _decisions(observed.events)
+
+
+def _target(recorded: AutoscalingStatus) -> Iterator[str]:
+    """The requests that one engine should have, and what decides that."""
+    if recorded.target_concurrency is not None:
+        factor, bound = recorded.target_factor, f"bound by {recorded.target_bound}"
+        why = bound if factor is None else f"{bound}; corrected by measured latencies, times {factor:g}"
+        yield f"Target: {recorded.target_concurrency} requests for each engine ({why})."
 
 
 def _now(sample: ScalingSample, samples: Samples) -> Iterator[str]:

@@ -9,6 +9,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
 from inference_operator.views.pod import PodView, pod_view
+from inference_operator.views.raw import objects
 from inference_operator.views.resource_figures import ResourceFigures, resource_figures
 from inference_operator.views.workload import WORKLOAD_KINDS
 from inference_operator.workload.pinned_plan import recorded_engine
@@ -44,7 +45,7 @@ class CachedObject:
 
     @property
     def manifest(self) -> Manifest:
-        """The object, without managedFields."""
+        """The object, without managedFields, except those of `/scale`."""
         manifest: Manifest = orjson.loads(zlib.decompressobj(zdict=self.dictionary).decompress(self.packed))
         return manifest
 
@@ -83,8 +84,15 @@ class Codec:
         )
 
     def _compressed(self, manifest: Manifest) -> tuple[bytes, bytes]:
-        """The object without managedFields (half of an object, and never read), and its dictionary."""
+        """The object without managedFields (half of an object), and its dictionary.
+
+        Only those of the subresource `scale` stay: they are few, and name other autoscalers.
+        """
         meta = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+        if scaled := [
+            one for one in objects(manifest["metadata"], "managedFields") if one.get("subresource") == "scale"
+        ]:
+            meta["managedFields"] = scaled
         text = orjson.dumps({**manifest, "metadata": meta})
         dictionary = self._dictionaries.setdefault(manifest["kind"], text)
         compressor = zlib.compressobj(FASTEST, zdict=dictionary)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from inference_operator.autoscaling.decision import ScalingSample, ScalingState, decide
 from inference_operator.autoscaling.demand import Totals, scaling_sample
+from inference_operator.autoscaling.latency import LatencyWindow, correction
 from inference_operator.autoscaling.request import ScalingRequest, ScalingResult
 from inference_operator.manifest import Key
 from inference_operator.views.pod import PodView
@@ -25,6 +26,7 @@ class _Entry:
     sample: ScalingSample | None = None
     misses: int = 0
     """Rounds in a row with missing metrics."""
+    latency: LatencyWindow = field(default_factory=LatencyWindow)
 
 
 class ScalingStore:
@@ -38,6 +40,8 @@ class ScalingStore:
         if request is None:
             self._entries.pop(key, None)
         elif entry := self._entries.get(key):
+            if request.plan != entry.request.plan:
+                entry.latency = LatencyWindow()  # a correction belongs to one plan of the engines
             entry.request = request
         else:
             self._entries[key] = _Entry(request)
@@ -73,8 +77,11 @@ class ScalingStore:
         entry.sample = sample
         entry.misses = entry.misses + 1 if sample.missing else 0
         missing = sample.missing if entry.misses >= SAID_AFTER else ()
-        entry.result = ScalingResult(decision, missing)
-        if before is None or decision.replicas != request.replicas:
+        engines = {uid: one.sample for uid, one in samples.engines.items()}
+        window = entry.latency.staying(pod.uid for pod in pods).after(engines, at=at)
+        factor, entry.latency = correction(window, request.target, request.objective)
+        entry.result = ScalingResult(decision, missing, factor, request.plan)
+        if before is None or decision.replicas != request.replicas or factor != request.target.factor:
             return True
         return before.missing != missing
 

@@ -10,8 +10,10 @@ from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
+from inference_operator.kube.other_autoscalers import other_autoscalers
 from inference_operator.manifest import CLAIM, Key, Manifest, Ref
 from inference_operator.views.lookups import (
+    AutoscalersLookup,
     ClaimLookup,
     ClaimView,
     EventsLookup,
@@ -45,6 +47,9 @@ GPUS_HOLD_SECONDS = 30.0
 
 CLAIM_HOLDS_SECONDS = 300.0
 """Interval at which a claim is read. Its access modes never change; only another claim of its name has others."""
+AUTOSCALERS_HOLD_SECONDS, CONFLICT_HOLDS_SECONDS = 300.0, 30.0
+"""Interval at which autoscalers are listed for a resource: usually, and while another one acts on it. With 1,000
+resources these are three requests a second."""
 
 FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 5.0, 300.0
 """Backoff after a lookup that failed, for example because a kubelet does not respond or a right is missing."""
@@ -169,16 +174,7 @@ class LookupPoller:
 async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
     """Run one lookup; a failure is a result too."""
     try:
-        match look:
-            case LogLookup():
-                text = await client.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
-                return LogText(redacted(text)[-KEPT_CHARACTERS:])
-            case EventsLookup():
-                return await events_of(client, look)
-            case FreeGpusLookup(resource):
-                return await free_gpus(client, resource)
-            case ClaimLookup(namespace, name):
-                return _claim_view(await client.get(Ref(CLAIM, namespace, name)))
+        return await _read(client, look)
     except ForbiddenError:
         return Unavailable("the operator has no right to it")
     except NotFoundError:
@@ -187,6 +183,21 @@ async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
         return Unavailable("there is none")
     except ClusterError:
         return Unavailable("its node does not answer")
+
+
+async def _read(client: LookupClient, look: Lookup) -> LookupResult:
+    match look:
+        case LogLookup():
+            text = await client.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
+            return LogText(redacted(text)[-KEPT_CHARACTERS:])
+        case EventsLookup():
+            return await events_of(client, look)
+        case FreeGpusLookup(resource):
+            return await free_gpus(client, resource)
+        case ClaimLookup(namespace, name):
+            return _claim_view(await client.get(Ref(CLAIM, namespace, name)))
+        case AutoscalersLookup():
+            return await other_autoscalers(client, look)
 
 
 def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:
@@ -206,6 +217,8 @@ def holds_seconds(look: Lookup) -> float | None:
             return GPUS_HOLD_SECONDS
         case ClaimLookup():
             return CLAIM_HOLDS_SECONDS
+        case AutoscalersLookup(often=often):
+            return CONFLICT_HOLDS_SECONDS if often else AUTOSCALERS_HOLD_SECONDS
 
 
 def _target(look: Lookup) -> tuple[object, ...]:
@@ -215,6 +228,8 @@ def _target(look: Lookup) -> tuple[object, ...]:
             return (run, running)
         case EventsLookup() | FreeGpusLookup() | ClaimLookup():
             return ()
+        case AutoscalersLookup(seen=seen, often=often):
+            return (seen, often)
 
 
 def _cancel(entry: _Entry) -> None:

@@ -4,7 +4,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 `infd plan` shows is what the operator does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -16,11 +16,6 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Device, Spec
-from inference_operator.autoscaling import autoscalers
-from inference_operator.autoscaling.query import QueryRequest, engines_query
-from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
-from inference_operator.autoscaling.request import ScalingRequest, scaling_request, wanted_replicas
-from inference_operator.autoscaling.target import target_concurrency
 from inference_operator.engines.base import Engine, EngineProcess, ServedModel
 from inference_operator.inspection.inspection import (
     InspectionRequest,
@@ -56,7 +51,8 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import cache_volume, one_node_claim, with_download
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.roles import Role, RoleRequest
-from inference_operator.planning.capacity import capped, fixed_replicas
+from inference_operator.pipeline.scaling import autoscaler, engines_wanted, scaled
+from inference_operator.planning.capacity import capped
 from inference_operator.planning.disk import DISK_CURE, disk_shortfall
 from inference_operator.planning.engine_plan import PlanRequest, asked_of_sizes, engine_plan, older_image, wanted_image
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
@@ -72,7 +68,6 @@ from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.router.waiting import refusal_of_queue
 from inference_operator.settings import Capacity, ModelInspection
 from inference_operator.sizing.plan import SIZING_RULES
-from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.children import children as workload_children
@@ -172,14 +167,14 @@ def _decided(inputs: Inputs) -> Outcome:
     # 5. The desired objects of all roles and of the router; engines wait until their model is on its claim.
     router = _router(inputs, spec, roles[0])
     planned = Planned(
-        desired=_children(roles, router, _autoscaler(inputs, spec, roles[0])),
+        desired=_children(roles, router, autoscaler(inputs, spec, roles[0])),
         roles=tuple(roles),
         router_notice=router.notice,
         model=model,
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
         recheck_at=_recheck_at(inputs, spec, roles),
     )
-    return _with_inspection(inputs, inspected, with_download(inputs, spec, _with_scaling(inputs, spec, planned)))
+    return _with_inspection(inputs, inspected, with_download(inputs, spec, scaled(inputs, spec, planned)))
 
 
 def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
@@ -371,54 +366,6 @@ def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState,
     return state.engine.process(of_image, plan.plan, served, limits, host=settings.listen_address)
 
 
-def _replicas(
-    inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest, *, live: Manifest | None
-) -> tuple[int, int]:
-    """The replicas that are wanted, and those to have: with fixed capacity at most as many as fit on the nodes."""
-    desired = workload_view(live).desired if live else None
-    recorded, scaling, autoscaler = inputs.resource.status.autoscaling, inputs.scaling, inputs.autoscaler
-    wanted = wanted_replicas(spec, recorded, live=desired, result=scaling, autoscaler=autoscaler)
-    if inputs.settings.capacity is not Capacity.FIXED:
-        return wanted, wanted
-    return wanted, fixed_replicas(wanted, inputs.nodes, pods, pod_spec, plan=plan.plan)
-
-
-def _with_scaling(inputs: Inputs, spec: Spec, planned: Planned) -> Planned:
-    """The outcome with what autoscaling needs; nothing without autoscaling."""
-    costs = _deletion_costs(inputs, spec, planned.roles)
-    return replace(planned, scaling=_scaling(inputs, spec, planned.roles[0]), deletion_costs=costs)
-
-
-def _scaling(inputs: Inputs, spec: Spec, first: Role) -> ScalingRequest | None:
-    """What the next decisions of autoscaling depend on."""
-    return scaling_request(
-        spec,
-        inputs.resource.status.autoscaling,
-        plan=first.plan.plan,
-        max_num_seqs=first.process.max_concurrency,
-        replicas=first.replicas,
-        engines=first.pods,
-    )
-
-
-def _deletion_costs(inputs: Inputs, spec: Spec, roles: Sequence[Role]) -> tuple[DeletionCost, ...]:
-    """Which engines should go later than others, where autoscaling takes some away."""
-    if spec.autoscaling is None:
-        return ()
-    namespace = inputs.resource.key.namespace
-    return tuple(
-        cost
-        for role in roles
-        for cost in deletion_costs(
-            role.pods,
-            inputs.samples,
-            live=workload_view(inputs.workload(role.name)).desired,
-            wanted=workload_view(role.workload).desired,
-            namespace=namespace,
-        )
-    )
-
-
 def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> Role:
     """The role's desired objects.
 
@@ -437,7 +384,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
     pod_spec = template.template["spec"]
     rollout_request = _rollout_request(inputs, spec, state, template, plan)
     decided = rollout(rollout_request, inputs.lookups, nodes_visible=not settings.namespaces, now=inputs.now)
-    wanted, replicas = _replicas(inputs, spec, plan, pods, pod_spec, live=live)
+    wanted, replicas = engines_wanted(inputs, spec, plan, pods, pod_spec, live=live)
     moved = moved_pods(live, pods, inputs.lookups, state.engine, inputs.nodes)
     workload = (
         decided.live
@@ -508,30 +455,6 @@ def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
     )
     router = router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec), **router.objects})
-
-
-def _autoscaler(inputs: Inputs, spec: Spec, first: Role) -> dict[Ref, Manifest]:
-    """The HorizontalPodAutoscaler or ScaledObject; a live one stays while its kind cannot be listed."""
-    if spec.autoscaling is None:
-        return {}
-    requested, most = spec.autoscaling.target_concurrency, first.process.max_concurrency
-    target = target_concurrency(first.plan.plan, max_num_seqs=most, requested=requested)
-    query = QueryRequest(
-        key=inputs.owner.key,
-        role=first.name,
-        target=target.concurrency,
-        external=spec.router.strategy is RouterStrategy.EXTERNAL,
-        metrics=first.engine.demand_metrics,
-    )
-    url = inputs.settings.prometheus_url
-    request = autoscalers.AutoscalerRequest(spec.autoscaling, inputs.owner, engines_query(query), url)
-    built = autoscalers.autoscaler(request)
-    if built is None:
-        return {}
-    ref = Ref.of(built)
-    if ref.kind in inputs.unavailable_kinds:
-        return {ref: live} if (live := inputs.child(ref)) else {}
-    return {ref: built}
 
 
 def _kept(inputs: Inputs, spec: Spec) -> dict[Ref, Manifest]:

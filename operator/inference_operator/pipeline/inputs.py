@@ -5,11 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
+from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
 from inference_operator.autoscaling.autoscalers import autoscaler_ref
+from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scaling_conflict
 from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.schedule import Floor, floor_at
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
@@ -138,6 +141,23 @@ class Inputs:
                 now=self.now,
             )
         )
+
+    @property
+    def floor(self) -> Floor | None:
+        """The fewest engines now; None without autoscaling."""
+        spec = self.resource.spec
+        return floor_at(spec.autoscaling, self.now) if isinstance(spec, Spec) and spec.autoscaling else None
+
+    @property
+    def conflict(self) -> ScalingConflict | None:
+        """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
+        spec, key = self.resource.spec, self.resource.key
+        if not isinstance(spec, Spec) or spec.autoscaling is None:
+            return None
+        role = self.role_requests[0].name
+        before = self.resource.status.condition(ConditionType.SCALING_ACTIVE)
+        name, live = workload_name(key.name, role), self.workload(role)
+        return scaling_conflict(ConflictRequest(key, spec, name, live, before, self.lookups))
 
     @property
     def is_direct(self) -> bool:

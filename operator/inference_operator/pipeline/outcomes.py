@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.api.refusal import Refusal
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.request import ScalingRequest
+from inference_operator.autoscaling.target import Target
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.roles import Role
 from inference_operator.planning.known_model import KnownModel
@@ -33,6 +34,8 @@ class Outcome:
     """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
     scaling: ScalingRequest | None = None
     """What autoscaling depends on; None where the operator does not decide about the number of engines."""
+    target: Target | None = None
+    """How many requests one engine should have, and what decides that; None without autoscaling."""
     deletion_costs: tuple[DeletionCost, ...] = ()
     """Engines that should go later than others when there are fewer."""
     traffic: tuple[TrafficChange, ...] = ()

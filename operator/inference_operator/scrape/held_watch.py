@@ -6,14 +6,15 @@ It is asked again every `POLL_SECONDS`.
 """
 
 import asyncio
-import re
+import random
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ROUTER
 from inference_operator.router.observe import HELD_PATH, HELD_SECONDS
-from inference_operator.scrape.pod_client import Address, PodClient
+from inference_operator.scrape.held_request import HeldRequest
+from inference_operator.scrape.pod_client import Address
 from inference_operator.views.pod import PodView
 
 POLL_SECONDS = 5.0
@@ -22,7 +23,11 @@ POLL_SECONDS = 5.0
 SLACK_SECONDS = 10.0
 """How much longer than `HELD_SECONDS` an answer may take."""
 
-_HELD = re.compile(r"^inference_operator_router_held_requests ([0-9]+)$", re.MULTILINE)
+STARTS_PER_SECOND = 400
+"""Connections that are opened per second: after a start of the operator, thousands at once would time out."""
+
+HELD_AGAIN_SECONDS = 1.0
+"""Time until a router that holds a request is asked again: it answers at once."""
 
 
 class HeldWatch:
@@ -31,7 +36,6 @@ class HeldWatch:
     Args:
         pods: the pods of a key.
         on_held: called each time a router holds a request.
-        client: sends the requests.
         metrics_ports: the ports of a router's processes.
     """
 
@@ -39,42 +43,47 @@ class HeldWatch:
         self,
         pods: Callable[[Key], Sequence[PodView]],
         on_held: Callable[[Key], None],
-        client: PodClient,
         metrics_ports: Callable[[PodView], Sequence[int]],
     ) -> None:
         self._pods = pods
         self._on_held = on_held
-        self._client = client
         self._metrics_ports = metrics_ports
-        self._tasks: dict[tuple[Key, Address], asyncio.Task[None]] = {}
+        self._requests: dict[tuple[Key, Address], HeldRequest] = {}
 
     def follow(self, keys: Iterable[Key]) -> None:
         """Watch the routers of exactly these keys."""
         wanted = {(key, address) for key in keys for address in self._addresses(key)}
-        for place in [place for place in self._tasks if place not in wanted]:
-            self._tasks.pop(place).cancel()
-        for place in wanted - self._tasks.keys():
-            self._tasks[place] = asyncio.create_task(self._watch(*place))
+        for place in self._requests.keys() - wanted:
+            self._requests.pop(place).close()
+        loop = asyncio.get_running_loop()
+        for number, (key, address) in enumerate(wanted - self._requests.keys()):
+            told = self._teller(key)
+            request = HeldRequest(address, HELD_PATH, seconds=HELD_SECONDS + SLACK_SECONDS, on_answer=told)
+            self._requests[key, address] = request
+            loop.call_later(number / STARTS_PER_SECOND, request.ask)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End all requests."""
-        tasks = list(self._tasks.values())
-        self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for request in self._requests.values():
+            request.close()
+        self._requests.clear()
 
     def _addresses(self, key: Key) -> list[Address]:
         routers = (pod for pod in self._pods(key) if pod.component == ROUTER and pod.ready and not pod.terminating)
         return [Address(pod.address, port) for pod in routers if pod.address for port in self._metrics_ports(pod)]
 
-    async def _watch(self, key: Key, address: Address) -> None:
-        while True:
-            asked = monotonic()
-            text = await self._client.get_late(address, HELD_PATH, seconds=HELD_SECONDS + SLACK_SECONDS)
-            held = _HELD.search(text or "")
-            if held and int(held[1]):
+    def _teller(self, key: Key) -> Callable[[int | None], float]:
+        """What to call with each answer of a router process of this key."""
+        asked = monotonic()
+
+        def tell(held: int | None) -> float:
+            nonlocal asked
+            if held:
                 self._on_held(key)
-                await asyncio.sleep(1.0)
-            elif (spent := monotonic() - asked) < POLL_SECONDS:
-                await asyncio.sleep(POLL_SECONDS - spent)
+            wait = HELD_AGAIN_SECONDS if held else max(0.0, POLL_SECONDS - (monotonic() - asked))
+            if held is None:
+                wait += random.uniform(0.0, POLL_SECONDS)  # noqa: S311 - spreads load, guards nothing
+            asked = monotonic() + wait
+            return wait
+
+        return tell

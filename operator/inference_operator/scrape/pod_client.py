@@ -112,17 +112,6 @@ class PodClient:
             return None
         return body.decode(errors="replace") if response.status == HTTPStatus.OK else None
 
-    async def get_late(self, address: Address, path: str, *, seconds: float) -> str | None:
-        """The body of a 200 response to GET that may come late, on a kept connection; None without such a response."""
-        keeping, _ = self._opened()
-        timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
-        try:
-            async with keeping.get(_url(address, path), allow_redirects=False, timeout=timeout) as response:
-                body = await _body(response)
-        except _NO_ANSWER:
-            return None
-        return body.decode(errors="replace") if response.status == HTTPStatus.OK else None
-
     async def post(self, address: Address, path: str, body: Manifest, *, seconds: float) -> int | None:
         """The status of the response to POST, on a connection of its own; None if there is no response.
 

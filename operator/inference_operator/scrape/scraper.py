@@ -146,7 +146,7 @@ class Scraper:
         self._scaling = scaling or ScalingStore()
         self._scaled: set[Key] = set()
         """Keys whose first round was hastened."""
-        self._held_watch = HeldWatch(targets.pods, self._on_held, self._client, _metrics_ports)
+        self._held_watch = HeldWatch(targets.pods, self._on_held, _metrics_ports)
         self._wake = asyncio.Event()
         self._queue: asyncio.Queue[tuple[Key, Sequence[str]]] = asyncio.Queue()
         self._routers: dict[Key, _Routers] = {}
@@ -171,7 +171,7 @@ class Scraper:
             for task in (*workers, *self._probe_requests):
                 task.cancel()
             await asyncio.gather(*workers, *self._probe_requests, return_exceptions=True)
-            await self._held_watch.close()
+            self._held_watch.close()
             await self.close()
 
     async def close(self) -> None:

@@ -5,39 +5,70 @@ from datetime import UTC
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.request import ScalingResult, start_seconds
+from inference_operator.autoscaling.request import start_seconds
+from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
+SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it"
+
+FACTOR_DIGITS = 3
+"""Of the correction factor: its steps differ by a tenth."""
+
 FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 
 def autoscaling_status(inputs: Inputs, outcome: Outcome) -> AutoscalingStatus | None:
-    """The last decision. It changes with the number of engines, and with a start that took much longer or shorter."""
+    """The last decision.
+
+    It changes with the number of engines, with the target of one, and with a start that took much longer or shorter.
+    """
     spec, before = inputs.resource.spec, inputs.resource.status.autoscaling
     if not isinstance(outcome, Planned):
         return before
     if not isinstance(spec, Spec) or spec.autoscaling is None:
         return None
+    if before and inputs.conflict and inputs.conflict.is_open:
+        return before
     role = outcome.roles[0]
     start = start_seconds(before, role.pods)
-    measured = None if start is None else int(start)
+    known = {"start_seconds": None if start is None else int(start), **_target(outcome.target)}
     if before is not None and before.desired_replicas == role.replicas:
-        return before.model_copy(update={"start_seconds": measured})
-    return AutoscalingStatus(
+        return before.model_copy(update=known)
+    decided = AutoscalingStatus(
         desired_replicas=role.replicas,
-        reason=SET_BY_OTHERS if inputs.autoscaler else _reason(spec.autoscaling, inputs.scaling, role.replicas),
+        reason=_by_others(inputs) or _reason(inputs, spec.autoscaling, role.replicas),
         last_scale_time=inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        start_seconds=measured,
     )
+    return decided.model_copy(update=known)
 
 
-def _reason(limits: AutoscalingSpec, result: ScalingResult | None, replicas: int) -> str:
+def _by_others(inputs: Inputs) -> str:
+    """Who else decides the number of engines; empty if the operator does."""
+    if inputs.autoscaler:
+        return SET_BY_OTHERS
+    return SET_ON_WORKLOAD if inputs.conflict and inputs.conflict.holds else ""
+
+
+def _target(target: Target | None) -> dict[str, object]:
+    """The fields about the target concurrency."""
+    if target is None:
+        return {}
+    factor = round(target.factor, FACTOR_DIGITS)
+    return {
+        "target_concurrency": round(target.concurrency),
+        "target_bound": str(target.bound),
+        "target_factor": None if factor == 1 else factor,
+    }
+
+
+def _reason(inputs: Inputs, limits: AutoscalingSpec, replicas: int) -> str:
+    result, floor = inputs.scaling, inputs.floor
     if result is not None and result.decision.replicas == replicas:
         return result.decision.reason
-    if replicas == limits.min_replicas:
-        return "`autoscaling.minReplicas`"
+    if floor is not None and replicas == floor.replicas:
+        return f"`{floor.field}`"
     if replicas == limits.max_replicas:
         return "`autoscaling.maxReplicas`"
     return FIRST_NUMBER if result is None else result.decision.reason

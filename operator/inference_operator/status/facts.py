@@ -11,7 +11,9 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus, KvCacheStatus, StartupStatus, Status
 from inference_operator.autoscaling.autoscaler_state import AutoscalerState
+from inference_operator.autoscaling.conflict import ScalingConflict
 from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.schedule import Floor
 from inference_operator.diagnosis.pending_causes import rejection_reason_of
 from inference_operator.diagnosis.pod_diagnosis import (
     PodDiagnosis,
@@ -68,6 +70,10 @@ class ScalingFacts:
     """The same as the loop has it; None before its first sample."""
     autoscaler: AutoscalerState | None
     """What a HorizontalPodAutoscaler or KEDA does; None without one."""
+    conflict: ScalingConflict | None
+    """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
+    floor: Floor | None
+    """The fewest engines now; None without autoscaling."""
     requested: int | None
     """`spec.replicas`; None if the specification is invalid."""
     without_gpu: int
@@ -253,6 +259,8 @@ def _scaling(inputs: Inputs, outcome: Outcome, engines: Sequence[PodView]) -> Sc
         status=autoscaling_status(inputs, outcome),
         result=inputs.scaling,
         autoscaler=inputs.autoscaler,
+        conflict=inputs.conflict,
+        floor=inputs.floor,
         requested=spec.replicas if isinstance(spec, Spec) else None,
         without_gpu=_without_gpu(outcome, engines),
     )

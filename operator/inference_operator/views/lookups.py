@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from inference_operator.views.node import NodeView
+from inference_operator.views.other_autoscaler import OtherAutoscaler
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,27 @@ class ClaimView:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscalersLookup:
+    """The autoscalers of a namespace, for one InferenceDeployment."""
+
+    namespace: str
+    name: str
+    seen: str = field(default="", compare=False)
+    """What may be the trace of an autoscaler; when it changes, they are listed again at once."""
+    often: bool = field(default=False, compare=False)
+    """Whether there is such a trace, so that they are listed more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherAutoscalers:
+    """The autoscalers of a namespace."""
+
+    seen: str
+    """The trace for which they were listed."""
+    found: tuple[OtherAutoscaler, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unavailable:
     """A lookup without a result."""
 
@@ -111,8 +133,8 @@ class Unavailable:
     """Words that complete "cannot be read: …"."""
 
 
-Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup
-LookupResult: TypeAlias = LogText | ObjectEvents | ClusterGpus | ClaimView | Unavailable
+Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | AutoscalersLookup
+LookupResult: TypeAlias = LogText | ObjectEvents | ClusterGpus | ClaimView | OtherAutoscalers | Unavailable
 
 LookupResults: TypeAlias = Mapping[Lookup, LookupResult]
 """The results so far."""

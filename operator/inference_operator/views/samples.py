@@ -7,6 +7,18 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
+class Histogram:
+    """A histogram of Prometheus: how many observations are at most each bound."""
+
+    bounds: tuple[float, ...]
+    """Ascending, in seconds; the last one is infinite."""
+    counts: tuple[float, ...]
+    """Cumulative: each bucket contains the one before."""
+    total: float
+    """Sum of all observations, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSample:
     """One scrape of an engine's metrics."""
 
@@ -22,6 +34,10 @@ class EngineSample:
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
     finished: float = 0.0
     """Requests since its start that it has finished."""
+    first_token: Histogram | None = None
+    """Seconds to the first token of each request since its start; None if the engine does not measure it."""
+    token: Histogram | None = None
+    """Mean seconds of each further token, for each request since its start."""
 
     @property
     def unfinished(self) -> int:

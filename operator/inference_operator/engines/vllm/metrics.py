@@ -1,14 +1,13 @@
 """Prometheus metrics of vLLM that the operator reads (vllm-project/vllm v0.32.0, vllm/v1/metrics/loggers.py)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from math import isfinite
 
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
-
 from inference_operator.engines.base import DemandMetrics, EngineLoad
-from inference_operator.views.samples import EngineSample
+from inference_operator.engines.series import lines, series
+from inference_operator.views.samples import EngineSample, Histogram
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
 """Requests in the running batch."""
@@ -41,6 +40,12 @@ _CACHE_USAGE = "vllm:kv_cache_usage_perc"
 _PREEMPTIONS = "vllm:num_preemptions_total"
 _ANSWERED = "vllm:request_success_total"
 
+TTFT = "vllm:time_to_first_token_seconds"
+"""Histogram of the time from a request's arrival at the engine to its first token."""
+
+TPOT = "vllm:request_time_per_output_token_seconds"
+"""Histogram of the mean time of a finished request's further tokens."""
+
 DEMAND_METRICS = DemandMetrics(running=REQUESTS_RUNNING, waiting=REQUESTS_WAITING, finished=_ANSWERED)
 """The metrics by which other autoscalers see the demand."""
 
@@ -53,8 +58,12 @@ def engine_load(text: str) -> EngineLoad | None:
         True
     """
     names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED)
-    samples = _samples("".join(line for name in names for line in _lines(f"\n{text}", name)))
-    values = {name: [sample.value for sample in samples if sample.name == name] for name in names}
+    values: dict[str, list[float]] = {name: [] for name in names}
+    try:
+        for one in series(text, names):
+            values[one.name].append(one.value)
+    except ValueError:
+        return None
     if not values[REQUESTS_RUNNING] or not values[REQUESTS_WAITING]:
         return None
     return EngineLoad(
@@ -73,19 +82,26 @@ def engine_sample(text: str) -> EngineSample | None:
         >>> engine_sample("python_info 1.0\n") is None
         True
     """
-    samples = _samples(_wanted(text))
-    sums: dict[str, float] = {}
-    for sample in samples:
-        sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+    sums: dict[str, float] = defaultdict(float)
+    model = ""
+    try:
+        for one in series(text, (*_PROGRESS, _ANSWERED)):
+            sums[one.name] += one.value
+            model = model or one.labels.get("model_name", "")
+        first_token, token = _histogram(text, TTFT), _histogram(text, TPOT)
+    except ValueError:
+        return None
     if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
         return None
     return EngineSample(
-        model=next((sample.labels["model_name"] for sample in samples if "model_name" in sample.labels), ""),
+        model=model,
         running=int(sums[REQUESTS_RUNNING]),
         waiting=int(sums[REQUESTS_WAITING]),
         progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
         kv_cache_tokens=_cache_tokens(text),
         finished=sums.get(_ANSWERED, 0.0),
+        first_token=first_token,
+        token=token,
     )
 
 
@@ -94,25 +110,16 @@ def _are_counts(sums: Mapping[str, float]) -> bool:
     return all(isfinite(sums.get(name, 0.0)) for name in (REQUESTS_RUNNING, REQUESTS_WAITING, _ANSWERED))
 
 
-def _wanted(text: str) -> str:
-    """The lines to parse. To parse all lines takes fifty times as long: most are buckets of histograms."""
-    return "".join(line for name in (*_PROGRESS, _ANSWERED) for line in _lines(text, name))
-
-
-def _lines(text: str, name: str) -> Iterator[str]:
-    beginning = f"\n{name}{{"
-    at = text.find(beginning)
-    while at >= 0:
-        end = text.find("\n", at + 1)
-        yield f"{text[at + 1 : end if end >= 0 else None]}\n"
-        at = text.find(beginning, at + 1)
-
-
-def _samples(text: str) -> Sequence[Sample]:
-    try:
-        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    except ValueError:
-        return []
+def _histogram(text: str, name: str) -> Histogram | None:
+    """The buckets of a histogram, summed over engine cores; None without it."""
+    counts: dict[float, float] = defaultdict(float)
+    for one in series(text, [f"{name}_bucket"]):
+        counts[float(one.labels.get("le", ""))] += one.value
+    total = sum(one.value for one in series(text, [f"{name}_sum"]))
+    if not counts or not all(map(isfinite, (total, *counts.values()))):
+        return None
+    bounds = sorted(counts)
+    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)
 
 
 def _cache_tokens(text: str) -> int | None:
@@ -120,5 +127,5 @@ def _cache_tokens(text: str) -> int | None:
 
     A regular expression finds the one label: to parse all forty takes as long as everything else.
     """
-    label = CACHE_TOKENS.search(next(_lines(text, CACHE_INFO), ""))
+    label = CACHE_TOKENS.search(next(lines(text, CACHE_INFO), ""))
     return int(label[1]) if label else None

@@ -1,0 +1,87 @@
+"""Another autoscaler beside the operator's own: on the Deployment of the engines, or on `/scale` of the resource.
+
+One on the Deployment writes the same field as the operator. The live number then stays, so that both do not take turns.
+One on `/scale` writes `spec.replicas`, which has no effect with the backend `BuiltIn`.
+
+Each write to a `/scale` subresource leaves its writer in the object's managedFields. Until the autoscalers of the
+namespace have been listed after such a write, the live number stays too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.autoscaling import AutoscalingBackend
+from inference_operator.api.conditions import Condition
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import DEPLOYMENT, KIND, Key, Manifest
+from inference_operator.views.lookups import AutoscalersLookup, LookupResults, OtherAutoscalers
+from inference_operator.views.other_autoscaler import OtherAutoscaler
+from inference_operator.views.raw import mapping, objects
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictRequest:
+    """What is known where the operator decides the number of engines."""
+
+    key: Key
+    spec: Spec
+    workload: str
+    """Name of the engines' Deployment."""
+    live: Manifest | None
+    """That Deployment."""
+    before: Condition | None
+    """The last condition `ScalingActive`."""
+    lookups: LookupResults
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingConflict:
+    """Whether another autoscaler acts too."""
+
+    lookup: AutoscalersLookup
+    """What has to be looked up for the next decision."""
+    holds: bool = False
+    """Whether the live number of engines stays as it is."""
+    on_workload: Sequence[OtherAutoscaler] = ()
+    """Those that act on the Deployment of the engines."""
+    on_scale: Sequence[OtherAutoscaler] = ()
+    """Those that act on `/scale` of the resource."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody wrote the number of engines, and it is not known yet who."""
+        return self.holds and not self.on_workload
+
+
+def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
+    """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
+    autoscaling = request.spec.autoscaling
+    if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
+        return None
+    writers = _scale_writers(request.live)
+    before = request.before
+    told = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
+    seen = f"{request.spec.replicas} {writers}".strip()
+    lookup = AutoscalersLookup(request.key.namespace, request.key.name, seen, often=bool(writers) or told)
+    result = request.lookups.get(lookup)
+    if result is None or (isinstance(result, OtherAutoscalers) and result.seen != seen):
+        held = told and before is not None and before.status == "False"
+        return ScalingConflict(lookup, holds=bool(writers) or held)
+    found = result.found if isinstance(result, OtherAutoscalers) else ()
+    targets = {
+        (DEPLOYMENT.name, request.workload): (on_workload := list[OtherAutoscaler]()),
+        (KIND, request.key.name): (on_scale := list[OtherAutoscaler]()),
+    }
+    for one in found:
+        if (one.kind, one.name) != (KIND, request.key.name):  # the operator's own, which goes with its backend
+            targets.get((one.target_kind, one.target_name), []).append(one)
+    return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))
+
+
+def _scale_writers(live: Manifest | None) -> str:
+    """Who wrote the replicas of a Deployment through `/scale`, and when; empty if nobody did since the last apply."""
+    fields = objects(mapping(live or {}, "metadata"), "managedFields")
+    return " ".join(
+        sorted(f"{one.get('manager')}@{one.get('time')}" for one in fields if one.get("subresource") == "scale")
+    )

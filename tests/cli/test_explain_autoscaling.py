@@ -1,0 +1,54 @@
+"""What `infd explain autoscaling` prints of a resource."""
+
+from inference_operator.api.resource import resource
+from inference_operator.cli.explain_autoscaling import ObservedScaling, ScalingEvent, scaling_explanation
+from inference_operator.manifest import Manifest
+from inference_operator.views.samples import Samples
+from tests.testing.builders import inference_deployment
+
+DECIDED = {
+    "desiredReplicas": 3,
+    "reason": "88 requests at 32 for each engine",
+    "lastScaleTime": "2026-01-02T03:04:05Z",
+    "startSeconds": 90,
+    "targetConcurrency": 29,
+    "targetBound": "time of each output token",
+    "targetFactor": 0.909,
+}
+
+
+def explained(status: Manifest, *events: ScalingEvent, **autoscaling: object) -> str:
+    raw = inference_deployment(autoscaling={"maxReplicas": 4, **autoscaling})
+    raw = {**raw, "status": status}
+    return "\n".join(scaling_explanation(ObservedScaling(resource(raw), (), Samples(), events)))
+
+
+def test_it_prints_the_decision_the_target_with_its_bound_and_the_changes() -> None:
+    event = ScalingEvent("2026-01-02T03:04:05Z", "From 1 to 3 engines: 88 requests at 32 for each engine.")
+    text = explained({"autoscaling": DECIDED}, event)
+    assert "Wanted: 3, since 2026-01-02T03:04:05Z: 88 requests at 32 for each engine." in text
+    assert "Target: 29 requests for each engine (bound by time of each output token; corrected by measured" in text
+    assert "latencies, times 0.909)." in text
+    assert "A start takes 90 s" in text
+    assert "1 -> 3   ###" in text
+
+
+def test_a_target_without_correction_says_only_its_bound() -> None:
+    text = explained({"autoscaling": {**DECIDED, "targetBound": "max_num_seqs", "targetFactor": None}})
+    assert "Target: 29 requests for each engine (bound by max_num_seqs)." in text
+
+
+def test_with_a_schedule_it_prints_which_entry_holds() -> None:
+    message = "3 engines are wanted: `autoscaling.schedule[0].minReplicas`. `autoscaling.schedule[0]` keeps at least 3."
+    condition = {
+        "type": "ScalingActive",
+        "status": "True",
+        "reason": "FollowingDemand",
+        "message": message,
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }
+    schedule = [{"start": "0 8 * * *", "end": "0 18 * * *", "minReplicas": 3}]
+    status = {"autoscaling": DECIDED, "conditions": [condition]}
+    assert message in explained(status, schedule=schedule)
+    assert message not in explained(status)
