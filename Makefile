@@ -19,8 +19,8 @@ $(UV):
 	@$(CACHE)/uv-$(UV_VERSION)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 .PHONY: demo
-demo: $(UV) ## A cluster, the operator, and a real vLLM that answers through its load balancer (root)
-	@$(RUN) python -m e2e.demo up
+demo: $(UV) ## A cluster, the operator, and a real vLLM that answers through its load balancer (root, or CLUSTER=kind)
+	@$(RUN) python -m e2e.demo up --cluster=$(or $(CLUSTER),local)
 
 .PHONY: demo-env
 demo-env: $(UV) ## Print what a shell needs to look into the demo's cluster

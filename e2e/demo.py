@@ -1,6 +1,6 @@
 """`make demo`: starts a cluster, the operator and a real vLLM, and sends requests through the load balancer.
 
-python -m e2e.demo up | down
+python -m e2e.demo up [--cluster local|kind] | down
 """
 
 import argparse
@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from e2e import stack
-from e2e.cluster import local
+from e2e.cluster import kind, local
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
+from e2e.cluster.handle import Cluster
+from e2e.cluster.kind import KindCluster
+from e2e.cluster.providers import provider
+from e2e.cluster.state import Record, read_record
 from e2e.images import ImageError
 
 CLUSTER = "demo"
@@ -32,12 +34,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit status. An error is printed as one message."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo", description="Show the whole of inference-operator.")
     parser.add_argument("command", choices=["up", "down"])
+    parser.add_argument("--cluster", choices=[local.PROVIDER, kind.PROVIDER], default=local.PROVIDER)
     try:
-        if parser.parse_args(arguments).command == "up":
-            up()
+        options = parser.parse_args(arguments)
+        if options.command == "up":
+            up(options.cluster)
         else:
-            local.down(CLUSTER)
-            print(f"Cluster {CLUSTER} is gone; its images are kept for the next time.")
+            provider(read_record(CLUSTER) or Record(CLUSTER, local.PROVIDER)).down(purge=False)
+            print(f"Cluster {CLUSTER} is gone; the images that were built are kept for the next time.")
     except (ClusterError, ImageError) as error:
         print(f"\nerror: {error}", file=sys.stderr)
         return 1
@@ -47,11 +51,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def up() -> None:
+def up(provided_by: str = local.PROVIDER) -> None:
     """Run the demo: from the images to two engines, with the output that a user sees."""
     start = time.monotonic()
     with _part("1. Images and a Kubernetes cluster on this machine"):
-        cluster = stack.bring_up(CLUSTER)
+        cluster = stack.bring_up_kind(CLUSTER) if provided_by == kind.PROVIDER else stack.bring_up(CLUSTER)
         print(cluster.kubectl("get", "nodes", "--output=wide"), end="")
     with _part("2. helm install inference-operator"):
         stack.install_operator(cluster)
@@ -61,10 +65,16 @@ def up() -> None:
         print(cluster.kubectl("apply", "--filename", str(stack.SAMPLE)), end="")
         stack.wait_ready(cluster, NAME, tell=lambda message: print(f"  {message}", flush=True))
         print(cluster.kubectl("get", "infd"), end="")
-    address = stack.address(cluster, NAME)
+    with stack.reached(cluster, NAME) as address:
+        _use(cluster, address)
+    print(f"\nAll of this took {time.monotonic() - start:.0f} s. Look around:\n{_hints(cluster)}")
+
+
+def _use(cluster: Cluster, address: str) -> None:
+    """Send requests to one engine, then to two."""
     with _part(f"4. Requests through the load balancer, http://{address}"):
-        engine = next(iter(stack.pods(cluster, NAME).values()))  # routers forward inference paths only
-        print(f"  vLLM {_get(f'{engine}:{ENGINE_PORT}', '/version')['version']} answers:")
+        engine = next(iter(stack.pods(cluster, NAME)))  # routers forward inference paths only
+        print(f"  vLLM {json.loads(_asked(cluster, engine, 'version'))['version']} answers:")
         _complete(address)
         _stream(address)
     with _part(f"5. kubectl scale infd/{NAME} --replicas=2"):
@@ -72,7 +82,6 @@ def up() -> None:
         stack.wait_engines(cluster, NAME, 2)
         print(cluster.kubectl("get", "infd"), end="")
         _spread(cluster, address)
-    print(f"\nAll of this took {time.monotonic() - start:.0f} s. Look around:\n{_hints(address)}")
 
 
 @contextmanager
@@ -109,10 +118,9 @@ def _answer(address: str, path: str, body: str | None = None) -> Iterator[http.c
         connection.close()
 
 
-def _get(address: str, path: str) -> dict[str, Any]:
-    with _answer(address, path) as response:
-        result: dict[str, Any] = json.loads(response.read())
-        return result
+def _asked(cluster: Cluster, engine: str, path: str) -> str:
+    """What an engine pod answers at a path, through the API server's proxy: a pod's address may be out of reach."""
+    return cluster.kubectl("get", f"--raw=/api/v1/namespaces/default/pods/{engine}:{ENGINE_PORT}/proxy/{path}")
 
 
 def _complete(address: str) -> None:
@@ -136,10 +144,10 @@ def _stream(address: str) -> None:
     print()
 
 
-def _spread(cluster: LocalCluster, address: str) -> None:
+def _spread(cluster: Cluster, address: str) -> None:
     """Send requests until every engine has answered some, and ask each engine how many."""
-    engines = stack.pods(cluster, NAME)
-    before = {pod: _served(ip) for pod, ip in engines.items()}
+    engines = list(stack.pods(cluster, NAME))
+    before = {pod: _served(cluster, pod) for pod in engines}
     answered = dict.fromkeys(engines, 0.0)
     sent = 0
     while sent < MOST_REQUESTS and min(answered.values()) < REQUESTS_EACH:
@@ -147,25 +155,26 @@ def _spread(cluster: LocalCluster, address: str) -> None:
             response.read()
         sent += 1
         time.sleep(PAUSE_SECONDS)
-        answered = {pod: _served(ip) - before[pod] for pod, ip in engines.items()}
+        answered = {pod: _served(cluster, pod) - before[pod] for pod in engines}
     print(f"  {sent} requests, answered by:")
     for pod, count in answered.items():
         print(f"    {pod}  {count:.0f}")
 
 
-def _served(ip: str) -> float:
+def _served(cluster: Cluster, engine: str) -> float:
     """Requests that an engine has answered, by its own count."""
-    with _answer(f"{ip}:{ENGINE_PORT}", "/metrics") as response:
-        return sum(float(count) for count in _SERVED.findall(response.read().decode()))
+    return sum(float(count) for count in _SERVED.findall(_asked(cluster, engine, "metrics")))
 
 
-def _hints(address: str) -> str:
+def _hints(cluster: Cluster) -> str:
     request = json.dumps({"model": NAME, "prompt": "hello", "max_tokens": 16})
+    forward = f"kubectl port-forward service/{NAME} 8080:80 &\n    " if isinstance(cluster, KindCluster) else ""
+    address = "127.0.0.1:8080" if isinstance(cluster, KindCluster) else stack.address(cluster, NAME)
     return f"""
     eval "$(make -s demo-env)"     # kubectl and helm for this cluster
     kubectl get infd,pods
     kubectl describe infd {NAME}
-    curl http://{address}/v1/completions --json '{request}'
+    {forward}curl http://{address}/v1/completions --json '{request}'
 
     make demo-down                 # ends it and leaves nothing running
 """

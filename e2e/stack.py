@@ -4,6 +4,7 @@ The demo, the tests and the benchmarks start it with these functions.
 """
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from e2e import images
+from e2e import images, kind_node
 from e2e.cache import cache_root
-from e2e.cluster import local
+from e2e.cluster import kind, local
 from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster, LocalCluster
+from e2e.cluster.kind import KindCluster
 from e2e.cluster.network import IpFamily
 from e2e.cluster.progress import step
 
@@ -43,6 +45,26 @@ def bring_up(name: str, *, ip_family: IpFamily = IpFamily.IPV4, owned: bool = Fa
     return cluster
 
 
+def bring_up_kind(name: str) -> KindCluster:
+    """Create a cluster of kind, and load the images of the stack; kind's node image is pulled, or built here."""
+    images.build(images.STACK)
+    runtime = kind.found_runtime()
+    image = "" if _has(runtime, kind.by_digest(kind.NODE_IMAGE)) else kind_node.ensure()
+    if image and not kind.is_running(name):
+        with step(f"loading {image} into {runtime}"):
+            kind_node.give(runtime)
+    cluster = kind.up(name, node_image=image)
+    for stacked in images.STACK:
+        load(cluster, stacked)
+    return cluster
+
+
+def _has(runtime: str, image: str) -> bool:
+    """Whether a container runtime has an image, or can pull it."""
+    asked = ([runtime, "image", "inspect", image], [runtime, "pull", "--quiet", image])
+    return any(subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in asked)
+
+
 @contextmanager
 def tests_cluster(ip_family: IpFamily) -> Iterator[LocalCluster]:
     """The tests' cluster with the operator. A cluster that runs already is used, and keeps running."""
@@ -57,7 +79,7 @@ def tests_cluster(ip_family: IpFamily) -> Iterator[LocalCluster]:
 
 
 def install_operator(
-    cluster: LocalCluster, settings: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
+    cluster: Cluster, settings: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
 ) -> None:
     """Install or upgrade the chart with the images built here, and wait until the operator is ready."""
     values = {
@@ -140,6 +162,28 @@ def address(cluster: Cluster, name: str, namespace: str = "default") -> str:
     return authority(ip, 80)
 
 
+@contextmanager
+def reached(cluster: Cluster, name: str) -> Iterator[str]:
+    """Address of an InferenceDeployment's Service from this machine: `IP:port`.
+
+    Without root there is no route into a container of kind, so `kubectl port-forward` is the way there.
+    """
+    if not isinstance(cluster, KindCluster):
+        yield address(cluster, name)
+        return
+    kubectl = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}"]
+    command = [*kubectl, "port-forward", f"service/{name}", ":80"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarder:
+        try:
+            line = forwarder.stdout.readline() if forwarder.stdout else ""
+            found = re.match(r"Forwarding from (127\.0\.0\.1:\d+)", line)
+            if found is None:
+                raise ClusterError(f"kubectl port-forward service/{name} ended: {line.strip()}")
+            yield found[1]
+        finally:
+            forwarder.terminate()
+
+
 def authority(address: str, port: int) -> str:
     """An IP address and a port in the form of a URL.
 
@@ -158,7 +202,7 @@ def _tag(image: str) -> str:
     return images.reference(image).rpartition(":")[2]
 
 
-def load(cluster: LocalCluster, image: str) -> None:
+def load(cluster: LocalCluster | KindCluster, image: str) -> None:
     """Stream a built image into the node unless the node has this build."""
     record = cache_root() / "images" / "loaded" / f"{cluster.name}.json"
     loaded: dict[str, list[str]] = json.loads(record.read_text()) if record.exists() else {}
@@ -172,7 +216,7 @@ def load(cluster: LocalCluster, image: str) -> None:
     record.write_text(json.dumps(loaded, indent=2))
 
 
-def _stream(cluster: LocalCluster, image: str) -> None:
+def _stream(cluster: LocalCluster | KindCluster, image: str) -> None:
     """Stream an image from the builder into the node through a pipe, without a copy on the disk."""
     command = [sys.executable, "-m", "e2e.images", "archive", image]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as writer:

@@ -1,6 +1,7 @@
 """A Kubernetes on this machine for tests and demos, without Docker, and the same commands for somebody else's.
 
     python -m e2e.cluster up [--name N] [--level control-plane|node] [--gpu-nodes K]
+    python -m e2e.cluster up --provider kind [--node-image IMAGE]
     python -m e2e.cluster up --provider existing --context CONTEXT
     python -m e2e.cluster load-image ARCHIVE...     # or - for standard input
     python -m e2e.cluster status

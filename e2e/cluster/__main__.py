@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from e2e.cluster import existing, local
+from e2e.cluster import existing, kind, local
 from e2e.cluster.binaries import Level, ensure_command
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster, LocalCluster
@@ -48,8 +48,9 @@ def _parser() -> argparse.ArgumentParser:
 
     start = add("up", _up, "Start a cluster, or find it running.")
     start.add_argument("--level", type=Level, choices=list(Level), default=Level.CONTROL_PLANE)
-    start.add_argument("--provider", choices=[local.PROVIDER, existing.PROVIDER], default=local.PROVIDER)
+    start.add_argument("--provider", choices=[local.PROVIDER, kind.PROVIDER, existing.PROVIDER], default=local.PROVIDER)
     start.add_argument("--context", default="", help="with --provider existing: the kubectl context to use")
+    start.add_argument("--node-image", default="", help="with --provider kind: the image of the node")
     start.add_argument("--gpu-nodes", type=int, metavar="K", help="nodes with 8 GPUs that exist in the API only")
     start.add_argument(
         "--ip-family",
@@ -72,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 def _up(options: argparse.Namespace) -> None:
     if options.context and options.provider != existing.PROVIDER:
         raise ClusterError("--context names somebody's cluster: use it with --provider existing")
+    if options.node_image and options.provider != kind.PROVIDER:
+        raise ClusterError("--node-image is the image of kind's node: use it with --provider kind")
     record = replace(
         Record(options.name, options.provider, level=options.level, context=options.context),
         ip_family=options.ip_family,
@@ -82,7 +85,7 @@ def _up(options: argparse.Namespace) -> None:
             f"{options.name} is bound to provider {found.provider}: "
             f"run `python -m e2e.cluster down --name {options.name}` first, or choose another --name"
         )
-    cluster = provider(record, gpu_nodes=options.gpu_nodes).up()
+    cluster = provider(record, gpu_nodes=options.gpu_nodes, node_image=options.node_image).up()
     say(f"cluster {cluster.name} is ready at {cluster.server}")
     print(cluster.kubeconfig)
 

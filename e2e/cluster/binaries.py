@@ -40,6 +40,8 @@ KSTATUS_MODULE = Path(__file__).parents[1] / "kstatus"
 """Of a command that applies kstatus to recorded objects."""
 ARGO_CD_MODULE = Path(__file__).parents[1] / "argo_cd"
 """Of a command that runs customizations with Argo CD's own code."""
+KIND_MODULE = Path(__file__).parents[1] / "kind"
+"""Of kind, and of what an image of a node for it needs beside the commands here."""
 KEY_DIGITS = 16
 """Length of a key: 64 bits of the digest, far more than the few builds of one machine need."""
 STAGES = Path("kwok-stages")
@@ -73,6 +75,9 @@ PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
 HELM_3 = Command("helm3", "helm.sh/helm/v3/cmd/helm")
 KSTATUS = Command("kstatus", ".")
 ARGO_CD = Command("argo-cd", ".")
+KIND = Command("kind", "sigs.k8s.io/kind")
+KUBEADM = Command("kubeadm", "k8s.io/kubernetes/cmd/kubeadm")
+KIND_COREDNS = Command("coredns", "./coredns")
 KWOK = Command("kwok", "sigs.k8s.io/kwok/cmd/kwok")
 CONTROL_PLANE = (
     Command("etcd", "go.etcd.io/etcd/server/v3"),
@@ -153,6 +158,21 @@ def ensure_argo_cd() -> Path:
     return _ensure((ARGO_CD,), ARGO_CD_MODULE) / ARGO_CD.name
 
 
+def ensure_kind() -> Path:
+    """The command kind, built if it is missing."""
+    return _ensure((KIND,), KIND_MODULE) / KIND.name
+
+
+def ensure_kind_node() -> tuple[Path, Path]:
+    """The folder with what an image of kind's node needs of its own, built if missing, and kind's module."""
+    return _ensure((KUBEADM, KIND_COREDNS), KIND_MODULE), kind_source()
+
+
+def kind_source() -> Path:
+    """The folder with the source of kind, fetched if it is missing."""
+    return _module_folder(go_command(KIND_MODULE / "go.mod"), KIND_MODULE, "sigs.k8s.io/kind")
+
+
 def _ensure(commands: Sequence[Command], module: Path) -> Path:
     flags = _flags(module)
     directory = cache_root() / "bin" / build_key(module, flags)
@@ -207,7 +227,7 @@ def _flags(module: Path) -> tuple[str, ...]:
     if module == PROMETHEUS_MODULE:
         # Without service discovery, which brings the clients of 20 clouds, and without the pages of the web interface.
         return ("-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w")
-    if module not in (MODULE, PREVIOUS_MODULE):
+    if module not in (MODULE, PREVIOUS_MODULE, KIND_MODULE):
         return ("-trimpath", "-ldflags", "-s -w")
     go_mod = (module / "go.mod").read_text()
     kubernetes = module_version(go_mod, "k8s.io/kubernetes")

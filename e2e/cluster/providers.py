@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from e2e.cluster import existing, local
+from e2e.cluster import existing, kind, local
 from e2e.cluster.binaries import Level
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster
@@ -90,6 +90,36 @@ class Existing:
         )
 
 
-def provider(record: Record, *, gpu_nodes: int | None = None) -> Provider:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A container of this machine's Docker or Podman."""
+
+    record: Record
+    node_image: str = ""
+
+    def up(self) -> Cluster:
+        """Create it, or find it."""
+        return kind.up(self.record.name, node_image=self.node_image)
+
+    def down(self, *, purge: bool) -> None:  # noqa: ARG002 (its images end with its node)
+        """Delete it."""
+        kind.down(self.record.name)
+
+    def handle(self) -> Cluster:
+        """Return what is recorded."""
+        return kind.handle(self.record)
+
+    def is_running(self) -> bool:
+        """Whether kind has it."""
+        return kind.is_running(self.record.name)
+
+    def load_image(self, archive: BinaryIO) -> list[str]:
+        """Stream it into the node."""
+        return kind.handle(self.record).load_image(archive)
+
+
+def provider(record: Record, *, gpu_nodes: int | None = None, node_image: str = "") -> Provider:
     """Who provides a cluster that is described like this."""
-    return Existing(record) if record.provider == existing.PROVIDER else Local(record, gpu_nodes)
+    if record.provider == existing.PROVIDER:
+        return Existing(record)
+    return Kind(record, node_image) if record.provider == kind.PROVIDER else Local(record, gpu_nodes)

@@ -208,6 +208,9 @@ class Settings(BaseSettings):
     prometheus_url: str = Field("", pattern=r"^(https?://[^\s]{1,500})?$")
     """Address at which KEDA queries Prometheus, for `spec.autoscaling.backend: KEDA`."""
 
+    traces_endpoint: str = Field("", pattern=r"^(https?://[^\s/]{1,253}(/[^\s]{0,250})?)?$")
+    """URL of an OpenTelemetry collector to which engines send spans; arguments of a resource may name another."""
+
     capacity: Capacity = Capacity.ELASTIC
     """Elastic: nodes can be added, so an engine may wait for one. Fixed: a model that fits on no node is rejected."""
 

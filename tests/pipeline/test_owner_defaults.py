@@ -105,6 +105,12 @@ def test_the_platform_may_choose_user_and_groups_of_every_pod() -> None:
         assert not [one for one in made["containers"] if {"runAsUser", "runAsGroup"} & one["securityContext"].keys()]
 
 
+def test_engines_send_their_spans_to_the_collector_of_the_settings() -> None:
+    owned = Settings(traces_endpoint="http://otel.monitoring:4317")
+    container = template(planned(inference_deployment(), settings=owned))["spec"]["containers"][0]
+    assert "--otlp-traces-endpoint=http://otel.monitoring:4317" in container["args"]
+
+
 def test_a_change_of_defaults_keeps_serving_engines_with_a_notice_and_replaces_routers() -> None:
     before = planned(SURGE).desired
     result = outcome(inputs(SURGE, children=before.values(), pods=(SERVES,), settings=OWNED))

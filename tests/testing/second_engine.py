@@ -74,6 +74,7 @@ class Echo:
         timeouts: Timeouts,
         *,
         host: str,  # noqa: ARG002 - protocol
+        traces: str = "",  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         return EngineProcess(
             user=USER,

@@ -206,11 +206,12 @@ class Engine(Protocol):
         """The engine's options that decide sizing, except the number of GPUs."""
 
     def process(
-        self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
+        self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
     ) -> EngineProcess:
         """The process of one engine of this plan. The image in `spec` is the one that runs.
 
-        It listens on the address `host`; `::` means IPv6 and IPv4.
+        It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
+        unless `spec` names another.
         """
 
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:

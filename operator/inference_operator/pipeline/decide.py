@@ -363,7 +363,8 @@ def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState,
     served = ServedModel(model_argument(source), name, plan.commit, model.revision, model.token_secret, hub_cache)
     limits = timeouts(spec, plan.plan, settings)
     of_image = spec.engine.model_copy(update={"image": plan.image})
-    return state.engine.process(of_image, plan.plan, served, limits, host=settings.listen_address)
+    listen, traces = settings.listen_address, settings.traces_endpoint
+    return state.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
 
 
 def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> Role:

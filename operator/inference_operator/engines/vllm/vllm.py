@@ -48,6 +48,7 @@ from inference_operator.engines.vllm.metrics import (
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, phase
 from inference_operator.engines.vllm.shortage import shortage
+from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.settings import Settings
@@ -153,6 +154,7 @@ class Vllm:
             or refusal_of_cache_bytes(asked.args)
             or refusal_of_batches(asked)
             or refusal_of_parsers(asked, image=image)
+            or refusal_of_traces(asked.args)
             or refusal_of_env(asked.env, allowed=settings.allowed_environment)
         )
 
@@ -177,7 +179,7 @@ class Vllm:
         return parsers_of(model, architecture, image=image)
 
     def process(
-        self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str
+        self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         sequences = default_sequences(plan) if plan.max_num_seqs is None else plan.max_num_seqs
@@ -190,6 +192,7 @@ class Vllm:
             *parser_arguments(asked, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
             *_queue_arguments(asked, sequences),
+            *traces_arguments(asked.args, traces),
         )
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
