@@ -194,6 +194,7 @@ class Vllm:
             *_queue_arguments(asked, sequences),
             *traces_arguments(asked.args, traces),
         )
+        own = {ENGINE_READY_TIMEOUT: str(timeouts.startup), **offline_variables(served.hub_cache)}
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
             args=(
@@ -202,12 +203,7 @@ class Vllm:
                 *asked.args,
                 *commit_arguments(asked.args, served.commit or served.revision or ""),
             ),
-            env=with_token(
-                _environment(
-                    asked.env, {ENGINE_READY_TIMEOUT: str(timeouts.startup), **offline_variables(served.hub_cache)}
-                ),
-                served.token,
-            ),
+            env=with_token(_environment(asked.env, own), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
