@@ -222,17 +222,21 @@ def test_repeated_and_reordered_events_end_in_the_same_state(mishap: Callable[[W
             mishap(self)
             return super().deliver()  # type: ignore[return-value]
 
+    wanted = calm()
+
     async def live() -> None:
         world = Unruly()
         for step in LIFE:
             await step(world)
-        assert world.children() == calm().children
-        assert world.conditions() == calm().conditions
+        assert world.children() == wanted.children
+        assert world.conditions() == wanted.conditions
 
     run(live())
 
 
 def test_lost_events_are_repaired_by_the_next_listing() -> None:
+    wanted = calm()
+
     async def live() -> None:
         world = World()
         for step in LIFE:
@@ -241,8 +245,8 @@ def test_lost_events_are_repaired_by_the_next_listing() -> None:
             _nothing_is_told(world)
             assert await world.list_all() == {KEY}
             await persist(world)
-        assert world.children() == calm().children
-        assert world.conditions() == calm().conditions
+        assert world.children() == wanted.children
+        assert world.conditions() == wanted.conditions
 
     run(live())
 

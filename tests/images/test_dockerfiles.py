@@ -10,7 +10,9 @@ from e2e import images
 from e2e.images.builder import BASE
 from e2e.images.catalogue import ROOT, Dockerfile
 
-FILES = sorted(path.parent.name for path in ROOT.glob("images/*/Dockerfile"))
+NODE = "kind-node"
+"""A machine that runs systemd as root, and no container of the operator; `e2e/kind_node.py` builds it."""
+FILES = sorted(path.parent.name for path in ROOT.glob("images/*/Dockerfile") if path.parent.name != NODE)
 
 
 def instructions(name: str) -> list[tuple[str, str]]:
