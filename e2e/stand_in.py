@@ -16,7 +16,7 @@ PACKAGE = "/opt/vllm/lib/python3.13/site-packages/vllm/__init__.py"
 
 @contextmanager
 def resource_of_stand_ins(
-    served: Served, *, replicas: int, router: Mapping[str, object] | None = None
+    served: Served, *, replicas: int, router: Mapping[str, object] | None = None, max_num_seqs: int | None = None
 ) -> Iterator[None]:
     """Such a resource for the block; returns at once, before anything of it runs."""
     name = served.name
@@ -26,6 +26,7 @@ def resource_of_stand_ins(
     spec = resource["spec"]
     spec["replicas"] = replicas
     spec["engine"]["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
+    spec["engine"]["maxNumSeqs"] = max_num_seqs or spec["engine"]["maxNumSeqs"]
     spec["podTemplate"] = {
         "volumes": [{"name": "stand-in", "configMap": {"name": name}}],
         "volumeMounts": [{"name": "stand-in", "mountPath": PACKAGE, "subPath": "__init__.py"}],
