@@ -98,11 +98,13 @@ def _inspect_a_model(workspace: Workspace) -> None:
 
 def _leave_routing_to_others(workspace: Workspace) -> None:
     """A router that is exposed, and then nothing of it."""
-    workspace.create("shown", {**QWEN, "router": EXPOSED})
+    limits = {"keys": {"secretName": "users", "maxConcurrent": 8}}
+    workspace.create("shown", {**QWEN, "router": {**EXPOSED, **limits}})
     eventually(lambda: workspace.exists("httproute", "shown"), seconds=20, what="the HTTPRoute")
-    fields = {"strategy": "External", "ingress": None, "httpRoute": None}
+    fields = {"strategy": "External", "ingress": None, "httpRoute": None, "keys": None}
     workspace.patch("shown", {"router": fields})
-    for kind, name in (("ingress", "shown"), ("httproute", "shown"), ("deployment", "shown-router")):
+    routers = (("deployment", "shown-router"), ("service", "shown-routers"))
+    for kind, name in (("ingress", "shown"), ("httproute", "shown"), *routers):
         eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
     workspace.kubectl("delete", "infd", "shown")
 

@@ -11,8 +11,8 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
   resources: [inferencedeployments/status]
   verbs: [patch]
 - apiGroups: [""]
-  resources: [services]
-  verbs: [get, list, watch, create, patch]
+  resources: [services] # delete: the one by which routers find each other, when no user is limited any more
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
