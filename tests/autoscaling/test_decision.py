@@ -94,8 +94,23 @@ def test_replicas_for_a_backlog_go_sooner_than_those_for_steady_demand() -> None
 def test_clients_that_ask_again_at_once_get_the_engines_for_what_they_keep_outstanding_in_one_phase() -> None:
     """An engine finishes 4.5 short requests a second at most, and starts within a minute. Before, one engine stayed."""
     own = ScalingSettings(1, 8, target_concurrency=4, start_seconds=60, idle_seconds=600)
-    state, replicas, ready_at, finished, numbers = ScalingState(), 1, [0.0], 0.0, []
-    for at in range(0, 2400, 5):
+    numbers = _asked_again(own, lasts=2400)
+    assert numbers[-1] == 6  # 16 requests, and 8 of headroom once engines are no longer full
+    directions = [later > former for former, later in pairwise(numbers) if later != former]
+    assert directions == sorted(directions, reverse=True)
+
+
+def test_engines_that_start_for_longer_than_the_window_stay_while_the_ready_ones_are_full() -> None:
+    own = ScalingSettings(1, 3, target_concurrency=4, start_seconds=29, idle_seconds=600, scale_down_seconds=30)
+    numbers = _asked_again(own, lasts=600)
+    assert numbers[-1] == 3
+    assert all(former <= later for former, later in pairwise(numbers))
+
+
+def _asked_again(own: ScalingSettings, *, lasts: int) -> list[int]:
+    """The replicas for one client, and from 120 s on for 16, that ask again at once; engines start in 60 s."""
+    state, replicas, ready_at, finished, numbers = ScalingState(), 1, [0.0], 0.0, list[int]()
+    for at in range(0, lasts, 5):
         outstanding = 1.0 if at < 120 else 16.0
         ready = sum(one <= at for one in ready_at)
         finished += 5 * min(4.5 * ready, outstanding / 0.25)
@@ -104,9 +119,7 @@ def test_clients_that_ask_again_at_once_get_the_engines_for_what_they_keep_outst
         replicas = decision.replicas
         ready_at = [*ready_at, *[at + 60.0] * replicas][:replicas]
         numbers.append(replicas)
-    assert numbers[-1] == 6  # 16 requests, and 8 of headroom once engines are no longer full
-    directions = [later > former for former, later in pairwise(numbers) if later != former]
-    assert directions == sorted(directions, reverse=True)
+    return numbers
 
 
 def test_a_start_that_takes_forever_compounds_nothing() -> None:

@@ -21,7 +21,8 @@ The rules:
    What has been outstanding for `STUCK_SECONDS` while all engines were full and none started counts in full: clients
    that ask again at once keep a backlog that no engine works off, and few arrivals then say nothing about the demand.
 8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
-   backlog count over a short window only: what they were for is done once, and does not come back.
+   backlog count over a short window only: what they were for is done once, and does not come back. While engines start
+   and all ready ones are full, as many stay as the outstanding requests need: those that start were wanted for them.
 9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
 10. With incomplete samples, replicas never fall, and never to zero.
 11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts anew.
@@ -266,7 +267,7 @@ def _limited(
     if sample.missing:
         return replicas, Bound.MISSING
     whole = state.since is not None and sample.at - state.since >= settings.down_seconds
-    floor = _floor(sample, state) if whole else replicas
+    floor = max(_floor(sample, state), _started_for(sample, settings)) if whole else replicas
     if min(replicas, floor) > number:
         return min(max(min(replicas, floor), low), settings.max_replicas), Bound.WINDOW
     return number, bound
@@ -275,6 +276,13 @@ def _limited(
 def _floor(sample: ScalingSample, state: ScalingState) -> int:
     """The fewest replicas that the windows of scaling down allow."""
     return max(wanted if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, wanted in state.wanted)
+
+
+def _started_for(sample: ScalingSample, settings: ScalingSettings) -> int:
+    """The replicas that the outstanding requests need while some start and all ready ones are full; else zero."""
+    target = settings.target_concurrency
+    is_full = sample.starting > 0 and sample.outstanding > target * sample.ready
+    return ceil(sample.outstanding / target - EPSILON) if is_full else 0
 
 
 def _is_idle(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> bool:
