@@ -12,6 +12,8 @@ import pytest
 RATE, CONCURRENT = 1200, 400
 """Requests per minute, and requests in flight."""
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"
+IDLE_DEMAND = 0.01
+"""`IDLE` of the script: a user with less is forgotten."""
 TICKS = 20
 """Steps of a simulated second."""
 
@@ -112,6 +114,14 @@ def test_requests_in_flight_over_all_processes_are_within_a_fifth_of_the_limit(s
     fleet = Fleet(size, concurrent=CONCURRENT)
     settled = fleet.levels(40, SPREADS[spread](size))[10:]
     assert 0.8 * CONCURRENT <= min(settled) <= max(settled) <= 1.2 * CONCURRENT
+
+
+@pytest.mark.parametrize("ends", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_small_shares_of_many_processes_keep_the_limit_with_short_answers_too(spread: str, ends: float) -> None:
+    settled = Fleet(32, concurrent=40).levels(60, SPREADS[spread](32), ends=ends)[10:]
+    assert 0.7 * 40 <= min(settled) <= max(settled) <= 1.2 * 40
+    assert 0.9 * 40 <= sum(settled) / len(settled) <= 1.1 * 40
 
 
 def test_after_a_process_died_and_another_joined_the_limits_still_hold() -> None:
@@ -245,7 +255,8 @@ def test_users_that_come_while_others_are_forgotten_are_limited_too() -> None:
         limiter.refusal(limiter, f"old{number}", 0, 0.0)
 
     def in_flight(user: str) -> int:
-        for number in range(20):
+        is_forgotten = limiter.users[user].demand < IDLE_DEMAND
+        for number in range(20 if is_forgotten else 0):
             limiter.refusal(limiter, f"came-after-{user}-{number}", 0, 60.0)
         return 0
 

@@ -9,8 +9,10 @@
 -- too) and requests in flight. It then takes a share of each limit:
 -- 1. Its share is its part of the demand. So it has nearly all of the limit if it gets nearly all requests.
 -- 2. Rate: a token bucket that fills with its share of the rate. Shares add up to one, so the sum of rates is the limit.
--- 3. Concurrency: its share, and at most what the others leave. A fraction is rounded at random, so that many processes
---    with small shares are right on average. A user without any request in flight always gets one.
+-- 3. Concurrency: its share, and at most what the others leave. If all together have more than the limit, each has the
+--    part of the limit that it has of the sum: else all would stop at once, and begin at once. A fraction is rounded at
+--    random, so that many processes with small shares are right on average. A user without any request in flight
+--    always gets one.
 -- 4. What others told is up to LAG periods old. A process compares it with its own demand of then: else two
 --    processes whose demand rises at the same time would both take the whole limit.
 -- 5. What a process has not told for FORGET seconds does not count any more: the others take its share.
@@ -121,9 +123,18 @@ function Limiter:shared(user, peers, in_flight, now)
   end
   entry.share = (was + IDLE) / demand
   entry.others = others
-  entry.most = math.min(math.floor(entry.share * self.concurrent + self.random()), self.concurrent - others)
+  entry.most = self:most(entry.share, in_flight(user), others)
   entry.demand = entry.demand * KEEP
   return entry.demand >= IDLE or others + in_flight(user) > 0
+end
+
+-- Requests in flight that this process may have: rule 3.
+function Limiter:most(share, own, others)
+  local room = self.concurrent - others
+  if own > room then
+    room = own * self.concurrent / (own + others)
+  end
+  return math.floor(math.min(share * self.concurrent, room) + self.random())
 end
 
 -- What the others are told: who tells it, a line for each user, and an end.
