@@ -276,12 +276,12 @@ class Loopback:
         async with self.session.post(f"{engine.url}/slow/{seconds}"):
             pass
 
-    async def until_refusing(self, engine: Engine) -> None:
-        """Wait until an engine accepts no new connections."""
+    async def until_refusing(self, address: str, port: int) -> None:
+        """Wait until nothing accepts new connections here."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                _, writer = await asyncio.open_connection(engine.address, engine.port)
+                _, writer = await asyncio.open_connection(address, port)
             except OSError:
                 return
             writer.close()

@@ -49,7 +49,7 @@ async def test_no_request_is_lost_while_a_cache_names_a_stopping_engine_that_ser
     assert loopback.names.addresses == [loopback.engines[1].address]
     before = (await loopback.counts(going))["started"]
     going.refuse()
-    await loopback.until_refusing(going)
+    await loopback.until_refusing(going.address, going.port)
     await asyncio.sleep(1)
     stop.set()
     answers: Counter[int] = sum(await asyncio.gather(*clients), Counter())

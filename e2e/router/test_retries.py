@@ -123,7 +123,7 @@ async def test_while_all_engines_refuse_connections_held_requests_try_none_of_th
     for engine in engines:
         engine.refuse()
     for engine in engines:
-        await loopback.until_refusing(engine)
+        await loopback.until_refusing(engine.address, engine.port)
     asked = [asyncio.ensure_future(loopback.ask()) for _ in range(20)]
     await loopback.until_held(len(asked))
     await loopback.until_served(0)

@@ -201,7 +201,7 @@ async def test_running_requests_do_not_count_as_held_while_all_engines_are_down(
         await loopback.until_counted(engine, started=150)
     for engine in engines:
         engine.refuse()
-        await loopback.until_refusing(engine)
+        await loopback.until_refusing(engine.address, engine.port)
     held = [asyncio.ensure_future(loopback.ask()) for _ in range(100)]
     await loopback.until_held(len(running) + len(held))
     for engine in engines:
@@ -221,7 +221,7 @@ async def test_beside_running_requests_at_most_queue_size_are_held_while_all_eng
     running = [asyncio.ensure_future(loopback.ask(held=1, chunks=2, gap=0)) for _ in range(2 * QUEUE - 1)]
     await loopback.until_counted(engine, started=len(running))
     engine.refuse()
-    await loopback.until_refusing(engine)
+    await loopback.until_refusing(engine.address, engine.port)
     held = [asyncio.ensure_future(loopback.ask()) for _ in range(QUEUE)]
     await loopback.until_held(len(running) + QUEUE)
     assert statuses(await asyncio.gather(*(loopback.ask() for _ in range(30)))) == {429: 30}

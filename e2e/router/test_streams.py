@@ -52,6 +52,8 @@ async def test_a_haproxy_that_stops_for_a_successor_breaks_none_of_500_streams(l
     tasks = await streams(loopback, engine)
     assert await sessions(loopback, loopback.metrics_port) > 0
     loopback.soft_stop()
+    # A connection that waits at a listener while that closes is reset. The preStop hook keeps new ones away from pods.
+    await loopback.until_refusing("127.0.0.1", loopback.metrics_port)
     short = [(await loopback.ask()).status for _ in range(20)]
     await loopback.release(engine)
     assert Counter(answer.whole for answer in await asyncio.gather(*tasks)) == {True: STREAMS}
