@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from asyncio.subprocess import Process, create_subprocess_exec
@@ -35,6 +36,8 @@ ENGINES = tuple(f"127.0.54.{number}" for number in range(1, 5))
 DIRECT, ROUTER, BEFORE, WITH_AFFINITY = "direct", "router", "router before", "router affinity"
 WITH_TLS = "router TLS"
 _ENGINE_PORT, _RIVAL_PORT = 8054, 8056
+_PEERS = re.compile(r"server-template r \d+ ([^:]+):")
+"""The name of all routers of a service. DNS names none here: the measured one is alone."""
 _FRAME = '{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"content":"%s"}}]}'
 ANSWER = _FRAME % ("x" * (600 - len(_FRAME)))
 _ORIGIN = f"""
@@ -125,6 +128,7 @@ class Balancers:
         loop = asyncio.get_running_loop()
         _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
         names.addresses.extend(ENGINES)
+        names.others.update({host: [] for host in _PEERS.findall(files[CONFIG])})
         async with aiohttp.ClientSession() as session:
             pinned = ["taskset", "--cpu-list", PROXY_CORE, *self.command]
             loopback = Loopback(self.root, pinned, names=names, session=session)
