@@ -39,6 +39,12 @@ def engine_core(cluster: Cluster, pod: str, namespace: str = "default") -> int:
     return int(core.name)
 
 
+def node_process(cluster: Cluster, pod: str, namespace: str = "default") -> int:
+    """The PID of a process of the pod's node, outside all containers: the parent of the pod's first one."""
+    stat = (container_processes(cluster, pod, namespace)[0] / "stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def started(process: Path) -> float:
     """Start time of a process in seconds since the machine's boot (CLOCK_BOOTTIME)."""
     fields = (process / "stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Faults that tests inject into containers on a real node: SIGKILL, a pause, and packets that are dropped."""
+"""Faults that tests inject on a real node: SIGKILL, a pause, and packets that are dropped."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from e2e.containers import container_processes
 
 _GONE_SECONDS = 10.0
 _POLL_SECONDS = 0.002
-_BLOCKED = "blocked_by_test"
+_BLOCKED, _EGRESS = "blocked_by_test", "egress_closed_by_test"
 
 
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default") -> None:
@@ -59,3 +59,17 @@ def unreachable(
         yield
     finally:
         subprocess.run([*nft, "delete", "table", "inet", _BLOCKED], check=False)
+
+
+@contextmanager
+def egress_closed(device: str) -> Iterator[None]:
+    """Drop every new connection that leaves a local cluster by this device of the machine, for the block."""
+    drop = f'iifname "{device}" ct state new counter drop'
+    chains = "; ".join(
+        f"chain {hook} {{ type filter hook {hook} priority 0; {drop}; }}" for hook in ("input", "forward")
+    )
+    subprocess.run(["nft", f"table inet {_EGRESS} {{ {chains} }}"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["nft", "delete", "table", "inet", _EGRESS], check=False)

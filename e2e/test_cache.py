@@ -10,7 +10,9 @@ import yaml
 from e2e import stack
 from e2e.claim import claim_of, volume_for
 from e2e.cluster.handle import LocalCluster
+from e2e.cluster.network import Subnets
 from e2e.cluster.state import read_record
+from e2e.faults import egress_closed
 from e2e.load import GENTLE_PAUSE_SECONDS, Load
 from e2e.model.tiny_llama import model_folder
 from e2e.said import Say
@@ -46,11 +48,16 @@ def hub_of(repository: str) -> Hub:
     return Hub(repository=repository, large={WEIGHTS: files.pop(WEIGHTS)}, files=files)
 
 
-def outside(cluster: LocalCluster) -> str:
-    """An address of this machine that pods can reach."""
+def link(cluster: LocalCluster) -> Subnets:
+    """How pods reach this machine."""
     record = read_record(cluster.name)
     assert record is not None
-    return str(record.subnets[0].outside)
+    return record.subnets[0]
+
+
+def outside(cluster: LocalCluster) -> str:
+    """An address of this machine that pods can reach."""
+    return str(link(cluster).outside)
 
 
 def resource(name: str, endpoint: str, cache: dict[str, str]) -> str:
@@ -74,7 +81,8 @@ def test_two_resources_share_one_download_and_their_engines_start_without_the_hu
                 stack.wait_ready(cluster, served.name)
         assert hub.offsets == [0]
         assert (claim / f"complete/org--model@{COMMIT}.json").is_file()
-        first.scale(2)  # the hub is gone
+        with egress_closed(link(cluster).device):
+            first.scale(2)
         assert len(first.complete(max_tokens=8).split()) == len(second.complete(max_tokens=8).split()) == 8
         assert hub.offsets == [0]
     finally:

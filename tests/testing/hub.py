@@ -27,10 +27,12 @@ class Hub:
     """Of files that are only listed, as weights are, or listed wrongly."""
     large: dict[str, bytes] = field(default_factory=dict)
     """Files that are served by redirect, as weights are."""
+    damaged: dict[str, bytes] = field(default_factory=dict)
+    """What is served instead of a large file, which is listed as it should be."""
     cut_after: int = 0
     """Bytes of the next large file after which the connection ends; 0 for all."""
     silent_after: int = 0
-    """Bytes of a large file after which nothing more comes, while the connection stays; 0 for all."""
+    """Bytes after which nothing more of a large file comes, if it has more, while the connection stays; 0 for all."""
     offsets: list[int] = field(default_factory=list)
     """Where the requests of large files started."""
     odd: dict[str, Answer] = field(default_factory=dict)
@@ -93,7 +95,9 @@ class Request(BaseHTTPRequestHandler):
         of_model, wanted = f"/api/models/{hub.repository}", f"/{hub.repository}/resolve/{COMMIT}/"
         stored = f"{STORAGE}{hub.repository}/"
         if path.startswith(stored) and (content := hub.large.get(path.removeprefix(stored))) is not None:
-            self._give_range(content)  # its address is a secret itself, so it needs no token
+            self._give_range(
+                hub.damaged.get(path.removeprefix(stored), content)
+            )  # its address is a secret itself, so it needs no token
         elif hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
             self.refuse(403, "GatedRepo")
         elif path in (of_model, *(f"{of_model}/revision/{revision}" for revision in (BRANCH, COMMIT))):
@@ -133,7 +137,7 @@ class Request(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(end - start))
         self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         self.end_headers()
-        if hub.silent_after and not last and self.command == "GET":
+        if 0 < hub.silent_after < end - start and not last and self.command == "GET":
             self.send(content[start : start + hub.silent_after])
             self.server.over.wait()
             return
@@ -173,8 +177,8 @@ class Request(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, hubs: Sequence[Hub], address: str) -> None:
-        super().__init__((address, 0), Request)
+    def __init__(self, hubs: Sequence[Hub], address: str, port: int) -> None:
+        super().__init__((address, port), Request)
         self.hubs = hubs
         self.over = threading.Event()
 
@@ -183,10 +187,10 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(hub: Hub, *others: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
-    """The hub with one or several repositories, as long as it is needed."""
+def serving(hub: Hub, *others: Hub, address: str = "127.0.0.1", ports: tuple[int, int] = (0, 0)) -> Iterator[Hub]:
+    """The hub with one or several repositories, as long as it is needed; on any free ports, if none are given."""
     hubs = (hub, *others)
-    servers = [_Server(hubs, address) for _ in ("hub", "storage")]
+    servers = [_Server(hubs, address, port) for port in ports]
     threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
     for one in hubs:
         one.endpoint, one.storage = (f"http://{address}:{server.server_address[1]}" for server in servers)
