@@ -1,17 +1,22 @@
 """The shipped decision, and the shipped correction of its target, as rules of `bench/autoscaling.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
 from bench.engine_steps import Floats
 from bench.fleet_simulation import Fleet, Observed, Scaler
-from inference_operator.autoscaling.correction import QUANTILE, Between, Measured, corrected, is_enough
+from inference_operator.autoscaling.correction import Between, Measured, corrected, is_enough, part_within
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import Objective
 
 NEVER_IDLE = 1e9
+OBJECTIVE = Objective()
+FIRST_TOKEN_BOUNDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
+TOKEN_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
+"""Bounds of the buckets of vLLM's histograms in seconds (0.32.0, vllm/v1/metrics/loggers.py)."""
 
 
 def ours(concurrency: float, fleet: Fleet) -> Scaler:
@@ -51,6 +56,7 @@ class _Correction:
     computed: float
     factor: float = 1.0
     _since: float = 0.0
+    _lowered: float = -inf
     _first: list[Floats] = field(default_factory=list)
     _token: list[Floats] = field(default_factory=list)
     _running: list[float] = field(default_factory=list)
@@ -61,16 +67,26 @@ class _Correction:
         self._token.append(seen.token)
         self._running.append(seen.running / max(seen.ready, 1))
         first, token = np.concatenate(self._first), np.concatenate(self._token)
-        if len(first):
-            quantile = float(np.quantile(first, QUANTILE))
+        first_in_time = _within(first, FIRST_TOKEN_BOUNDS, OBJECTIVE.first_token)
+        tokens_in_time = _within(token, TOKEN_BOUNDS, OBJECTIVE.token)
+        if first_in_time and tokens_in_time:
             measured = Measured(
                 seconds=seen.at - self._since,
                 requests=len(first),
-                first_token=Between(quantile, quantile),
-                token=float(np.mean(token)),
+                first_token=first_in_time,
+                token=tokens_in_time,
+                token_seconds=float(np.mean(token)),
                 running=float(np.mean(self._running)),
+                since_lowered=seen.at - self._lowered,
             )
             if is_enough(measured):
-                self.factor = corrected(self.factor, self.computed, measured, Objective())
+                before, self.factor = self.factor, corrected(self.factor, self.computed, measured, OBJECTIVE)
+                self._lowered = seen.at if self.factor < before else self._lowered
                 self._since, self._first, self._token, self._running = seen.at, [], [], []
         return self.factor * self.computed
+
+
+def _within(values: Floats, bounds: Sequence[float], limit: float) -> Between | None:
+    """What a histogram with these buckets tells."""
+    counts = [float(np.count_nonzero(values <= bound)) for bound in bounds]
+    return part_within((*bounds, inf), (*counts, float(len(values))), limit)

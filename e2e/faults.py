@@ -54,7 +54,7 @@ def unreachable(
     families = {("ip6" if ":" in client else "ip", client) for client in clients}
     rules = "; ".join(f"{family} saddr {client} tcp dport {port} drop" for family, client in sorted(families))
     chain = f"chain input {{ type filter hook input priority 0; {rules}; }}"
-    subprocess.run([*nft, f"table inet {_BLOCKED} {{ {chain} }}"], check=True)
+    subprocess.run([*nft, f"table inet {_BLOCKED} {{ {chain}; }}"], check=True)
     try:
         yield
     finally:
@@ -68,7 +68,7 @@ def egress_closed(device: str) -> Iterator[None]:
     chains = "; ".join(
         f"chain {hook} {{ type filter hook {hook} priority 0; {drop}; }}" for hook in ("input", "forward")
     )
-    subprocess.run(["nft", f"table inet {_EGRESS} {{ {chains} }}"], check=True)
+    subprocess.run(["nft", f"table inet {_EGRESS} {{ {chains}; }}"], check=True)
     try:
         yield
     finally:

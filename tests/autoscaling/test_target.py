@@ -1,6 +1,7 @@
 """The target concurrency: which bound decides it, and how latencies correct it."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -86,8 +87,9 @@ def test_a_stricter_objective_never_gives_a_larger_target(one: float, other: flo
     assert found[0].concurrency <= found[1].concurrency
 
 
-GOOD = Measured(STEP_SECONDS, STEP_REQUESTS, first_token=Between(0.1, 0.25), token=0.02, running=25)
-SLOW = replace(GOOD, token=0.08)
+ALL, HARDLY = Between(1.0, 1.0), Between(0.9, 0.98)
+GOOD = Measured(STEP_SECONDS, STEP_REQUESTS, first_token=ALL, token=ALL, token_seconds=0.02, running=25)
+SLOW = replace(GOOD, token_seconds=0.08)
 
 
 def test_slow_tokens_lower_the_target_by_a_step_and_fast_ones_raise_it() -> None:
@@ -95,8 +97,9 @@ def test_slow_tokens_lower_the_target_by_a_step_and_fast_ones_raise_it() -> None
     assert corrected(1.0, 32, GOOD, Objective()) == pytest.approx(1.1)
 
 
-def test_a_slow_first_token_lowers_the_target_too() -> None:
-    assert corrected(1.0, 32, replace(GOOD, first_token=Between(2.5, 5.0)), Objective()) < 1
+def test_too_many_late_first_tokens_or_slow_requests_lower_the_target_too() -> None:
+    assert corrected(1.0, 32, replace(GOOD, first_token=HARDLY), Objective()) < 1
+    assert corrected(1.0, 32, replace(GOOD, token=HARDLY), Objective()) < 1
 
 
 @pytest.mark.parametrize(
@@ -106,19 +109,23 @@ def test_a_slow_first_token_lowers_the_target_too() -> None:
         pytest.param(replace(SLOW, seconds=STEP_SECONDS - 1), id="too soon"),
         pytest.param(replace(SLOW, running=60), id="more requests than the target: engines are missing"),
         pytest.param(replace(GOOD, running=3), id="idle engines"),
-        pytest.param(replace(GOOD, token=0.047), id="nearly at the objective"),
-        pytest.param(replace(GOOD, first_token=Between(1.0, 2.5)), id="first tokens in the bucket of the objective"),
+        pytest.param(replace(GOOD, token_seconds=0.001, running=15), id="engines with less than half of the target"),
+        pytest.param(replace(GOOD, token_seconds=0.047), id="nearly at the objective"),
+        pytest.param(replace(GOOD, first_token=Between(0.5, 1.0)), id="first tokens in the bucket of the objective"),
+        pytest.param(replace(GOOD, token=Between(0.995, 0.995)), id="some slow requests"),
+        pytest.param(replace(GOOD, since_lowered=600), id="lowered ten minutes ago"),
     ],
 )
 def test_nothing_changes_if_nothing_is_learned(measured: Measured) -> None:
     assert corrected(1.0, 32, measured, Objective()) == 1.0
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 10), st.floats(0, 1e6)), max_size=80))
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 10), st.floats(0, 1e6)), max_size=80))
 def test_the_factor_stays_within_its_limits(windows: list[tuple[float, float, float]]) -> None:
     factor = 1.0
     for first_token, token, running in windows:
-        factor = corrected(factor, 32, Measured(60, 1000, Between(0.0, first_token), token, running), Objective())
+        measured = Measured(60, 1000, Between(first_token, 1.0), ALL, token, running)
+        factor = corrected(factor, 32, measured, Objective())
         assert 1 / MOST <= factor <= MOST
 
 
@@ -130,7 +137,7 @@ def token_seconds(running: float) -> float:
 @pytest.mark.parametrize("wrong", [4.0, 1 / 4])
 def test_a_target_wrong_by_four_is_back_within_a_quarter_after_half_an_hour(wrong: float) -> None:
     right, rate, tokens, period = 40.0, 40.0, 250, 5.0
-    computed, factor, state, since = right * wrong, 1.0, ScalingState(), 0.0
+    computed, factor, state, since, lowered = right * wrong, 1.0, ScalingState(), 0.0, -inf
     replicas = ready = 8
     starting: list[float] = []
     outstanding = finished = 0.0
@@ -149,6 +156,10 @@ def test_a_target_wrong_by_four_is_back_within_a_quarter_after_half_an_hour(wron
         ready = replicas - len(starting)
         if at - since >= STEP_SECONDS:
             running = outstanding / ready
-            measured = Measured(at - since, rate * (at - since), Between(0.25, 0.5), token_seconds(running), running)
+            seconds = token_seconds(running)
+            in_time = ALL if seconds <= Objective().token else Between(0.0, 0.0)
+            before, since_lowered = factor, at - lowered
+            measured = Measured(at - since, rate * (at - since), ALL, in_time, seconds, running, since_lowered)
             factor, since = corrected(factor, computed, measured, Objective()), at
+            lowered = at if factor < before else lowered
     assert right * 0.75 <= computed * factor <= right * 1.25

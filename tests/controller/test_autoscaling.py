@@ -165,6 +165,15 @@ async def test_engines_go_after_a_window_of_lower_demand_and_the_last_one_after_
     assert world.status().autoscaling is not None
 
 
+async def test_an_operator_that_ended_between_its_two_writes_is_not_taken_back_by_the_older_one(world: World) -> None:
+    fleet = await started(world)
+    await fleet.rounds(60, running={"e0": 28})
+    world.edit(ENGINES, lambda manifest: manifest["spec"].update(replicas=3))  # the status still says 4
+    await world.restart()
+    await world.settle()
+    assert fleet.replicas == 3
+
+
 async def test_a_restarted_operator_keeps_the_recorded_number_until_it_has_seen_a_window(world: World) -> None:
     fleet = await started(world)
     await fleet.rounds(60, running={"e0": 28})

@@ -2,37 +2,46 @@
 
 A step multiplies or divides the factor of C by `STEP`, after at least `STEP_REQUESTS` requests and `STEP_SECONDS`:
 
-- Down, if a latency with C requests in each engine surely breaks its objective.
-- Up, if both latencies with C requests in each engine surely keep `ROOM` of their objectives.
+- Down, if the mean time of a token with C requests in each engine surely breaks its objective.
+- Down, if surely less than `ATTAINED` of the requests kept an objective, while engines had at most C requests.
+- Up, if the mean time of a token with C requests in each engine surely keeps `ROOM` of its objective, and surely more
+  than `CLEARLY_ATTAINED` of the requests kept both objectives; not within `HOLD_SECONDS` after a step down.
 
 Engines rarely have exactly C requests. Latencies grow with the requests, and at most in proportion to them. So those of
-half of C are at most doubled, and those of twice C are at least halved. The time to first token also grows with the
-queue of an engine that has more than C; then it says nothing about C.
+half of C are at most doubled, and those of twice C are at least halved. This holds for means. For parts of the requests
+nothing of the kind holds, so they are taken as they are. Engines that have less than `LEAST_LOAD` of C say too little.
 
 The factor stays between 1 / `MOST` and `MOST`. It belongs to one plan: another plan starts with 1.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from inference_operator.autoscaling.target import Objective
 
 STEP = 1.1
 STEP_REQUESTS = 200
-"""With 200 requests, ten lie above the 95th percentile."""
+"""With 200 requests, two may break an objective."""
 STEP_SECONDS = 60.0
 MOST = 4.0
 
 ROOM = 0.9
 """Less than 1 / `STEP`, so that a step up breaks no objective, as latencies grow at most as fast as C."""
-
-QUANTILE = 0.95
-"""The part of the requests that shall meet the objective of the first token."""
+ATTAINED = 0.99
+"""The part of the requests that shall keep an objective: with fewer, C falls."""
+CLEARLY_ATTAINED = 0.999
+"""With more, C may grow: a tenth of the requests that may break an objective do."""
+HOLD_SECONDS = 1800.0
+"""C does not grow for this long after it fell: else it would break the objectives again and again to find the limit.
+`python -m bench.autoscaling --wrong` compares what a right C loses."""
+LEAST_LOAD = 0.5
+"""The part of C that engines must have in the mean, so that C may grow."""
 
 
 class Between(NamedTuple):
-    """What a histogram tells of a quantile: the bounds of its bucket. Interpolated, it can be off by most of it."""
+    """What a histogram tells of a part of the requests: an objective is rarely the bound of a bucket."""
 
     least: float
     most: float
@@ -46,12 +55,15 @@ class Measured:
     requests: float
     """Finished requests."""
     first_token: Between
-    """95th percentile of the time to first token, without the router's queue, in seconds."""
-    token: float
-    """Mean time of each output token, in seconds. Its objective is a mean too, as that of the computed C: buckets are
-    too wide for a percentile."""
+    """Part of the requests whose first token came in time, without the router's queue: 0 to 1."""
+    token: Between
+    """Part of the requests whose tokens came in time, each request by its mean: 0 to 1."""
+    token_seconds: float
+    """Mean time of each output token, in seconds."""
     running: float
     """Mean number of requests that run in one engine while it has any."""
+    since_lowered: float = inf
+    """Seconds since the last step down."""
 
 
 def corrected(factor: float, computed: float, measured: Measured, objective: Objective, *, most: float = MOST) -> float:
@@ -65,21 +77,28 @@ def corrected(factor: float, computed: float, measured: Measured, objective: Obj
         most: the largest factor that has an effect.
 
     Examples:
-        >>> slow = Measured(60, 500, first_token=Between(0.4, 0.5), token=0.08, running=30)
+        >>> slow = Measured(60, 500, Between(1.0, 1.0), Between(0.1, 0.1), token_seconds=0.08, running=30)
         >>> round(corrected(1.0, 32, slow, Objective()), 3)
         0.909
     """
     if not is_enough(measured):
         return factor
     load = measured.running / (factor * computed)
-    first_token, token = measured.first_token, measured.token / objective.token
     if load <= 0:
         return factor
-    if token / max(1.0, load) > 1 or (first_token.least > objective.first_token and load <= 1):
+    token = measured.token_seconds / objective.token
+    attained = min(measured.first_token.most, measured.token.most)
+    if token / max(1.0, load) > 1 or (attained < ATTAINED and load <= 1):
         factor /= STEP
-    elif max(first_token.most / objective.first_token, token) / min(1.0, load) < ROOM:
+    elif _may_grow(measured, token / min(1.0, load), load):
         factor *= STEP
     return min(max(factor, 1 / MOST), MOST, most)
+
+
+def _may_grow(measured: Measured, token: float, load: float) -> bool:
+    attained = min(measured.first_token.least, measured.token.least)
+    is_fast = token < ROOM and attained > CLEARLY_ATTAINED
+    return is_fast and load >= LEAST_LOAD and measured.since_lowered >= HOLD_SECONDS
 
 
 def is_enough(measured: Measured) -> bool:
@@ -87,25 +106,24 @@ def is_enough(measured: Measured) -> bool:
     return measured.requests >= STEP_REQUESTS and measured.seconds >= STEP_SECONDS
 
 
-def quantile(bounds: Sequence[float], counts: Sequence[float], part: float = QUANTILE) -> Between | None:
-    """The bucket of a Prometheus histogram that has a quantile; None without observations.
+def part_within(bounds: Sequence[float], counts: Sequence[float], limit: float) -> Between | None:
+    """The part of the observations of a Prometheus histogram that are at most `limit`; None without observations.
 
     Args:
         bounds: upper bounds of the buckets, ascending; the last one may be infinite.
         counts: cumulative counts of the same buckets, or their increases.
-        part: between 0 and 1.
+        limit: in the unit of the bounds.
 
     Examples:
-        >>> quantile([0.025, 0.05, 0.1, float("inf")], [0, 90, 100, 100])
-        Between(least=0.05, most=0.1)
-        >>> quantile([0.1, float("inf")], [0, 0]) is None
+        >>> part_within([1.0, 2.5, float("inf")], [90, 99, 100], 2.0)
+        Between(least=0.9, most=0.99)
+        >>> part_within([1.0, 2.5, float("inf")], [90, 99, 100], 1.0)
+        Between(least=0.9, most=0.9)
+        >>> part_within([0.1, float("inf")], [0, 0], 1.0) is None
         True
     """
     if not counts or counts[-1] <= 0:
         return None
-    rank, low = part * counts[-1], 0.0
-    for bound, count in zip(bounds, counts, strict=True):
-        if count >= rank:
-            return Between(low, bound)
-        low = bound
-    return Between(low, float("inf"))
+    below = [count for bound, count in zip(bounds, counts, strict=True) if bound <= limit]
+    above = [count for bound, count in zip(bounds, counts, strict=True) if bound >= limit]
+    return Between(below[-1] / counts[-1] if below else 0.0, above[0] / counts[-1] if above else 1.0)

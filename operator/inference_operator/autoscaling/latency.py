@@ -6,8 +6,9 @@ between two samples. The first sample of an engine only says where it stands.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
-from inference_operator.autoscaling.correction import Measured, corrected, is_enough, quantile
+from inference_operator.autoscaling.correction import Measured, corrected, is_enough, part_within
 from inference_operator.autoscaling.decision import GAP_SECONDS
 from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.views.samples import EngineSample, Histogram
@@ -31,11 +32,13 @@ class LatencyWindow:
     """Sum over all samples of an engine's running requests."""
     last: Mapping[str, EngineSample] = field(default_factory=dict)
     """The last sample of each engine, by the uid of its pod."""
+    lowered_at: float | None = None
+    """Time of the last step down of this process; None before it."""
 
     def after(self, engines: Mapping[str, EngineSample], *, at: float) -> "LatencyWindow":
         """The window after a round of samples. After a gap, or a clock that jumped, it begins anew."""
         if self.since is None or not 0 <= at - self.at <= GAP_SECONDS:
-            return LatencyWindow(since=at, at=at, last=dict(engines))
+            return LatencyWindow(since=at, at=at, last=dict(engines), lowered_at=self.lowered_at)
         pairs = [(former, now) for uid, now in engines.items() if (former := self.last.get(uid))]
         return LatencyWindow(
             since=self.since,
@@ -45,19 +48,20 @@ class LatencyWindow:
             beside=self.beside + sum(one.running**2 for one in engines.values()),
             running=self.running + sum(one.running for one in engines.values()),
             last={**self.last, **engines},
+            lowered_at=self.lowered_at,
         )
 
-    def begun_anew(self) -> "LatencyWindow":
-        """An empty window that begins with the last round."""
-        return LatencyWindow(since=self.at, at=self.at, last=self.last)
+    def begun_anew(self, *, lowered: bool) -> "LatencyWindow":
+        """An empty window that begins with the last round, which may have lowered the target."""
+        lowered_at = self.at if lowered else self.lowered_at
+        return LatencyWindow(since=self.at, at=self.at, last=self.last, lowered_at=lowered_at)
 
     def staying(self, uids: Iterable[str]) -> "LatencyWindow":
         """The same window without the last samples of other pods."""
         return replace(self, last={uid: self.last[uid] for uid in uids if uid in self.last})
 
-    @property
-    def measured(self) -> Measured | None:
-        """The latencies of the window; None if nothing was measured.
+    def measured(self, objective: Objective) -> Measured | None:
+        """The latencies of the window beside the objective; None if nothing was measured.
 
         The running requests are those that a request runs beside, itself included, in the mean: an hour without
         requests does not count.
@@ -65,11 +69,20 @@ class LatencyWindow:
         first, token = self.first_token, self.token
         if self.since is None or first is None or token is None or self.running <= 0:
             return None
-        bucket, answered = quantile(first.bounds, first.counts), token.counts[-1]
-        if bucket is None or answered <= 0:
+        first_in_time = part_within(first.bounds, first.counts, objective.first_token)
+        tokens_in_time = part_within(token.bounds, token.counts, objective.token)
+        if first_in_time is None or tokens_in_time is None:
             return None
-        requests = min(first.counts[-1], answered)
-        return Measured(self.at - self.since, requests, bucket, token.total / answered, self.beside / self.running)
+        answered = token.counts[-1]
+        return Measured(
+            seconds=self.at - self.since,
+            requests=min(first.counts[-1], answered),
+            first_token=first_in_time,
+            token=tokens_in_time,
+            token_seconds=token.total / answered,
+            running=self.beside / self.running,
+            since_lowered=inf if self.lowered_at is None else self.at - self.lowered_at,
+        )
 
 
 def correction(window: LatencyWindow, target: Target, objective: Objective) -> tuple[float, LatencyWindow]:
@@ -82,11 +95,11 @@ def correction(window: LatencyWindow, target: Target, objective: Objective) -> t
         target: the present target, with its factor.
         objective: the latencies that requests shall have.
     """
-    measured = window.measured
+    measured = window.measured(objective)
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):
         return target.factor, window
     factor = corrected(target.factor, target.computed, measured, objective, most=target.most_factor)
-    return factor, window.begun_anew()
+    return factor, window.begun_anew(lowered=factor < target.factor)
 
 
 def _grown(window: Histogram | None, pairs: Iterable[tuple[Histogram | None, Histogram | None]]) -> Histogram | None:

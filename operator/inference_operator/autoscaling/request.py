@@ -123,11 +123,13 @@ def wanted_replicas(
     result: ScalingResult | None,
     autoscaler: AutoscalerState | None = None,
     floor: Floor | None = None,
+    capped: bool = False,
 ) -> int:
     """The number of engines that is wanted now.
 
-    With autoscaling: of the latest decision; else as recorded; else as many as run; else `spec.replicas`, with which a
-    new service proves that its model works. Always within the limits.
+    With autoscaling: of the latest decision; else that of the live Deployment; else as recorded; else `spec.replicas`,
+    with which a new service proves that its model works. Always within the limits. The Deployment is written before the
+    status, so an operator that ended between the two has left an old record.
 
     Args:
         spec: the specification.
@@ -136,10 +138,11 @@ def wanted_replicas(
         result: the latest decision of this process; None before the first one.
         autoscaler: the other autoscaler that decides; None if the operator does.
         floor: the fewest engines now; None: as the specification says.
+        capped: whether the live Deployment may have fewer than were wanted; the record counts then.
     """
     if spec.autoscaling is None:
         return spec.replicas
-    now = recorded.desired_replicas if recorded else live
+    now = live if recorded is None or (live is not None and not capped) else recorded.desired_replicas
     if autoscaler is not None:
         number = followed_replicas(spec.replicas, spec.replicas if now is None else now, autoscaler)
     elif result is not None:

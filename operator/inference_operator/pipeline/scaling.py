@@ -30,8 +30,11 @@ def engines_wanted(
     if conflict is not None and conflict.holds and desired is not None:
         return desired, desired
     recorded, other = inputs.resource.status.autoscaling, inputs.autoscaler
-    wanted = wanted_replicas(spec, recorded, live=desired, result=inputs.scaling, autoscaler=other, floor=inputs.floor)
-    if inputs.settings.capacity is not Capacity.FIXED:
+    capped = inputs.settings.capacity is Capacity.FIXED
+    wanted = wanted_replicas(
+        spec, recorded, live=desired, result=inputs.scaling, autoscaler=other, floor=inputs.floor, capped=capped
+    )
+    if not capped:
         return wanted, wanted
     return wanted, fixed_replicas(wanted, inputs.nodes, pods, pod_spec, plan=plan.plan)
 
