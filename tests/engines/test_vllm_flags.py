@@ -4,7 +4,7 @@ import pytest
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.vllm.arguments import (
     has_known_options,
     managed_flag,
@@ -124,6 +124,23 @@ def test_dangerous_arguments_and_variables_are_refused_unless_a_setting_allows_t
     refusal = Vllm().check(asked, image=KNOWN, settings=Settings())
     assert refusal is not None
     assert refusal.reason is Reason.ARGUMENT_NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("source", "revision", "refused"),
+    [
+        ("hf://org/name", None, "its default branch"),
+        ("hf://org/name", "v1", "the branch or tag `v1`"),
+        ("hf://org/name", "0123456789abcdef0123456789abcdef01234567", ""),
+        ("pvc://claim/path", None, ""),
+    ],
+)
+@pytest.mark.parametrize("argument", ["--trust-remote-code", "--trust_remote", "--trust-remote-code=true"])
+def test_code_of_a_repository_needs_a_commit(argument: str, source: str, revision: str | None, refused: str) -> None:
+    model, asked = ModelSpec(source=source, revision=revision), EngineSpec(args=(argument,))
+    refusal = Vllm().check_model(asked, model, cached=False)
+    assert (refusal.field if refusal else "") == ("spec.model.revision" if refused else "")
+    assert refused in (refusal.message if refusal else "")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Echo:
     def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
 
-    def check_cached(self, asked: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+    def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
 
     def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol

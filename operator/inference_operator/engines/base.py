@@ -220,8 +220,8 @@ class Engine(Protocol):
     def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
         """The engine's access to its model; without a model, to any."""
 
-    def check_cached(self, spec: EngineSpec, /) -> Refusal | None:
-        """Why the specification contradicts a model from a claim without a hub; None if it does not."""
+    def check_model(self, spec: EngineSpec, model: ModelSpec, /, *, cached: bool) -> Refusal | None:
+        """Why this engine cannot have this model, from a claim without a hub if `cached`; None if it can."""
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """The cause of the engine's end, from the end of its log; None if the log shows no known error."""

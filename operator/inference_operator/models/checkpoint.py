@@ -10,6 +10,7 @@ from inference_operator.models.config import NotUnderstood
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 SAFETENSORS, GGUF = ".safetensors", ".gguf"
+_PICKLE = (".bin", ".pt", ".pth")
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
 """The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
 _CURE = "Give a repository with safetensors or GGUF files."
@@ -86,6 +87,8 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         15
         >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
         'there are 2 GGUF models, and which one to load is unknown.'
+        >>> weights_of_files({"pytorch_model.bin": 7}).problem
+        'they are pickle files, which can run code when they are loaded.'
         >>> print(weights_of_files({"README.md": 7}).message)
         weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
@@ -97,6 +100,9 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         return _of(named, f"{len(named)} {SAFETENSORS} files")
     if named := {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
         return _gguf(named)
+    if any(_top_level_files(sizes, ending) for ending in _PICKLE):
+        problem = "they are pickle files, which can run code when they are loaded."
+        return NotUnderstood("weights", problem, "Use a revision with safetensors, or convert them.")
     return _refusal("no safetensors or GGUF file is there.")
 
 

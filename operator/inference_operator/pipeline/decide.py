@@ -265,7 +265,7 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
         mounts = engine_mounts(source, access.writable, claim, access.compiled)
         refusal = (
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
-            or (state.engine.check_cached(spec.engine) if claim else None)
+            or state.engine.check_model(spec.engine, spec.model, cached=spec.cache.wanted)
             or refusal_of_resources(spec.engine.resources)
             or refusal_of_router_resources(router.resources)
             or refusal_of_exposure(spec.router)

@@ -6,16 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import ModelSpec
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
     MANAGED_FLAGS,
     MANAGED_VARIABLES,
+    REMOTE_CODE,
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
 
+_HUB = "hf://"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
 
@@ -72,6 +76,31 @@ Remove it; the operator decides it and has no field for it.
         if refusal := _refusal(argument, f"spec.engine.args[{index}]", has_known_options(image), allowed):
             return refusal
     return None
+
+
+def refusal_of_remote_code(args: Sequence[str], model: ModelSpec) -> Refusal | None:
+    """The refusal of code from a hub that could change from one start to the next, or None.
+
+    Examples:
+        >>> model = ModelSpec(source="hf://org/name", revision="main")
+        >>> print(refusal_of_remote_code(["--trust-remote-code"], model).message)
+        spec.model.revision: `--trust-remote-code` runs code of the repository, \
+and the branch or tag `main` can change. \
+Set it to a commit with 40 hexadecimal digits.
+        >>> refusal_of_remote_code(["--trust-remote-code"], model.model_copy(update={"revision": "0" * 40})) is None
+        True
+    """
+    options = [option for argument in args if (option := written_option(argument))]
+    trusts = any(REMOTE_CODE in resolve_option(option) for option in options)
+    if not trusts or not model.source.startswith(_HUB) or _COMMIT.fullmatch(model.revision or ""):
+        return None
+    problem = f"`{REMOTE_CODE}` runs code of the repository, and {_branch(model)} can change."
+    cure = "Set it to a commit with 40 hexadecimal digits."
+    return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, cure)
+
+
+def _branch(model: ModelSpec) -> str:
+    return f"the branch or tag `{model.revision}`" if model.revision else "its default branch"
 
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:

@@ -69,8 +69,11 @@ _TENSORS = "takes tensors from requests, and a crafted tensor can crash the engi
 _PROMPTS = "writes what users send into the log"
 _OPENS = "opens endpoints that control the engine"
 
+REMOTE_CODE = "--trust-remote-code"
+"""Runs code of the repository, which must be pinned to a commit."""
+
 DANGEROUS_FLAGS: dict[str, str] = {
-    "--trust-remote-code": "runs code that comes with the model",
+    REMOTE_CODE: "runs code that comes with the model",
     "--hf-overrides": "changes the model's configuration, up to the code that it names",
     **dict.fromkeys(
         (

@@ -20,7 +20,12 @@ from inference_operator.engines.base import (
     Timeouts,
 )
 from inference_operator.engines.checked_start import checked_start
-from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env, version_of_image
+from inference_operator.engines.vllm.arguments import (
+    refusal_of_args,
+    refusal_of_env,
+    refusal_of_remote_code,
+    version_of_image,
+)
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
@@ -229,9 +234,9 @@ class Vllm:
             compiled=COMPILED,
         )
 
-    def check_cached(self, asked: EngineSpec) -> Refusal | None:
-        """The refusal of what would make vLLM look for its model elsewhere than on the claim, or None."""
-        return refusal_of_cached(asked)
+    def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
+        """The refusal of code that could change, or of what leads vLLM to another place than the claim; or None."""
+        return refusal_of_remote_code(asked.args, model) or (refusal_of_cached(asked) if cached else None)
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why vLLM ended, from its last log lines; None if they match no known error."""
