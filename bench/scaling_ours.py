@@ -8,7 +8,14 @@ import numpy as np
 
 from bench.engine_steps import Floats
 from bench.fleet_simulation import Fleet, Observed, Scaler
-from inference_operator.autoscaling.correction import Between, Measured, corrected, is_enough, part_within
+from inference_operator.autoscaling.correction import (
+    STEP_REQUESTS,
+    STEP_SECONDS,
+    Between,
+    Measured,
+    corrected,
+    part_within,
+)
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import Objective
 
@@ -66,27 +73,28 @@ class _Correction:
         self._first.append(seen.first_token)
         self._token.append(seen.token)
         self._running.append(seen.running / max(seen.ready, 1))
-        first, token = np.concatenate(self._first), np.concatenate(self._token)
-        first_in_time = _within(first, FIRST_TOKEN_BOUNDS, OBJECTIVE.first_token)
-        tokens_in_time = _within(token, TOKEN_BOUNDS, OBJECTIVE.token)
-        if first_in_time and tokens_in_time:
-            measured = Measured(
-                seconds=seen.at - self._since,
-                requests=len(first),
-                first_token=first_in_time,
-                token=tokens_in_time,
-                token_seconds=float(np.mean(token)),
-                running=float(np.mean(self._running)),
-                since_lowered=seen.at - self._lowered,
-            )
-            if is_enough(measured):
-                before, self.factor = self.factor, corrected(self.factor, self.computed, measured, OBJECTIVE)
-                self._lowered = seen.at if self.factor < before else self._lowered
-                self._since, self._first, self._token, self._running = seen.at, [], [], []
+        if sum(map(len, self._first)) >= STEP_REQUESTS and seen.at - self._since >= STEP_SECONDS:
+            before, self.factor = self.factor, corrected(self.factor, self.computed, self._measured(seen.at), OBJECTIVE)
+            self._lowered = seen.at if self.factor < before else self._lowered
+            self._since, self._first, self._token, self._running = seen.at, [], [], []
         return self.factor * self.computed
 
+    def _measured(self, at: float) -> Measured:
+        first, token = np.concatenate(self._first), np.concatenate(self._token)
+        return Measured(
+            seconds=at - self._since,
+            requests=len(first),
+            first_token=_within(first, FIRST_TOKEN_BOUNDS, OBJECTIVE.first_token),
+            token=_within(token, TOKEN_BOUNDS, OBJECTIVE.token),
+            token_seconds=float(np.mean(token)),
+            running=float(np.mean(self._running)),
+            since_lowered=at - self._lowered,
+        )
 
-def _within(values: Floats, bounds: Sequence[float], limit: float) -> Between | None:
+
+def _within(values: Floats, bounds: Sequence[float], limit: float) -> Between:
     """What a histogram with these buckets tells."""
     counts = [float(np.count_nonzero(values <= bound)) for bound in bounds]
-    return part_within((*bounds, inf), (*counts, float(len(values))), limit)
+    found = part_within((*bounds, inf), (*counts, float(len(values))), limit)
+    assert found is not None  # noqa: S101 - there are values
+    return found
