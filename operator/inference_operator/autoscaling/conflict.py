@@ -59,7 +59,7 @@ def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
     autoscaling = request.spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None
-    writers = _scale_writers(request.live)
+    writers = scale_writers(request.live)
     before = request.before
     told = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
     seen = f"{request.spec.replicas} {writers}".strip()
@@ -79,7 +79,7 @@ def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
     return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))
 
 
-def _scale_writers(live: Manifest | None) -> str:
+def scale_writers(live: Manifest | None) -> str:
     """Who wrote the replicas of a Deployment through `/scale`, and when; empty if nobody did since the last apply."""
     fields = objects(mapping(live or {}, "metadata"), "managedFields")
     return " ".join(

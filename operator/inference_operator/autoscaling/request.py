@@ -123,7 +123,7 @@ def wanted_replicas(
     result: ScalingResult | None,
     autoscaler: AutoscalerState | None = None,
     floor: Floor | None = None,
-    capped: bool = False,
+    is_own: bool = True,
 ) -> int:
     """The number of engines that is wanted now.
 
@@ -138,11 +138,11 @@ def wanted_replicas(
         result: the latest decision of this process; None before the first one.
         autoscaler: the other autoscaler that decides; None if the operator does.
         floor: the fewest engines now; None: as the specification says.
-        capped: whether the live Deployment may have fewer than were wanted; the record counts then.
+        is_own: whether the live number was decided by the operator; otherwise the record counts.
     """
     if spec.autoscaling is None:
         return spec.replicas
-    now = live if recorded is None or (live is not None and not capped) else recorded.desired_replicas
+    now = live if recorded is None or (live is not None and is_own) else recorded.desired_replicas
     if autoscaler is not None:
         number = followed_replicas(spec.replicas, spec.replicas if now is None else now, autoscaler)
     elif result is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.autoscaling import autoscalers
+from inference_operator.autoscaling.conflict import scale_writers
 from inference_operator.autoscaling.query import QueryRequest, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
 from inference_operator.autoscaling.request import correction_factor, objective, scaling_request, wanted_replicas
@@ -31,8 +32,9 @@ def engines_wanted(
         return desired, desired
     recorded, other = inputs.resource.status.autoscaling, inputs.autoscaler
     capped = inputs.settings.capacity is Capacity.FIXED
+    is_own = not (capped or scale_writers(live))
     wanted = wanted_replicas(
-        spec, recorded, live=desired, result=inputs.scaling, autoscaler=other, floor=inputs.floor, capped=capped
+        spec, recorded, live=desired, result=inputs.scaling, autoscaler=other, floor=inputs.floor, is_own=is_own
     )
     if not capped:
         return wanted, wanted
