@@ -8,10 +8,12 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-`infd` shows the operator's decisions without running anything. It never writes to a cluster. Only two commands read
-from one: `infd plan --cluster` reads its nodes and the ConfigMaps with results of inspections, and `infd explain` reads
-a resource and the metrics of its engines. In a clone of the repository, `uv run infd` runs it, and `uv tool install .`
-puts `infd` and `kubectl infd` on the PATH. It requires Python 3.11 or newer.
+`infd` shows the operator's decisions without running anything. Three commands use the cluster of the current
+kubeconfig: `infd plan --cluster` reads its nodes and the ConfigMaps with results of inspections, `infd explain` reads
+a resource and the metrics of its engines, and `infd cache` reads resources, ConfigMaps, Jobs and pods. Only
+`infd cache prefetch` and `infd cache prune` write to it: a Job, and a ConfigMap that records its result. In a clone of
+the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires
+Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 0 also if the model does not fit; `fits` has the result.
 
@@ -30,13 +32,24 @@ def page() -> str:
 
 
 def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser()._actions:  # noqa: SLF001 - argparse shows its arguments in no other way
+    yield from _within(parser(), "")
+
+
+def _within(one: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The commands of a command, each followed by its own."""
+    for action in one._actions:  # noqa: SLF001 - argparse shows its arguments in no other way
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            yield from action.choices.items()
+            for short, command in action.choices.items():
+                yield f"{name}{short}", command
+                yield from _within(command, f"{name}{short} ")
 
 
 def _command(name: str, one: argparse.ArgumentParser) -> Iterator[str]:
-    arguments = [action for action in one._actions if action.dest != "help"]  # noqa: SLF001 - as above
+    arguments = [
+        action
+        for action in one._actions  # noqa: SLF001 - as above
+        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
+    ]
     yield f"\n## `infd {name}`\n{one.description}\n"
     if arguments:
         yield "\n| argument | meaning |\n|---|---|\n"

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -11,6 +10,7 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.explain_autoscaling import ObservedScaling, observed_scaling, scaling_explanation
 from inference_operator.cli.parser import UsageError
 from inference_operator.diagnosis.slowness import slow_causes
@@ -132,24 +132,14 @@ _Read = TypeVar("_Read")
 
 async def _read(namespace: str, name: str, read: "Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]") -> _Read:
     """What `read` finds about a resource in the cluster of the kubeconfig."""
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as below
-    from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
-    from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
 
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # the error below says the same for users
-    try:
-        client = await connect()
-        try:
-            api = Api(client)
-            cluster = KubeCluster(api)
-            live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
-            if live is None:
-                raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
-            return await read(api, cluster, live)
-        finally:
-            await client.close()  # type: ignore[no-untyped-call]
-    except ClusterError as error:
-        raise UsageError(f"{error.cause}. Check that `kubectl get infd` works with the same kubeconfig.") from error
+    async def found(api: "Api", cluster: "KubeCluster") -> _Read:
+        live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
+        if live is None:
+            raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
+        return await read(api, cluster, live)
+
+    return await in_cluster(found)
 
 
 def _ready(pods: Sequence[Manifest]) -> Sequence[PodView]:

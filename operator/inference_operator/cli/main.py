@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from inference_operator import __version__
 from inference_operator.api.admission_policy import policy
 from inference_operator.api.crd import crd
+from inference_operator.cli.cache import add_cache
 from inference_operator.cli.download import add_download
 from inference_operator.cli.explain import add_explain
 from inference_operator.cli.files import documents
@@ -26,6 +27,7 @@ from inference_operator.cli.offline import (
 )
 from inference_operator.cli.parser import EXIT_REFUSED, EXIT_USAGE, STATUSES, Parser, UsageError
 from inference_operator.cli.plan import add_plan
+from inference_operator.cli.prune import add_prune
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
@@ -71,6 +73,8 @@ def parser() -> argparse.ArgumentParser:
     add_fit(commands)
     add_inspect(commands)
     add_download(commands)
+    add_cache(commands)
+    add_prune(commands)
     add_explain(commands)
     add_key(commands)
     for name, what, run in (

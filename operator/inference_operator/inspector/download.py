@@ -125,6 +125,7 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
         except BlockingIOError:
             say("Waiting for another Job that downloads this model to the same claim.")
             fcntl.flock(file, fcntl.LOCK_EX)
+        os.utime(path)  # `infd prune` keeps what a Job has just used
         yield
 
 

@@ -1,0 +1,46 @@
+"""`infd prune`: deletes what no object uses on the claim of `spec.cache`. The Jobs of `infd cache prune` run it."""
+
+import argparse
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.model_cache.pruning import report_text
+from inference_operator.model_cache.uses import Uses, parsed_use
+
+
+def add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command `infd prune`."""
+    prune = commands.add_parser(
+        "prune",
+        help="delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
+        description="Delete models and compiled kernels in a folder with the layout of `spec.cache`, except those that"
+        " --keep and --keep-kernels name, and those that a Job used less than 10 minutes ago. It holds the locks of"
+        " the downloads.",
+    )
+    prune.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
+    prune.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="MODEL[@COMMIT][=WHO]",
+        help="a model in use, and who uses it; without a commit, all its commits; repeatable",
+    )
+    prune.add_argument(
+        "--keep-kernels", action="append", default=[], metavar="NAME", help="folder of kernels in use; repeatable"
+    )
+    prune.add_argument("--dry-run", action="store_true", help="delete nothing, and print the same")
+    prune.add_argument("--to", type=Path, metavar="FILE", help="also write the sum to this file, as JSON")
+    prune.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    from inference_operator.inspector.prune import prune  # noqa: PLC0415 - it imports the hub's client: half a second
+
+    uses = Uses(tuple(parsed_use(text) for text in options.keep), frozenset(options.keep_kernels))
+    report = prune(options.cache, uses, now=time.time(), dry_run=options.dry_run)
+    if options.to:
+        options.to.write_text(report_text(replace(report, items=())), encoding="utf-8")
+    print(report_text(report))
+    return 0

@@ -1,0 +1,132 @@
+"""The Jobs of `infd cache`, which belong to no resource: one downloads a model to a claim, one prunes the claim."""
+
+from collections.abc import Sequence
+
+from inference_operator.engines.base import HubAccess
+from inference_operator.inspection.job import TERMINATION_MESSAGE
+from inference_operator.manifest import CONFIG_MAP, JOB, Kind, Manifest
+from inference_operator.model_cache.download import RESULT_FILE
+from inference_operator.model_cache.job import RESOURCES, DownloadRequest, download_job
+from inference_operator.model_cache.result import Downloaded, downloaded_text
+from inference_operator.model_cache.uses import Uses, keep_arguments, mounted_claims
+from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD, MANAGED_BY_LABEL
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
+from inference_operator.settings import Settings
+from inference_operator.views.raw import mapping
+
+COMMAND = "infd"
+"""The manager of these objects: the operator leaves them alone, since it creates only what a resource owns."""
+PRUNE = "prune"
+KEPT_SECONDS = 3600
+"""How long an ended Job stays, so that its log can be read."""
+PRUNE_DEADLINE_SECONDS = 3600
+"""Time limit of pruning: deleting some thousand files takes minutes on slow network file systems."""
+
+
+def prefetch_job(request: DownloadRequest) -> Manifest:
+    """The Job of a download without a resource: that of the operator, with a name of its own and no owner."""
+    job = download_job(request, attempt=1)
+    return _job("prefetch", request.owner.key.namespace, job["spec"])
+
+
+def prefetch_record(request: DownloadRequest, result: Downloaded) -> Manifest:
+    """The ConfigMap that lets `infd cache list` know the model after the Job is gone."""
+    data = {
+        RESULT_FILE: downloaded_text(result),
+        "claim": request.cache.claim,
+        "model": request.spec.model.source,
+    }
+    name = f"{COMMAND}-prefetch-{content_hash([request.spec.model.source, result.commit, request.cache.claim])}"
+    return {**_object(CONFIG_MAP, name, request.owner.key.namespace, DOWNLOAD), "data": data}
+
+
+def prune_job(
+    claim: str, namespace: str, uses: Uses, access: HubAccess, settings: Settings, *, dry_run: bool, node: str
+) -> Manifest:
+    """The Job that deletes what is not in use.
+
+    Args:
+        claim: name of the claim.
+        namespace: its namespace.
+        uses: what is in use.
+        access: the engines' user, whose files these are.
+        settings: the operator's settings.
+        dry_run: whether to delete nothing.
+        node: the node of the claim, if pods of one node only can mount it; empty for any.
+    """
+    last = ["--dry-run"] if dry_run else []
+    arguments = [f"--cache={ROOT}", *keep_arguments(uses), *last, f"--to={TERMINATION_MESSAGE}"]
+    container = {
+        "name": PRUNE,
+        "image": settings.operator_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": [COMMAND, PRUNE],
+        "args": arguments,
+        "resources": RESOURCES,
+        "securityContext": RESTRICTED_CONTAINER,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [whole_mount()],
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": restricted_pod(settings.pod_users, user=access.user, group=access.group),
+        "containers": [container],
+        "volumes": cache_volumes(CacheVolume(claim, "")),
+        **account(settings.engine_defaults),
+        **({"affinity": _only_node(node)} if node else {}),
+    }
+    spec = {"backoffLimit": 0, "activeDeadlineSeconds": PRUNE_DEADLINE_SECONDS, "template": {"spec": pod}}
+    return _job(PRUNE, namespace, spec)
+
+
+def on_node(job: Manifest, node: str) -> Manifest:
+    """The Job, on a node that has the claim now; the same without a node."""
+    if not node:
+        return job
+    template = job["spec"]["template"]
+    pod = {**template["spec"], "affinity": _only_node(node)}
+    return {**job, "spec": {**job["spec"], "template": {**template, "spec": pod}}}
+
+
+def claim_node(claim: str, access_modes: Sequence[str], pods: Sequence[Manifest]) -> str:
+    """The node on which running pods mount a claim that one node only can mount; empty if any node will do.
+
+    Examples:
+        >>> volumes = [{"persistentVolumeClaim": {"claimName": "models"}}]
+        >>> pod = {"spec": {"nodeName": "a", "volumes": volumes}, "status": {"phase": "Running"}}
+        >>> claim_node("models", ["ReadWriteOnce"], [pod]), claim_node("models", ["ReadWriteMany"], [pod])
+        ('a', '')
+    """
+    if {"ReadWriteMany", "ReadOnlyMany"} & set(access_modes):
+        return ""
+    running = (pod["spec"] for pod in pods if mapping(pod, "status").get("phase") in ("Pending", "Running"))
+    nodes = (str(pod.get("nodeName") or "") for pod in running if claim in mounted_claims(pod))
+    return next((node for node in nodes if node), "")
+
+
+def _only_node(name: str) -> Manifest:
+    """Affinity to one node by its name, which need not be its label `kubernetes.io/hostname`."""
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _job(what: str, namespace: str, spec: Manifest) -> Manifest:
+    name = f"{COMMAND}-{what}-{content_hash(spec)}"
+    head = _object(JOB, name, namespace, DOWNLOAD if what == "prefetch" else what)
+    labels = head["metadata"]["labels"]
+    template = {**spec["template"], "metadata": {"labels": labels}}
+    return {**head, "spec": {**spec, "template": template, "ttlSecondsAfterFinished": KEPT_SECONDS}}
+
+
+def _object(kind: Kind, name: str, namespace: str, component: str) -> Manifest:
+    labels = {MANAGED_BY_LABEL: COMMAND, COMPONENT_LABEL: component}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+    }

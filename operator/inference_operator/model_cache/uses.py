@@ -1,0 +1,203 @@
+"""Which models and compiled kernels of a claim are in use, from the objects of its namespace."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
+from inference_operator.objects.cache_volume import COMPILED_FOLDER
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
+from inference_operator.views.raw import mapping, objects
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A commit of a hub repository."""
+HUB_SCHEME = "hf://"
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_KERNELS_ARGUMENT = "--kernels="
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Use:
+    """An object that uses a model."""
+
+    repository: str
+    commit: str = ""
+    """Empty if the object may use any commit."""
+    by: str = ""
+    """Kind and name of the object, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What the objects of a namespace use on one claim."""
+
+    models: tuple[Use, ...] = ()
+    kernels: frozenset[str] = frozenset()
+    """Names of folders of compiled kernels."""
+
+
+def claim_of(resource: Manifest) -> str:
+    """The claim of a resource's `spec.cache`, also if its specification is invalid; empty without one.
+
+    Examples:
+        >>> claim_of({"metadata": {"name": "qwen"}, "spec": {"cache": {"size": "1Gi"}}})
+        'qwen-cache'
+    """
+    cache = mapping(mapping(resource, "spec"), "cache")
+    return cache_claim_name(resource["metadata"]["name"]) if cache.get("size") else str(cache.get("pvc") or "")
+
+
+def repository_of(source: object) -> str:
+    """The repository of an `hf://` source; empty for any other.
+
+    Examples:
+        >>> repository_of("hf://org/name"), repository_of("pvc://a/b"), repository_of(None)
+        ('org/name', '', '')
+    """
+    rest = source.removeprefix(HUB_SCHEME) if isinstance(source, str) and source.startswith(HUB_SCHEME) else ""
+    return rest if _REPOSITORY.fullmatch(rest) else ""
+
+
+def claim_uses(
+    claim: str, resources: Sequence[Manifest], workloads: Sequence[Manifest], records: Sequence[Manifest]
+) -> Uses:
+    """What is in use on a claim. An unclear commit means every commit of the repository.
+
+    Args:
+        claim: name of the claim.
+        resources: the InferenceDeployments of its namespace.
+        workloads: Deployments, Jobs and pods of its namespace.
+        records: the operator's ConfigMaps of finished downloads.
+    """
+    found = {use for one in resources if claim_of(one) == claim for use in _of_resource(one, claim, records)}
+    kernels: set[str] = set()
+    for workload in workloads:
+        pod = pod_of(workload)
+        volumes = {name for name, mounted in _claims(pod) if mounted == claim}
+        if volumes and not _has_ended(workload):
+            found.update(_of_pod(pod, workload))
+            kernels.update(_kernels(pod, volumes))
+    return Uses(tuple(sorted(found)), frozenset(kernels))
+
+
+def keep_arguments(uses: Uses) -> tuple[str, ...]:
+    """The arguments by which `infd prune` in a Job knows what is in use.
+
+    Examples:
+        >>> keep_arguments(Uses((Use("a/b", "", "x"), Use("a/c", "1234", "y")), frozenset({"k"})))
+        ('--keep=a/b=x', '--keep=a/c@1234=y', '--keep-kernels=k')
+    """
+    models = (f"--keep={use.repository}{f'@{use.commit}' if use.commit else ''}={use.by}" for use in uses.models)
+    return (*models, *(f"--keep-kernels={key}" for key in sorted(uses.kernels)))
+
+
+def parsed_use(text: str) -> Use:
+    """The use in the value of one `--keep`.
+
+    Examples:
+        >>> parsed_use("a/c@1234=Pod x"), parsed_use("a/b")
+        (Use(repository='a/c', commit='1234', by='Pod x'), Use(repository='a/b', commit='', by=''))
+    """
+    model, _, by = text.partition("=")
+    repository, _, commit = model.partition("@")
+    return Use(repository, commit, by)
+
+
+def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) -> Iterator[Use]:
+    name, model = resource["metadata"]["name"], mapping(mapping(resource, "spec"), "model")
+    repository, by = repository_of(model.get("source")), f"{INFERENCE_DEPLOYMENT.name} {name}"
+    if not repository:
+        return
+    revision = str(model.get("revision") or "")
+    if COMMIT.fullmatch(revision):
+        yield Use(repository, revision, by)
+        return
+    commits = {
+        record_commit(record)
+        for record in records
+        if mapping(record["metadata"], "labels").get(NAME_LABEL) == name
+        and mapping(record["metadata"], "labels").get(MANAGED_BY_LABEL) == MANAGER
+        and (record_model(record), record_claim(record)) == (repository, claim)
+    }
+    if revision or not commits or "" in commits:
+        yield Use(repository, "", by)  # a branch may have moved since
+    else:
+        yield from (Use(repository, commit, by) for commit in commits)
+
+
+def record_model(record: Manifest) -> str:
+    """The repository in the ConfigMap of a finished download."""
+    return repository_of(mapping(record, "data").get("model"))
+
+
+def record_claim(record: Manifest) -> str:
+    """The claim in the ConfigMap of a finished download."""
+    return str(mapping(record, "data").get("claim") or "")
+
+
+def record_commit(record: Manifest) -> str:
+    """The commit in the ConfigMap of a finished download; empty if it has none."""
+    found = COMMIT.search(str(mapping(record, "data").get("download.json") or ""))
+    return found[0] if found else ""
+
+
+def _of_pod(pod: Manifest, workload: Manifest) -> Iterator[Use]:
+    """Every repository in commands, arguments and variables of its containers, with the commits beside it."""
+    by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
+    for container in _containers(pod):
+        words = list(_words(container))
+        commits = sorted({word for word in words if COMMIT.fullmatch(word)}) or [""]
+        repositories = {word for word in words if _REPOSITORY.fullmatch(word)}
+        yield from (Use(repository, commit, by) for repository in repositories for commit in commits)
+
+
+def _words(container: Manifest) -> Iterator[str]:
+    for part in ("command", "args"):
+        listed = container.get(part)
+        for text in listed if isinstance(listed, list) else ():
+            yield from (word.removeprefix(HUB_SCHEME) for word in re.split(r"[\s=\"']+", str(text)))
+    for variable in objects(container, "env"):
+        yield str(variable.get("value") or "").removeprefix(HUB_SCHEME)
+
+
+def _kernels(pod: Manifest, volumes: set[str]) -> Iterator[str]:
+    """Folders that containers mount, and those that a Job of a download prepares."""
+    for container in _containers(pod):
+        for mount in objects(container, "volumeMounts"):
+            folder, _, key = str(mount.get("subPath") or "").partition("/")
+            if mount.get("name") in volumes and folder == COMPILED_FOLDER and key:
+                yield key
+        arguments = container.get("args")
+        for text in arguments if isinstance(arguments, list) else ():
+            if str(text).startswith(_KERNELS_ARGUMENT):
+                yield str(text).removeprefix(_KERNELS_ARGUMENT)
+
+
+def _containers(pod: Manifest) -> Iterator[Manifest]:
+    yield from objects(pod, "initContainers")
+    yield from objects(pod, "containers")
+
+
+def pod_of(workload: Manifest) -> Manifest:
+    """The pod's specification of a pod, or of what makes pods."""
+    spec = mapping(workload, "spec")
+    return mapping(mapping(spec, "template"), "spec") if "template" in spec else spec
+
+
+def mounted_claims(pod: Manifest) -> list[str]:
+    """The claims among the volumes of a pod's specification."""
+    return [claim for _, claim in _claims(pod)]
+
+
+def _claims(pod: Manifest) -> Iterator[tuple[str, str]]:
+    """Names of volumes and their claims."""
+    for volume in objects(pod, "volumes"):
+        if claim := mapping(volume, "persistentVolumeClaim").get("claimName"):
+            yield str(volume.get("name")), str(claim)
+
+
+def _has_ended(workload: Manifest) -> bool:
+    """Whether it is a Job or pod that is over, which uses nothing any more."""
+    status = mapping(workload, "status")
+    ends = {item.get("type") for item in objects(status, "conditions") if item.get("status") == "True"}
+    return status.get("phase") in ("Succeeded", "Failed") or bool(ends & {"Complete", "Failed"})

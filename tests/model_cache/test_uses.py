@@ -1,0 +1,97 @@
+"""What is in use on a claim, from resources, records and everything that mounts it."""
+
+from inference_operator.manifest import Manifest
+from inference_operator.model_cache.contents import models_on_claims
+from inference_operator.model_cache.result import Downloaded, downloaded_text
+from inference_operator.model_cache.uses import Use, claim_uses, keep_arguments, parsed_use
+from inference_operator.objects.names import DOWNLOAD, labels
+
+A, B = "a" * 40, "b" * 40
+
+
+def resource(name: str = "qwen", **spec: object) -> Manifest:
+    stated = {"model": {"source": "hf://org/name"}, "cache": {"pvc": "models"}, **spec}
+    return {"kind": "InferenceDeployment", "metadata": {"name": name, "namespace": "default"}, "spec": stated}
+
+
+def record(name: str = "qwen", *, commit: str = A, claim: str = "models", manager: str = "") -> Manifest:
+    own = {**labels(name, DOWNLOAD), **({"app.kubernetes.io/managed-by": manager} if manager else {})}
+    data = {
+        "download.json": downloaded_text(Downloaded(commit, 3 * 2**30, 2)),
+        "claim": claim,
+        "model": "hf://org/name",
+    }
+    return {"metadata": {"name": "r", "namespace": "default", "labels": own}, "data": data}
+
+
+def mounting(kind: str, *words: str, claim: str = "models", sub_path: str = "", ended: bool = False) -> Manifest:
+    mounts = [{"name": "model-cache", "mountPath": "/x", **({"subPath": sub_path} if sub_path else {})}]
+    pod = {
+        "containers": [{"name": "c", "args": list(words), "volumeMounts": mounts}],
+        "volumes": [{"name": "model-cache", "persistentVolumeClaim": {"claimName": claim}}],
+    }
+    spec = pod if kind == "Pod" else {"template": {"spec": pod}}
+    status = {"conditions": [{"type": "Complete", "status": "True"}]} if ended else {}
+    return {"kind": kind, "metadata": {"name": "w", "namespace": "default"}, "spec": spec, "status": status}
+
+
+def test_a_resource_uses_the_commit_that_its_record_names_and_every_commit_while_none_is_recorded() -> None:
+    by = "InferenceDeployment qwen"
+    assert claim_uses("models", [resource()], [], [record()]).models == (Use("org/name", A, by),)
+    assert claim_uses("models", [resource()], [], []).models == (Use("org/name", "", by),)
+    assert claim_uses("models", [resource()], [], [record("other")]).models == (Use("org/name", "", by),)
+
+
+def test_a_resource_with_a_branch_uses_every_commit_and_one_with_a_commit_that_one() -> None:
+    branch = resource(model={"source": "hf://org/name", "revision": "v2"})
+    pinned = resource(model={"source": "hf://org/name", "revision": B})
+    assert [use.commit for use in claim_uses("models", [branch], [], [record()]).models] == [""]
+    assert [use.commit for use in claim_uses("models", [pinned], [], [record()]).models] == [B]
+
+
+def test_a_record_of_the_command_is_no_use() -> None:
+    prefetched = record(manager="infd")
+    assert claim_uses("models", [], [], [prefetched]).models == ()
+
+
+def test_an_invalid_resource_and_the_claim_that_it_creates_count_too() -> None:
+    broken = resource(cache={"size": 7}, nonsense=True)
+    assert [use.repository for use in claim_uses("qwen-cache", [broken], [], []).models] == ["org/name"]
+    assert claim_uses("models", [broken], [], []).models == ()
+
+
+def test_what_mounts_the_claim_uses_the_repositories_and_kernels_that_it_names() -> None:
+    engine = mounting("Deployment", "org/former", f"--revision={A}", "--port=8000", sub_path="compiled/key")
+    loader = mounting("Job", "hf://org/next", f"--revision={B}", "--kernels=other")
+    over = mounting("Job", "hf://org/over", ended=True)
+    elsewhere = mounting("Pod", "org/elsewhere", claim="x")
+    found = claim_uses("models", [], [engine, loader, over, elsewhere], [])
+    assert [(use.repository, use.commit) for use in found.models] == [("org/former", A), ("org/next", B)]
+    assert found.kernels == {"key", "other"}
+
+
+def test_uses_reach_the_job_unchanged() -> None:
+    found = claim_uses("models", [resource()], [mounting("Pod", "a/b", sub_path="compiled/k")], [record()])
+    texts = [text.removeprefix("--keep=") for text in keep_arguments(found) if text.startswith("--keep=")]
+    assert tuple(map(parsed_use, texts)) == found.models
+    assert "--keep-kernels=k" in keep_arguments(found)
+
+
+def test_models_are_listed_as_complete_half_loaded_or_missing_with_their_users() -> None:
+    loader = mounting("Job", "hf://org/next", "--revision=main")
+    rows = models_on_claims(
+        [resource(), resource("b", model={"source": "hf://org/third"})],
+        [record()],
+        [loader],
+        {("default", "w"): "Downloading 40 %, 62.0 of 146.0 GB, 3 min left"},
+    )
+    assert [(one.model, one.state, one.size_bytes, one.used_by) for one in rows] == [
+        ("org/name", "complete", 3 * 2**30, ("qwen",)),
+        ("org/next", "half-loaded: Downloading 40 %, 62.0 of 146.0 GB, 3 min left", 0, ()),
+        ("org/third", "not downloaded yet", 0, ("b",)),
+    ]
+
+
+def test_a_job_that_is_over_and_recorded_is_one_row() -> None:
+    rows = models_on_claims([resource()], [record()], [mounting("Job", "hf://org/name", ended=True)], {})
+    assert [one.revision for one in rows] == [A]
