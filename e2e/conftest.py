@@ -23,6 +23,7 @@ collect_ignore = [
     "model/make_tiny_models.py",
     "model/run_kinds.py",
     "model/run_load.py",
+    "model/run_starts.py",
     "vllm_parser/parse.py",
     "vllm_parser/derive.py",
 ]
