@@ -33,6 +33,14 @@ SHAPES = {
         "networkPolicies.metricsFrom.team=sre",
     ),
     "two namespaces": ("scope.namespaces={team-a,team-b}",),
+    "images pulled before": (
+        "prePull.enabled=true",
+        "prePull.images={registry.example/vllm:1,registry.example/vllm:2}",
+        "prePull.nodeSelector.pool=gpu",
+        "prePull.imagePullSecrets[0].name=registry",
+        "prePull.priorityClassName=low",
+        "prePull.maxUnavailable=2",
+    ),
     "everything set": (
         "image.tag=1.2.3",
         f"image.digest={DIGEST}",
@@ -313,6 +321,34 @@ def test_the_image_reference_is_built_from_repository_tag_and_digest(
     helm: Helm, sets: tuple[str, ...], expected: str
 ) -> None:
     assert operator_container(helm.one("Deployment", *sets))["image"] == expected
+
+
+def test_images_are_pulled_on_nodes_with_gpus_only_if_asked_for(helm: Helm) -> None:
+    assert "DaemonSet" not in {found["kind"] for found in helm.objects()}
+    found = helm.one("DaemonSet", "prePull.enabled=true", "imageRegistry=mirror.example/hub")
+    pod = found["spec"]["template"]["spec"]
+    assert [(one["image"], one["command"]) for one in pod["initContainers"]] == [
+        ("mirror.example/hub/vllm/vllm-openai:v0.32.0", ["true"])
+    ]
+    assert pod["containers"][0]["image"].startswith("mirror.example/hub/inference-operator/router:")
+    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert "nvidia.com/gpu" not in str([one["resources"] for one in (*pod["initContainers"], *pod["containers"])])
+    selector = found["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= found["spec"]["template"]["metadata"]["labels"].items()
+    operator = helm.one("Deployment")["spec"]["selector"]["matchLabels"]
+    assert not operator.items() <= found["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_the_nodes_and_images_that_are_pulled_before_can_be_chosen(helm: Helm) -> None:
+    found = helm.one("DaemonSet", *SHAPES["images pulled before"])
+    pod = found["spec"]["template"]["spec"]
+    assert [one["image"] for one in pod["initContainers"]] == ["registry.example/vllm:1", "registry.example/vllm:2"]
+    assert (pod["nodeSelector"], pod["imagePullSecrets"], pod["priorityClassName"]) == (
+        {"pool": "gpu"},
+        [{"name": "registry"}],
+        "low",
+    )
+    assert found["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 2}
 
 
 def test_an_existing_service_account_is_used_and_not_created(helm: Helm) -> None:

@@ -13,6 +13,9 @@ SCHEMA: Manifest = json.loads((CHART / "values.schema.json").read_text())
 FREE = {
     "podLabels",
     "podAnnotations",
+    "prePull.nodeSelector",
+    "prePull.resources.limits",
+    "prePull.resources.requests",
     "nodeSelector",
     "serviceAccount.annotations",
     "resources.requests",

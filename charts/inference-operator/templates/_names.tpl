@@ -49,14 +49,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{/*
-The operator's own image in the registry of imageRegistry. A first part with a dot or a colon, or `localhost`, is a
-registry, and is replaced.
+An image in the registry of imageRegistry: `include "inference-operator.inRegistry" (list REFERENCE .)`. A first part with
+a dot or a colon, or `localhost`, is a registry, and is replaced.
 */}}
-{{- define "inference-operator.ownImage" -}}
-{{- $image := include "inference-operator.image" (list .Values.image .) -}}
-{{- if .Values.imageRegistry -}}
-{{- printf "%s/%s" .Values.imageRegistry (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $image "") -}}
+{{- define "inference-operator.inRegistry" -}}
+{{- $image := index . 0 -}}
+{{- $root := index . 1 -}}
+{{- if $root.Values.imageRegistry -}}
+{{- printf "%s/%s" $root.Values.imageRegistry (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $image "") -}}
 {{- else -}}
 {{- $image -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The operator's own image. */}}
+{{- define "inference-operator.ownImage" -}}
+{{- include "inference-operator.inRegistry" (list (include "inference-operator.image" (list .Values.image .)) .) -}}
 {{- end -}}
