@@ -34,6 +34,8 @@ KEDA_MODULE = Path(__file__).parents[1] / "keda"
 """Of KEDA's operator and metrics adapter, for the tests that run them, and of its CRDs."""
 PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
 """Of Prometheus and promtool, for the tests of metrics, rules and dashboards."""
+COLLECTOR_MODULE = Path(__file__).parents[1] / "collector"
+"""Of a collector of OpenTelemetry, for the test of spans."""
 HELM_3_MODULE = Path(__file__).parents[1] / "helm3"
 """Of the Helm before, for the tests that install with it."""
 KSTATUS_MODULE = Path(__file__).parents[1] / "kstatus"
@@ -72,6 +74,7 @@ KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operat
 KEDA_ADAPTER = Command("keda-adapter", "github.com/kedacore/keda/v2/cmd/adapter")
 PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
 PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
+COLLECTOR = Command("collector", ".")
 HELM_3 = Command("helm3", "helm.sh/helm/v3/cmd/helm")
 KSTATUS = Command("kstatus", ".")
 ARGO_CD = Command("argo-cd", ".")
@@ -141,6 +144,11 @@ def keda_definitions() -> list[Path]:
 def ensure_prometheus() -> Path:
     """The folder with Prometheus and promtool, built if they are missing."""
     return _ensure((PROMTOOL, PROMETHEUS), PROMETHEUS_MODULE)
+
+
+def ensure_collector() -> Path:
+    """A collector of OpenTelemetry, built if it is missing (a minute on two cores)."""
+    return _ensure((COLLECTOR,), COLLECTOR_MODULE) / COLLECTOR.name
 
 
 def ensure_helm_3() -> Path:

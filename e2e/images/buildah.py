@@ -83,7 +83,7 @@ class Buildah:
                 succeeds(self._buildah("rmi", before))
 
     def run(self, name: str, reference: str, command: Sequence[str], volumes: Mapping[Path, str]) -> None:
-        """Run a command as root in a new container of an image, with folders of the host mounted."""
+        """Run a command as root in a new container of an image, with folders and the network of the host."""
         mounts = [f"--volume={folder}:{target}" for folder, target in volumes.items()]
         with self._alone(), self._container(reference) as container:
             options = ("--isolation", "chroot", "--user", "0:0", *mounts)

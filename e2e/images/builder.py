@@ -35,7 +35,7 @@ class Builder(Protocol):
         """Build an image, with the key as a label."""
 
     def run(self, name: str, reference: str, command: Sequence[str], volumes: Mapping[Path, str]) -> None:
-        """Run a command as root in a new container of an image, with folders of the host mounted."""
+        """Run a command as root in a new container of an image, with folders and the network of the host."""
 
     def write(self, reference: str, into: BinaryIO) -> None:
         """Write an image as an uncompressed archive."""

@@ -42,10 +42,10 @@ class Docker:
             run_logged(name, ["docker", "build", *options, str(context)])
 
     def run(self, name: str, reference: str, command: Sequence[str], volumes: Mapping[Path, str]) -> None:
-        """Run a command as root in a new container of an image, with folders of the host mounted."""
+        """Run a command as root in a new container of an image, with folders and the network of the host."""
         mounts = [f"--volume={folder}:{target}" for folder, target in volumes.items()]
         entry, *arguments = command
-        options = ("--rm", "--user", "0:0", "--entrypoint", entry, *mounts)
+        options = ("--rm", "--network=host", "--user", "0:0", "--entrypoint", entry, *mounts)
         run_logged(name, ["docker", "run", *options, reference, *arguments])
 
     def write(self, reference: str, into: BinaryIO) -> None:
