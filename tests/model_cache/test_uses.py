@@ -1,9 +1,12 @@
 """What is in use on a claim, from resources, records and everything that mounts it."""
 
+import pytest
+
 from inference_operator.manifest import Manifest
 from inference_operator.model_cache.contents import models_on_claims
+from inference_operator.model_cache.pruning import CachedRepository, verdict
 from inference_operator.model_cache.result import Downloaded, downloaded_text
-from inference_operator.model_cache.uses import Use, claim_uses, keep_arguments, parsed_use
+from inference_operator.model_cache.uses import ANY, Use, claim_uses, keep_arguments, parsed_use
 from inference_operator.objects.names import DOWNLOAD, labels
 
 A, B = "a" * 40, "b" * 40
@@ -58,6 +61,15 @@ def test_an_invalid_resource_and_the_claim_that_it_creates_count_too() -> None:
     broken = resource(cache={"size": 7}, nonsense=True)
     assert [use.repository for use in claim_uses("qwen-cache", [broken], [], []).models] == ["org/name"]
     assert claim_uses("models", [broken], [], []).models == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "found"), [("later://org/name", [ANY]), (7, [ANY]), ("pvc://claim/path", []), ("oci://image", [])]
+)
+def test_a_source_that_is_not_understood_may_be_any_model(source: object, found: list[str]) -> None:
+    uses = claim_uses("models", [resource(model={"source": source})], [], [])
+    assert [use.repository for use in uses.models] == found
+    assert verdict(CachedRepository("models--a--b", {A: True}), uses.models).everything is not bool(found)
 
 
 def test_what_mounts_the_claim_uses_the_repositories_and_kernels_that_it_names() -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from inference_operator.model_cache.uses import Use, Uses
+from inference_operator.model_cache.uses import ANY, Use, Uses
 
 RECENT_SECONDS = 600.0
 """A model or folder that a Job used less than this ago is kept: its resource may be newer than the list of uses."""
@@ -87,7 +87,7 @@ def verdict(found: CachedRepository, uses: Sequence[Use]) -> Deletion:
         >>> verdict(found, (Use("a/b", "", "Pod x"),)).commits, verdict(found, (Use("a/b", "3"),)).commits
         (frozenset(), frozenset())
     """
-    own = [use for use in uses if folder_of(use.repository) == found.folder]
+    own = [use for use in uses if use.repository == ANY or folder_of(use.repository) == found.folder]
     users = ", ".join(sorted({use.by for use in own if use.by})) or "an object"
     if found.recent:
         return Deletion(why=RECENT)

@@ -12,6 +12,10 @@ from inference_operator.views.raw import mapping, objects
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit of a hub repository."""
 HUB_SCHEME = "hf://"
+_OTHER_SCHEMES = ("pvc://", "oci://")
+"""Models that are never on the claim."""
+ANY = "*"
+"""The repository of a use of which nothing is known: it may be any."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _KERNELS_ARGUMENT = "--kernels="
 
@@ -21,6 +25,7 @@ class Use:
     """An object that uses a model."""
 
     repository: str
+    """`org/name`, or `ANY`."""
     commit: str = ""
     """Empty if the object may use any commit."""
     by: str = ""
@@ -107,6 +112,8 @@ def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) ->
     name, model = resource["metadata"]["name"], mapping(mapping(resource, "spec"), "model")
     repository, by = repository_of(model.get("source")), f"{INFERENCE_DEPLOYMENT.name} {name}"
     if not repository:
+        if not str(model.get("source")).startswith(_OTHER_SCHEMES):
+            yield Use(ANY, "", by)  # an invalid source, or one of a later release
         return
     revision = str(model.get("revision") or "")
     if COMMIT.fullmatch(revision):
