@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from inference_operator.cli.main import main
 from inference_operator.inspector.prune import prune
 from inference_operator.model_cache.pruning import PruneReport, parsed_report
 from inference_operator.model_cache.uses import Use, Uses
+from tests.inspector.test_download import command
+from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
 A, B = "a" * 40, "b" * 40
 LONG_AGO = 1000
@@ -206,3 +209,21 @@ def test_the_command_of_the_job_prints_the_report_and_writes_its_sum(
         {f"org/used@{A}": "keep", f"org/unused@{A}": "delete"},
     )
     assert json.loads(message.read_text())["pruned"]["dry_run"] is False
+
+
+def test_a_downloaded_model_is_pruned_only_without_uses_and_can_then_be_downloaded_again(tmp_path: Path) -> None:
+    """With the layout that the hub's real client makes."""
+    claim, lock = tmp_path / "claim", tmp_path / "claim/complete/org--model.lock"
+    claim.mkdir()
+    with serving(Hub(large={"model.safetensors": b"x" * 1000}, files={"config.json": b"{}"})) as hub:
+        subprocess.run(**command(hub, claim, f"--revision={COMMIT}", "--kernels=key"), check=True, capture_output=True)
+        assert pruned(claim).freed_bytes == 0, "a Job has just used it"
+        os.utime(lock, (LONG_AGO, LONG_AGO))
+        before = everything(claim)
+        assert pruned(claim, Use(REPOSITORY, COMMIT)).freed_bytes == 0
+        assert everything(claim) == before
+        assert pruned(claim).freed_bytes > 1000
+        assert not list((claim / "hub").glob("**/models--*"))
+        subprocess.run(**command(hub, claim, f"--revision={COMMIT}"), check=True, capture_output=True)
+    assert everything(claim) == before
+    assert len(hub.offsets) == 2
