@@ -344,6 +344,12 @@ ROUTER = Dashboard(
             },
         ),
         Panel(
+            "Certificate",
+            "Days until the certificate of router.tls, or one of its chain, ends",
+            "d",
+            {"left": f"(min(inference_operator_router_certificate_expiry_timestamp_seconds{ONE}) - time()) / 86400"},
+        ),
+        Panel(
             "Requests without an affinity key",
             "Requests per second that PrefixAffinity could not place by their prompt",
             "reqps",

@@ -13,6 +13,7 @@ from docs.metrics_reference import RULES, rules
 from e2e.router.prometheus import promtool, written
 
 MINUTES = 600
+DAY = 86400
 Series = dict[str, str]
 
 
@@ -29,6 +30,9 @@ def resource(name: str, **changes: str) -> Series:
         f'haproxy_frontend_http_responses_total{{{of},proxy="api",code="5xx"}}': "bad",
         f"inference_operator_router_queued_requests{{{of}}}": "queued",
         f"inference_operator_router_held_requests{{{of}}}": "held",
+        f"inference_operator_router_certificate_expiry_timestamp_seconds{{{of}}}": "certificate",
+        f"inference_operator_router_key_users{{{of}}}": "users",
+        f"inference_operator_router_key_lines_skipped{{{of}}}": "skipped",
         f'vllm:num_requests_running{{{of},pod="p"}}': "running",
         f'vllm:num_requests_waiting{{{of},pod="p"}}': "waiting",
         f'vllm:kv_cache_usage_perc{{{of},pod="p"}}': "cache",
@@ -46,6 +50,9 @@ def resource(name: str, **changes: str) -> Series:
         "bad": "0+1",
         "queued": "0",
         "held": "0",
+        "certificate": str(8 * DAY),
+        "users": "1",
+        "skipped": "0",
         "running": "3",
         "waiting": "1",
         "cache": "0.5",
@@ -101,6 +108,10 @@ FAULTS = (
     Fault("InferenceQueueGrowing", 20, resource("ill", held="1+1")),
     Fault("InferenceQueueGrowing", 20, resource("ill", waiting="1+1")),
     Fault("InferenceGpusIdle", 130, resource("ill", gpus="8", running="0"), "info"),
+    Fault("InferenceCertificateEnds", 11, resource("ill", certificate=str(7 * DAY))),
+    Fault("InferenceCertificateEnds", 11, resource("ill", certificate="0")),
+    Fault("InferenceKeysInvalid", 6, resource("ill", skipped="1")),
+    Fault("InferenceKeysInvalid", 6, resource("ill", users="0")),
     Fault("InferenceOperatorDown", 6, {}, "critical", leads=False),
     Fault(
         "InferenceOperatorFails",
@@ -116,6 +127,8 @@ NOT_FAULTS = {
     "a step of a start for 20 minutes": resource("ill", loading=f"1x20 _x{MINUTES}"),
     "an hour without a request": resource("ill", running=f"1x30 0x60 1x{MINUTES}"),
     "a fault that is over": resource("ill", good="0+99", bad=f"0+8x4 40+0x{MINUTES}"),
+    "a certificate that was renewed": resource("ill", certificate=f"{DAY}x5 {30 * DAY}x{MINUTES}"),
+    "no certificate and no keys": resource("ill", certificate="", users="", skipped=""),
     "engines that were scaled to zero": resource("ill", desired="2x60 0x540", ready="2x60 0x540"),
 }
 

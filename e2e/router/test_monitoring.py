@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from cryptography import x509
 
 from docs.dashboards import DASHBOARDS
 from e2e.router.loopback import Loopback
@@ -34,7 +35,12 @@ PRICE, GPUS = 2.5, 4
 TOLERANCE = 0.05
 WINDOW_SECONDS = 300
 """Longer than the test, so that a rate over it counts every request once."""
-ROUTER = {"usage": "Enabled", "strategy": "PrefixAffinity", "keys": {"secretName": "api-keys"}}
+ROUTER = {
+    "usage": "Enabled",
+    "strategy": "PrefixAffinity",
+    "keys": {"secretName": "api-keys"},
+    "tls": {"secretName": "tls"},
+}
 USER, KEY = "alice", "sk-alice"
 OF = {"namespace": "default", "name": MODEL}
 NOW = datetime.now(UTC)
@@ -125,6 +131,7 @@ class Load:
     refused: int = 0
     prompt_tokens: int = 0
     generated_tokens: int = 0
+    certificate_days: float = 0
 
     async def ask(self, session: aiohttp.ClientSession, model: str) -> None:
         """Ask once; the engines refuse another model than theirs."""
@@ -213,6 +220,7 @@ def explained(load: Load) -> Mapping[str, Values]:
         "router: Tokens of users": {f"{USER} prompt": prompt, f"{USER} completion": generated},
         "router: Requests of users": {f"{USER} 2xx": answered, f"{USER} 4xx": refused},
         "router: API keys": {"users": 1, "skipped lines": 0},
+        "router: Certificate": {"left": load.certificate_days},
         "operator: Leader": {"leaders": 1},
     }
 
@@ -230,6 +238,7 @@ def differences(found: Mapping[str, Values], expected: Mapping[str, Values]) -> 
 async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cache: Cache, tmp_path: Path) -> None:
     loopback.spec = RouterSpec.model_validate(ROUTER)
     loopback.write_keys(f"{USER}: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
+    certificate = x509.load_der_x509_certificate(loopback.renew_certificate())
     await loopback.start_router()
     await loopback.start_twin()
     for address in ENGINES:
@@ -237,7 +246,8 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
         loopback.names.addresses.append(address)
     await loopback.until_served(len(ENGINES))
     await loopback.until_twin_served(len(ENGINES))
-    port, load = free_port(), Load(loopback)
+    left = certificate.not_valid_after_utc - datetime.now(UTC)
+    port, load = free_port(), Load(loopback, certificate_days=left / timedelta(days=1))
     async with serve_health(port, alive=lambda: True, ready=lambda: True):
         prometheus = await Prometheus.start(tmp_path, targets(loopback, port), loopback.session)
         try:

@@ -8,10 +8,12 @@ from asyncio.subprocess import PIPE, create_subprocess_exec
 
 import aiohttp
 import pytest
+from cryptography import x509
 
 from e2e.router.loopback import POLL_SECONDS, START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec
 from inference_operator.router import haproxy
+from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 
 RENEWALS = 20
 STREAMS = 8
@@ -115,6 +117,28 @@ async def test_an_invalid_certificate_is_logged_once_and_the_former_one_stays(lo
     assert await presented(loopback) == former
     await until_presented(loopback, loopback.renew_certificate())
     assert loopback.log.read_text().count("is not valid") == 1
+
+
+async def told_end(loopback: Loopback) -> int:
+    """The end of the certificate on the page of the metrics."""
+    lines = (await loopback.metrics(ROUTER_METRICS_PATH)).splitlines()
+    (value,) = [line.split()[1] for line in lines if line.startswith(METRIC_PREFIX + "certificate_expiry")]
+    return int(value)
+
+
+async def test_the_metrics_tell_the_end_of_the_certificate_in_use(loopback: Loopback) -> None:
+    former = await served(loopback)
+    end = int(x509.load_der_x509_certificate(former).not_valid_after_utc.timestamp())
+    assert await told_end(loopback) == end
+    await asyncio.sleep(1)  # certificates tell whole seconds
+    renewed = loopback.renew_certificate()
+    await until_presented(loopback, renewed)
+    later = int(x509.load_der_x509_certificate(renewed).not_valid_after_utc.timestamp())
+    assert later > end
+    deadline = time.monotonic() + START_SECONDS
+    while await told_end(loopback) != later:
+        assert time.monotonic() < deadline, loopback.log.read_text()
+        await asyncio.sleep(POLL_SECONDS)
 
 
 @pytest.mark.parametrize(("option", "connects"), [("--http1.1", 1), ("--http2", 0)])

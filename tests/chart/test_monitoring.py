@@ -101,18 +101,22 @@ def test_the_rules_are_those_of_the_file_with_links_to_runbooks(helm: Helm) -> N
 
 def test_the_objectives_come_from_the_values(helm: Helm) -> None:
     sets = [f"monitoring.rules.{name}" for name in ("availability=0.9", "firstTokens=.8", "firstTokenSeconds=5.0")]
+    sets.append("monitoring.rules.certificateDays=2")
     (rule,) = of_kind(helm, "PrometheusRule", ALERTS, *sets).values()
     rules = {
         one["record"]: one["expr"] for group in rule["spec"]["groups"] for one in group["rules"] if "record" in one
     }
     objectives = [expr for name, expr in rules.items() if name.endswith("_objective:ratio")]
     assert objectives == ["vector(0.9)", "vector(.8)"]
+    assert rules["infd:certificate_notice:days"] == "vector(2)"
     late = [expr for name, expr in rules.items() if name.startswith("infd:late_first_tokens")]
     assert [expr.count('le="5.0"') for expr in late] == [1] * 4
     assert 'le="2.5"' not in "".join(rules.values())
 
 
-@pytest.mark.parametrize("wrong", ["availability=1.5", "availability=0", "firstTokenSeconds=3", "runbooks=docs"])
+@pytest.mark.parametrize(
+    "wrong", ["availability=1.5", "availability=0", "firstTokenSeconds=3", "certificateDays=0", "runbooks=docs"]
+)
 def test_an_impossible_objective_is_refused(helm: Helm, wrong: str) -> None:
     assert wrong.partition("=")[0] in helm.refusal(ALERTS, f"monitoring.rules.{wrong}")
 

@@ -148,8 +148,10 @@ if core then
         more[#more + 1] = line
       end
     end
-    local spread = applet:get_var("txn.spread")
-    local text = page(lines, live_gauges(), more, spread and { "requests_without_key_total " .. spread } or {})
+    local spread, ends = applet:get_var("txn.spread"), applet:get_var("txn.certificate_end")
+    more[#more + 1] = spread and "requests_without_key_total " .. spread
+    more[#more + 1] = ends and "certificate_expiry_timestamp_seconds " .. ends
+    local text = page(lines, live_gauges(), more)
     applet:set_status(200)
     applet:add_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
     applet:add_header("content-length", #text)

@@ -109,6 +109,11 @@ METRICS = (
     ),
     _metric("key_users", meaning="Users that have an API key, with `router.keys`"),
     _metric("key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`"),
+    _metric(
+        "certificate_expiry_timestamp_seconds",
+        meaning="End of the certificate that the router serves with `router.tls`, or of one of its chain that ends"
+        " earlier, in seconds since 1970",
+    ),
     _metric("requests_without_key_total", meaning="Requests without an affinity key, with `PrefixAffinity`"),
 )
 
