@@ -134,14 +134,12 @@ def test_a_full_disk_is_told_and_the_download_goes_on_once_there_is_room(cluster
     folder, hub = made(cluster, "full"), large_hub()
     node = node_process(cluster, stack.leader(cluster), stack.SYSTEM)
     inside = ("nsenter", f"--target={node}", "--mount")
+    # The mount is inside the node, and ends with it.
     subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", folder], check=True)
-    try:
-        with serving(hub, address=outside(cluster)), served_from(cluster, "full", hub, folder) as served:
-            say(await_stalled(served, "DiskFull"))
-            subprocess.run([*inside, "mount", "-o", f"remount,size={LARGE_DISK}", folder], check=True)
-            await_whole(served, Path(f"/proc/{node}/root") / folder.relative_to("/"), hub)
-    finally:
-        subprocess.run([*inside, "umount", "--lazy", folder], check=True)
+    with serving(hub, address=outside(cluster)), served_from(cluster, "full", hub, folder) as served:
+        say(await_stalled(served, "DiskFull"))
+        subprocess.run([*inside, "mount", "-o", f"remount,size={LARGE_DISK}", folder], check=True)
+        await_whole(served, Path(f"/proc/{node}/root") / folder.relative_to("/"), hub)
 
 
 def test_a_file_with_another_hash_is_told_deleted_and_downloaded_again(cluster: LocalCluster, say: Say) -> None:
