@@ -121,9 +121,12 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Engines",
-            "Engines by state",
+            "Engines by state, and the most that autoscaling may want",
             "short",
-            {"{{state}}": f"max by (state) (infd_replicas{ONE})"},
+            {
+                "{{state}}": f"max by (state) (infd_replicas{ONE})",
+                "maxReplicas": f"max(infd_max_replicas{ONE})",
+            },
         ),
         Panel(
             "Start of the last engine",

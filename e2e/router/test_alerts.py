@@ -23,6 +23,7 @@ def resource(name: str, **changes: str) -> Series:
     every = {
         f'infd_replicas{{{of},state="desired"}}': "desired",
         f'infd_replicas{{{of},state="ready"}}': "ready",
+        f"infd_max_replicas{{{of}}}": "most",
         f'infd_gpus{{{of},gpu="L4",state="allocated"}}': "gpus",
         f'infd_condition{{{of},type="Stalled",status="True",reason="DiskFull"}}': "stalled",
         f'infd_startup_step{{{of},step="LoadingWeights"}}': "loading",
@@ -43,6 +44,7 @@ def resource(name: str, **changes: str) -> Series:
     healthy = {
         "desired": "2",
         "ready": "2",
+        "most": "4",
         "gpus": "2",
         "stalled": "",
         "loading": "",
@@ -107,6 +109,7 @@ FAULTS = (
     Fault("InferenceQueueGrowing", 20, resource("ill", queued="1+1")),
     Fault("InferenceQueueGrowing", 20, resource("ill", held="1+1")),
     Fault("InferenceQueueGrowing", 20, resource("ill", waiting="1+1")),
+    Fault("InferenceScalingLimited", 20, resource("ill", most="2", held="3")),
     Fault("InferenceGpusIdle", 130, resource("ill", gpus="8", running="0"), "info"),
     Fault("InferenceCertificateEnds", 11, resource("ill", certificate=str(7 * DAY))),
     Fault("InferenceCertificateEnds", 11, resource("ill", certificate="0")),
@@ -123,6 +126,7 @@ FAULTS = (
 NOT_FAULTS = {
     "a model that was never ready has no engine": resource("ill", ready="0", **ENGINES_GONE),
     "a full cache without preemptions": resource("ill", cache="1"),
+    "all engines that autoscaling may want": resource("ill", most="2", waiting="0"),
     "a long queue that does not grow": resource("ill", queued="50"),
     "a step of a start for 20 minutes": resource("ill", loading=f"1x20 _x{MINUTES}"),
     "an hour without a request": resource("ill", running=f"1x30 0x60 1x{MINUTES}"),

@@ -97,6 +97,15 @@ def test_replicas_gpus_and_cost_are_counted_from_the_engine_pods() -> None:
     assert world.samples("infd_cost_per_hour") == {"H100-80GB": 10}
 
 
+def test_the_most_engines_of_autoscaling_are_told_only_with_autoscaling() -> None:
+    world = World()
+    world.resource()
+    assert world.samples("infd_max_replicas") == {}
+    scaled = inference_deployment(name="qwen", autoscaling={"maxReplicas": 6})
+    world.put(scaled)
+    assert world.samples("infd_max_replicas") == {"": 6}
+
+
 @pytest.mark.parametrize("plan", [{}, {"device": "CPU", "gpusPerReplica": 0}])
 def test_a_resource_without_gpus_has_no_series_of_gpus_or_cost(plan: dict[str, object]) -> None:
     world = World("H100:8@2.5")

@@ -25,7 +25,7 @@ REPLICA_STATES = ("desired", "ready", "starting", "unscheduled", "terminating")
 GPU_STATES = ("allocated", "pending")
 PHASES = ("node", "prepare", "load")
 
-MAX_SERIES = len(ConditionType) + len(REPLICA_STATES) + len(GPU_STATES) + len(PHASES) + len(("step", "cost"))
+MAX_SERIES = len(ConditionType) + len(REPLICA_STATES) + len(GPU_STATES) + len(PHASES) + len(("step", "cost", "max"))
 """Series of one InferenceDeployment."""
 
 _OF = ("namespace", "name")
@@ -39,6 +39,7 @@ REPLICAS = Description(
     (*_OF, "state"),
     "Engines: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
 )
+MAX_REPLICAS = Description("infd_max_replicas", "gauge", _OF, "Most engines that autoscaling may want: its `maxReplicas`")
 GPUS = Description(
     "infd_gpus",
     "gauge",
@@ -64,7 +65,7 @@ START = Description(
     "Start of the engine that became ready last, since the operator runs: `node` (until it is scheduled), `prepare`"
     " (volumes, images), `load` (until it is ready)",
 )
-DESCRIPTIONS = (CONDITION, REPLICAS, GPUS, COST, STEP, START)
+DESCRIPTIONS = (CONDITION, REPLICAS, MAX_REPLICAS, GPUS, COST, STEP, START)
 
 
 class ResourceMetrics(Collector):
@@ -90,6 +91,8 @@ class ResourceMetrics(Collector):
                 add(CONDITION, key, 1, *condition)
             for state, count in _replicas(figures, engines).items():
                 add(REPLICAS, key, count, state)
+            if figures.max_replicas:
+                add(MAX_REPLICAS, key, figures.max_replicas)
             gpus = _gpus(figures, engines)
             for state, count in gpus.items():
                 add(GPUS, key, count, figures.gpu, state)

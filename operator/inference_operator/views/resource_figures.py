@@ -23,6 +23,8 @@ class ResourceFigures:
     """GPUs of one engine; 0 before sizing, and on CPUs."""
     startup_step: str
     """Step of the engine that is furthest in its start; empty while none starts."""
+    max_replicas: int
+    """Most engines that autoscaling may want; 0 without autoscaling."""
 
 
 def resource_figures(resource: Manifest) -> ResourceFigures:
@@ -30,7 +32,7 @@ def resource_figures(resource: Manifest) -> ResourceFigures:
 
     Examples:
         >>> resource_figures({"spec": {"replicas": 2}, "status": {"plan": {"gpu": "L4", "gpusPerReplica": 1}}})
-        ResourceFigures(desired=2, conditions=(), gpu='L4', gpus_per_replica=1, startup_step='')
+        ResourceFigures(desired=2, conditions=(), gpu='L4', gpus_per_replica=1, startup_step='', max_replicas=0)
         >>> resource_figures({"spec": {"autoscaling": {}}, "status": {"autoscaling": {"desiredReplicas": 3}}}).desired
         3
     """
@@ -39,6 +41,7 @@ def resource_figures(resource: Manifest) -> ResourceFigures:
     on_gpus = plan.get("device") != "CPU"
     spec = mapping(resource, "spec")
     decided = mapping(status, "autoscaling").get("desiredReplicas") if "autoscaling" in spec else None
+    most = mapping(spec, "autoscaling").get("maxReplicas", 0)
     desired = spec.get("replicas", 1) if decided is None else decided
     return ResourceFigures(
         desired=desired if isinstance(desired, int) else 1,
@@ -46,6 +49,7 @@ def resource_figures(resource: Manifest) -> ResourceFigures:
         gpu=str(plan.get("gpu", "")),
         gpus_per_replica=int(plan.get("gpusPerReplica") or 0) if on_gpus else 0,
         startup_step=str(mapping(status, "startup").get("step", "")),
+        max_replicas=most if isinstance(most, int) else 0,
     )
 
 
