@@ -43,12 +43,28 @@ class Prometheus:
     log: Path
 
     @classmethod
-    async def start(cls, folder: Path, targets: Sequence[Target], session: aiohttp.ClientSession) -> "Prometheus":
-        """Start it, and return once it answers."""
+    async def start(
+        cls,
+        folder: Path,
+        targets: Sequence[Target],
+        session: aiohttp.ClientSession,
+        *,
+        seconds: float = SCRAPE_SECONDS,
+        rules: Path = RULES,
+    ) -> "Prometheus":
+        """Start it, and return once it answers.
+
+        Args:
+            folder: for its configuration and its data.
+            targets: what it scrapes.
+            session: for queries.
+            seconds: time between two scrapes.
+            rules: recording rules and alerts; those of the chart unless said otherwise.
+        """
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         configuration, log = folder / "prometheus.json", folder / "prometheus.log"
-        configuration.write_text(json.dumps(scrape_configuration(targets)))
+        configuration.write_text(json.dumps(scrape_configuration(targets, seconds, rules)))
         command = await asyncio.to_thread(ensure_prometheus)
         arguments = (
             f"--config.file={configuration}",
@@ -104,12 +120,14 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
 
 
-def scrape_configuration(targets: Sequence[Target], seconds: float = SCRAPE_SECONDS) -> dict[str, object]:
-    """Its configuration: these targets, each scraped once in so many seconds, and the rules of the chart."""
+def scrape_configuration(
+    targets: Sequence[Target], seconds: float = SCRAPE_SECONDS, rules: Path = RULES
+) -> dict[str, object]:
+    """Its configuration: these targets, each scraped once in so many seconds, and rules."""
     interval = f"{int(1000 * seconds)}ms"
     return {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"},
-        "rule_files": [str(RULES)],
+        "rule_files": [str(rules)],
         "scrape_configs": [
             {
                 "job_name": f"target-{number}",

@@ -39,7 +39,7 @@ REPLICAS = Description(
     (*_OF, "state"),
     "Engines: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
 )
-MAX_REPLICAS = Description("infd_max_replicas", "gauge", _OF, "Most engines that autoscaling may want: its `maxReplicas`")
+MAX_REPLICAS = Description("infd_max_replicas", "gauge", _OF, "Most engines of autoscaling: its `maxReplicas`")
 GPUS = Description(
     "infd_gpus",
     "gauge",
