@@ -1,16 +1,18 @@
-"""Upgrades an earlier commit's operator under load: `python -m e2e.upgrade FOLDER`, with a checkout of that commit.
+"""Upgrades an earlier commit's operator and rolls it back, under load: `python -m e2e.upgrade FOLDER`.
 
-The earlier commit's own `make demo` starts the cluster, its operator and two engines. Then this tree's chart and
-operator take over, while a client keeps sending requests. No pod may restart, and no request may be lost.
+The folder is a checkout of that commit. Its own `make demo` starts the cluster, its operator and two engines. Then this
+tree's chart and operator take over, and then those of the earlier commit again, while a client keeps sending requests.
+No engine and no router may restart, and no request may be lost.
 
-An earlier commit without pinned routers has its routers replaced once. The result is 1 then, although nothing is lost.
+An earlier commit without pinned routers has its routers replaced at each step. The result is 1 then, although nothing
+is lost.
 """
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from e2e import demo, stack
@@ -38,18 +40,19 @@ def pods(cluster: LocalCluster) -> Mapping[str, tuple[str, int]]:
     }
 
 
-def main(earlier: Path) -> int:
-    """Run it; returns 1 where a pod restarted or a request was lost."""
-    subprocess.run(["make", "-C", str(earlier), "demo"], check=True)
-    cluster = stack.bring_up(demo.CLUSTER)
-    served = Served(cluster, demo.NAME)
-    load = Load(served.address, served.name)
-    load.learn()
+def install_earlier(folder: Path) -> None:
+    """Load the images of the earlier commit into the node, and install its chart."""
+    code = "from e2e import demo, stack; stack.install_operator(stack.bring_up(demo.CLUSTER))"
+    subprocess.run([folder / ".venv" / "bin" / "python", "-c", code], cwd=folder, check=True)
+
+
+def kept(cluster: LocalCluster, load: Load, name: str, install: Callable[[], None]) -> bool:
+    """Whether no pod restarts and no request is lost while another operator is installed and takes over."""
     before, leader = pods(cluster), stack.leader(cluster)
-    with load.phase("operator upgrade", at_least=BEFORE + AFTER, seconds=PHASE_SECONDS, at_most=MOST) as phase:
+    with load.phase(name, at_least=BEFORE + AFTER, seconds=PHASE_SECONDS, at_most=MOST) as phase:
         phase.await_answers(BEFORE)
         phase.mark()
-        stack.install_operator(cluster)
+        install()
         while stack.leader(cluster) in ("", leader):
             time.sleep(stack.POLL_SECONDS)
         time.sleep(SETTLE_SECONDS)
@@ -59,7 +62,19 @@ def main(earlier: Path) -> int:
     print(f"pods before {dict(before)}\npods after  {dict(after)}")
     print(f"operator before {leader}, after {stack.leader(cluster)}")
     print(cluster.kubectl("get", "infd", "--output=wide"))
-    return int(after != before or bool(phase.result.lost))
+    return after == before and not phase.result.lost
+
+
+def main(earlier: Path) -> int:
+    """Run it; returns 1 where a pod restarted or a request was lost."""
+    subprocess.run(["make", "-C", str(earlier), "demo"], check=True)
+    cluster = stack.bring_up(demo.CLUSTER)
+    served = Served(cluster, demo.NAME)
+    load = Load(served.address, served.name)
+    load.learn()
+    upgraded = kept(cluster, load, "operator upgrade", lambda: stack.install_operator(cluster))
+    rolled_back = kept(cluster, load, "roll back", lambda: install_earlier(earlier))
+    return int(not (upgraded and rolled_back))
 
 
 if __name__ == "__main__":
