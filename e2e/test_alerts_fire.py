@@ -167,7 +167,7 @@ async def hung_start(cluster: LocalCluster) -> AsyncIterator[None]:
     """The engine's process is stopped as soon as it runs, so that its start stays in one step."""
 
     def running() -> bool:
-        with contextlib.suppress(ClusterError, IndexError, StopIteration):
+        with contextlib.suppress(ClusterError, LookupError, StopIteration):  # there is no pod, or no container yet
             return bool(container_processes(cluster, next(iter(stack.pods(cluster, STUCK)))))
         return False
 
@@ -212,7 +212,7 @@ async def killed_again_and_again(cluster: LocalCluster, name: str) -> AsyncItera
 
     async def kill() -> None:
         while True:
-            with contextlib.suppress(ClusterError, ProcessLookupError, IndexError):
+            with contextlib.suppress(ClusterError, ProcessLookupError, LookupError):
                 (pod,) = stack.pods(cluster, name)
                 await asyncio.to_thread(kill_container, cluster, pod)
             await asyncio.sleep(2)
