@@ -52,7 +52,19 @@ def test_the_attempt_of_a_finished_job_has_its_end_message_and_failure(exit_code
     over = job(type="Failed", reason="BackoffLimitExceeded") if exit_code else job(type="Complete")
     attempt = job_attempt(over, [pod("Failed" if exit_code else "Succeeded", ended)])
     assert (attempt.message, attempt.problem, attempt.finished) == (WORDS, None, NOW)
-    assert attempt.failure == ("BackoffLimitExceeded" if exit_code else "")
+    assert attempt.failure == ("container `inspection` ended with exit code 1" if exit_code else "")
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ({"exitCode": 137, "reason": "Error"}, "container `inspection` ended with exit code 137 (SIGKILL)"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "container `inspection` used more memory than its limit"),
+    ],
+)
+def test_an_attempt_whose_container_was_killed_says_so_instead_of_quoting_the_job(ended: Manifest, words: str) -> None:
+    over = job(type="Failed", reason="BackoffLimitExceeded", message="Job has reached the specified backoff limit")
+    assert job_attempt(over, [pod("Failed", {"terminated": ended})]).failure == words
 
 
 def test_a_job_that_exceeded_its_deadline_is_a_failed_attempt_without_a_pod() -> None:

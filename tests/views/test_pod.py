@@ -203,7 +203,6 @@ def test_termination_messages_and_pull_errors_contain_no_secret() -> None:
             "Evicted: The node was low on resource: memory.",
         ),
         ({"reason": "UnexpectedAdmissionError"}, "UnexpectedAdmissionError"),
-        ({}, "it has failed"),
     ],
 )
 def test_the_problem_of_a_failed_pod_has_its_reason_and_message(said: Manifest, cause: str) -> None:
@@ -211,6 +210,16 @@ def test_the_problem_of_a_failed_pod_has_its_reason_and_message(said: Manifest, 
     view = pod_view(pod(status=status), component="engine")
     assert view.failed
     assert view.problem == PodProblem(Reason.POD_REJECTED, cause)
+
+
+def test_the_problem_of_a_failed_pod_without_a_reason_is_how_its_container_ended() -> None:
+    status = {"phase": "Failed", "containerStatuses": [{"name": "download", "state": OOM_KILLED}]}
+    problem = pod_view(pod(status=status), component="download").problem
+    assert problem is not None
+    assert problem.reason is Reason.OUT_OF_MEMORY
+    assert pod_view(pod(status={"phase": "Failed"}), component="download").problem == PodProblem(
+        Reason.POD_REJECTED, "it has failed"
+    )
 
 
 def test_a_ready_pod_has_no_problem_even_after_a_crash() -> None:

@@ -34,7 +34,7 @@ class Attempt:
     finished: datetime | None = None
     """When the Job controller marked it complete or failed; None before that."""
     failure: str = ""
-    """The Job controller's message on why it failed; empty if it has not failed."""
+    """Why it failed: how its container ended, else the Job controller's message; empty if it has not failed."""
     wait: PendingWait | None = None
     """Its wait for a pod, or its pod's wait for volumes; None if it waits for neither."""
 
@@ -46,7 +46,8 @@ def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
     own = [pod for pod in pods if pod.name.startswith(f"{meta['name']}-")]
     end = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
     failed = end is not None and end.get("type") == "Failed"
-    why = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
+    told = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
+    why = next((pod.problem.cause for pod in own if pod.failed and pod.problem), told)
     return Attempt(
         job=meta["name"],
         job_hash=str(notes.get(JOB_HASH_ANNOTATION, "")),

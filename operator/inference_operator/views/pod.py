@@ -186,6 +186,8 @@ def pod_template_hash(metadata: Manifest) -> str | None:
 
 def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
     if status.get("phase") == "Failed":
+        if not status.get("reason") and (ended := _failed_container(pod, status)):
+            return ended
         parts = (one_line(status.get("reason")), one_line(status.get("message")))
         cause = ": ".join(part for part in parts if part) or "it has failed"
         reason = Reason.DISK_FULL if _DISK_FULL.search(cause) else Reason.POD_REJECTED
@@ -197,6 +199,12 @@ def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
     if scheduled.get("reason") == "Unschedulable":
         return _unschedulable(one_line(scheduled.get("message")).replace("not found. not found", "not found."))
     return None
+
+
+def _failed_container(pod: Manifest, status: Manifest) -> PodProblem | None:
+    """The error that ended a pod which is not started again, such as a Job's; None if the pod itself failed."""
+    every = ((one, mapping(mapping(one, "state"), "terminated")) for one in objects(status, "containerStatuses"))
+    return next((_termination(pod, one, ended) for one, ended in every if ended.get("exitCode")), None)
 
 
 def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
@@ -219,7 +227,8 @@ def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> Po
         limit = _memory_limit(pod, str(name))
         bound = f"its limit of {limit}" if limit else "its limit"
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than {bound}")
-    cause = f"container `{name}` ended with exit code {terminated.get('exitCode')}"
+    code = terminated.get("exitCode")
+    cause = f"container `{name}` ended with exit code {code}{' (SIGKILL)' if code == _SIGKILL else ''}"
     message = redacted(str(terminated.get("message") or "")).strip()
     started, finished = timestamp(terminated.get("startedAt")), timestamp(terminated.get("finishedAt"))
     ran = finished - started if started and finished else None
@@ -235,6 +244,8 @@ def _memory_limit(pod: Manifest, container: str) -> str:
 
 
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
+_SIGKILL = 137
+"""The exit code of a container that was killed: 128 and the number of the signal."""
 _TRANSPORT = re.compile(r"\brpc error: code = \w+ desc = ")
 
 
