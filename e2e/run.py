@@ -24,6 +24,7 @@ WITHOUT_STACK = (
     "e2e/test_arguments.py",
     "e2e/test_derived_sizes.py",
     "e2e/test_beside.py",
+    "e2e/test_bucket.py",
     "e2e/test_push.py",
 )
 STOP_SECONDS = 60.0

@@ -28,6 +28,8 @@ REGISTRY_MODULE = Path(__file__).parents[1] / "registry"
 """Of an image registry, for the tests that push to one."""
 SIGNER_MODULE = Path(__file__).parents[1] / "signer"
 """Of the command that signs releases."""
+S3_MODULE = Path(__file__).parents[1] / "s3"
+"""Of a server that speaks S3, for the tests of models in buckets."""
 KARPENTER_MODULE = Path(__file__).parents[1] / "karpenter"
 """Of Karpenter with its provider `kwok`, for the test that runs it."""
 KEDA_MODULE = Path(__file__).parents[1] / "keda"
@@ -69,6 +71,7 @@ class Command:
 API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
+S3_SERVER = Command("versitygw", "github.com/versity/versitygw/cmd/versitygw")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
 KEDA_ADAPTER = Command("keda-adapter", "github.com/kedacore/keda/v2/cmd/adapter")
@@ -121,6 +124,11 @@ def ensure_registry() -> Path:
 def ensure_cosign() -> Path:
     """The command that signs images and charts, built if it is missing."""
     return _ensure((COSIGN,), SIGNER_MODULE) / COSIGN.name
+
+
+def ensure_s3_server() -> Path:
+    """A server that speaks S3 over a folder, built if it is missing (a minute on two cores)."""
+    return _ensure((S3_SERVER,), S3_MODULE) / S3_SERVER.name
 
 
 def ensure_karpenter() -> tuple[Path, list[Path]]:

@@ -41,7 +41,18 @@ INVALID: list[tuple[dict[str, object], str]] = [
     ({"model": {"source": "hf://" + "x" * 2000}}, "spec.model.source: "),
     ({"model": {"source": "hf://a/b", "commit": "main"}}, "spec.model.commit: "),
     ({"model": {"source": "hf://a/b", "revision": "a b"}}, "spec.model.revision: must be a branch, tag or commit"),
-    ({"model": {"source": "pvc://a", "revision": "main"}}, "spec.model: `revision` and `tokenSecret` need a source"),
+    ({"model": {"source": "pvc://a", "revision": "main"}}, "spec.model: `revision` needs a source"),
+    ({"model": {"source": "pvc://a", "tokenSecret": {"name": "a", "key": "b"}}}, "spec.model: `tokenSecret` needs"),
+    (
+        {"model": {"source": "s3://bucket/a", "revision": "main"}, "cache": {"size": "1Gi"}},
+        "spec.model: `revision` needs",
+    ),
+    ({"model": {"source": "hf://a/b", "s3": {"region": "eu-1"}}}, "spec.model: `s3` needs a source"),
+    ({"model": {"source": "s3://bucket/a"}}, "spec: an `s3://` model needs `cache.size` or `cache.pvc`"),
+    (
+        {"model": {"source": "s3://bucket/a", "s3": {"endpoint": "minio:9000"}}, "cache": {"size": "1Gi"}},
+        "spec.model.s3.endpoint: must be a URL",
+    ),
     (
         {
             "model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}},

@@ -24,7 +24,7 @@ def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     [
         ({}, "spec.model", "Required value"),
         ({"model": {}}, "spec.model.source", "Required value"),
-        (spec(model={"source": "s3://bucket/model"}), "spec.model.source", "for example `hf://Qwen/Qwen3-8B`"),
+        (spec(model={"source": "gs://bucket/model"}), "spec.model.source", "for example `hf://Qwen/Qwen3-8B`"),
         (spec(model={"source": "Qwen/Qwen3-8B"}), "spec.model.source", "must start with `hf://`"),
         (spec(parallelism={"tensor": 0}), "spec.parallelism.tensor", "greater than or equal to 1"),
         (spec(parallelism={"tensor": "two"}), "spec.parallelism.tensor", "must be of type integer"),

@@ -69,11 +69,11 @@ def test_render_ignores_objects_of_other_kinds(infd: Infd) -> None:
 
 
 def test_valid_resources_are_rendered_beside_an_invalid_resource(infd: Infd) -> None:
-    bad = f"{HEADER}metadata: {{name: bad}}\nspec: {{model: {{source: 's3://b'}}}}\n"
+    bad = f"{HEADER}metadata: {{name: bad}}\nspec: {{model: {{source: 'gs://b'}}}}\n"
     status, output, complaints = infd("render", "-f", "-", stdin=f"{bad}---\n{GOOD}")
     assert status == 1
     assert output == infd("render", "-f", "-", stdin=GOOD)[1]
-    assert complaints.startswith("bad: spec.model.source: `s3://b` has no scheme")
+    assert complaints.startswith("bad: spec.model.source: `gs://b` has no scheme")
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ async def test_a_rejected_child_is_named_in_the_status_and_the_others_are_create
 async def test_a_refused_edit_of_the_spec_does_not_change_serving_children(serving: World) -> None:
     before = serving.cluster.live()
     del before[RESOURCE]
-    serving.ask(source="s3://bucket/qwen")
+    serving.ask(source="gs://bucket/qwen")
     assert await serving.settle() == [STATUS]
     after = serving.cluster.live()
     del after[RESOURCE]
@@ -140,7 +140,7 @@ async def test_a_refused_edit_of_the_spec_does_not_change_serving_children(servi
 
 
 async def test_a_new_resource_with_a_refused_spec_gets_a_status_and_no_children(world: World) -> None:
-    world.ask(source="s3://bucket/qwen")
+    world.ask(source="gs://bucket/qwen")
     assert await world.settle() == [STATUS]
     assert set(world.cluster.live()) == {RESOURCE}
     assert world.conditions()["Ready"] == ("False", "InvalidModelSource")

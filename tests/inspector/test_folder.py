@@ -237,7 +237,7 @@ def test_infd_fit_accepts_the_output_of_inspect(
     ("arguments", "words"),
     [
         (("pvc://models/qwen",), "is a volume in a cluster. Set --folder to its mount path."),
-        (("s3://bucket",), "has no scheme that this version knows."),
+        (("gs://bucket",), "has no scheme that this version knows."),
         (("/nosuch",), "/nosuch: there is no such directory."),
     ],
 )

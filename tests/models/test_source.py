@@ -35,7 +35,7 @@ def test_a_valid_model_source_is_parsed(text: str, source: ModelSource) -> None:
     [
         ("", "has no scheme"),
         ("Qwen/Qwen3-8B", "has no scheme"),
-        ("s3://bucket/qwen", "has no scheme"),
+        ("gs://bucket/qwen", "has no scheme"),
         ("HF://Qwen/Qwen3-8B", "has no scheme"),
         (" hf://Qwen/Qwen3-8B", "has no scheme"),
         ("hf:/Qwen/Qwen3-8B", "has no scheme"),

@@ -194,7 +194,7 @@ def test_an_invalid_server_slots_annotation_is_computed_again(text: str) -> None
 REFUSED = {
     "unreadable": (inference_deployment(replicas="many"), Reason.INVALID_SPEC),
     "reserved name": (inference_deployment(name="vllm"), Reason.INVALID_SPEC),
-    "unknown scheme": (inference_deployment(source="s3://bucket/qwen"), Reason.INVALID_MODEL_SOURCE),
+    "unknown scheme": (inference_deployment(source="gs://bucket/qwen"), Reason.INVALID_MODEL_SOURCE),
     "managed argument": (inference_deployment(engine={"args": ["--port=1"]}), Reason.MANAGED_ARGUMENT),
     "managed variable": (
         inference_deployment(engine={"env": [{"name": "HOME", "value": "/"}]}),

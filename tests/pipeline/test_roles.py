@@ -100,7 +100,7 @@ def test_a_pinned_plan_of_an_engine_unknown_to_this_release_is_replaced() -> Non
 def test_after_a_refused_edit_logs_are_read_by_the_engine_of_the_pinned_plan() -> None:
     given = with_live(by_the_second_engine(), pod(status=CRASHED))
     released = EngineRegistry({**REGISTRY.by_name}, default=VLLM)
-    resource = inputs(inference_deployment(source="s3://bucket")).resource
+    resource = inputs(inference_deployment(source="gs://bucket")).resource
     edited = replace(given, engines=released, resource=resource)
     assert isinstance(outcome(edited), Refused)
     assert edited.engine_of(ENGINE) is REGISTRY[ECHO]

@@ -223,7 +223,7 @@ def test_the_status_of_a_serving_resource_has_url_counts_selector_plan_and_image
 
 def test_a_refused_edit_keeps_the_plan_of_the_serving_engines_in_the_status() -> None:
     refused = reported(
-        observed(inference_deployment(source="s3://b"), engines=deployment_status(1), routers=deployment_status(2))
+        observed(inference_deployment(source="gs://b"), engines=deployment_status(1), routers=deployment_status(2))
     ).status
     assert refused.plan == reported(SERVING).status.plan
     assert refused.engine == reported(SERVING).status.engine
@@ -234,7 +234,7 @@ def test_a_refused_edit_keeps_the_plan_of_the_serving_engines_in_the_status() ->
 
 
 def test_a_refused_edit_counts_engines_by_the_last_valid_spec() -> None:
-    refused = inference_deployment(source="s3://b", replicas=5)
+    refused = inference_deployment(source="gs://b", replicas=5)
     status = deployment_status(2, ready=1)
     result = reported(
         observed(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
@@ -246,7 +246,7 @@ def test_a_refused_edit_counts_engines_by_the_last_valid_spec() -> None:
     assert result.status.ready == "1/2"
 
 
-@pytest.mark.parametrize("refused", [{"source": "s3://b"}, {"parallelism": {"tensor": 0}}])
+@pytest.mark.parametrize("refused", [{"source": "gs://b"}, {"parallelism": {"tensor": 0}}])
 def test_a_new_resource_with_a_refused_spec_has_no_engines_in_the_status(refused: dict[str, Any]) -> None:
     result = reported(inputs(inference_deployment(**refused)))
     available = result.status.condition(ConditionType.ENGINES_AVAILABLE)

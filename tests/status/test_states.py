@@ -162,7 +162,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ("False VolumeUnavailable", "False Settled", "True ProgressDeadlineExceeded"),
     ),
     "refused at once": (
-        inputs(inference_deployment(source="s3://bucket")),
+        inputs(inference_deployment(source="gs://bucket")),
         [],
         ("False InvalidModelSource", "False Settled", "True InvalidModelSource"),
     ),
@@ -177,7 +177,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
     ),
     "refused edit at zero": (
         observed(
-            inference_deployment(source="s3://bucket"),
+            inference_deployment(source="gs://bucket"),
             live=inference_deployment(replicas=0),
             engines=deployment_status(0),
             routers=deployment_status(2),

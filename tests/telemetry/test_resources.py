@@ -150,13 +150,13 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     status: Manifest = {"conditions": conditions, "plan": SIZED, "startup": {"step": "PullingImages"}}
     for number in range(MANY):
         name = f"m{number}"
-        world.resource(name, **status)
+        world.put({**inference_deployment(name=name, autoscaling={"maxReplicas": 4}), "status": status})
         world.engine(f"{name}-a", owner=name, **reached())
     world.series()
     for number in range(MANY):
         world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
     assert len(world.series()) == MANY * MAX_SERIES
-    assert MAX_SERIES == 21
+    assert MAX_SERIES == 22
     for key in world.cache.resource_keys()[1:]:
         world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
     assert len(world.series()) == MAX_SERIES

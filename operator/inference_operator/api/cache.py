@@ -22,7 +22,7 @@ class CacheSpec(SpecModel):
 
     pvc: ObjectName | None = Field(
         None,
-        description="PersistentVolumeClaim to download an `hf://` model to. Default: none. Change: rolling restart.",
+        description="PersistentVolumeClaim to download the model to. Default: none. Change: rolling restart.",
     )
     size: Quantity | None = Field(
         None,

@@ -261,7 +261,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.INVALID_MODEL_SOURCE: Explanation(
         _STALLED,
         "`spec.model.source` is not a valid model address.",
-        "Use `hf://org/name`, `pvc://claim/path` or `oci://image-reference`.",
+        "Use `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`.",
     ),
     Reason.MANAGED_ARGUMENT: Explanation(
         _STALLED,

@@ -3,6 +3,7 @@
 `crd.py` generates the CRD from these models; `validation.py` defines the rules.
 """
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
@@ -17,6 +18,7 @@ from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.s3 import S3Spec
 from inference_operator.api.scheduling import SchedulingSpec
 from inference_operator.api.validation import CelRules, Rule, SpecModel, cel, matches
 
@@ -44,8 +46,8 @@ class Device(StrEnum):
 
 
 _SOURCE = matches(
-    r"(hf|pvc|oci)://\S+",
-    "must start with `hf://`, `pvc://` or `oci://` and contain no spaces, for example `hf://Qwen/Qwen3-8B`",
+    r"(hf|s3|pvc|oci)://\S+",
+    "must start with `hf://`, `s3://`, `pvc://` or `oci://` and contain no spaces, for example `hf://Qwen/Qwen3-8B`",
 )
 _REVISION = matches(
     "[A-Za-z0-9][-A-Za-z0-9._/]*", "must be a branch, tag or commit of the hub, for example `main` or `v1.0`"
@@ -56,6 +58,10 @@ _SERVED_NAME = matches(
 )
 
 
+LISTING_DIGEST = re.compile("[0-9a-f]{40}")
+"""The revision of a model in a bucket."""
+
+
 class ModelSpec(SpecModel):
     """The model to serve and its name in the OpenAI API."""
 
@@ -64,9 +70,9 @@ class ModelSpec(SpecModel):
         max_length=1024,
         json_schema_extra=cel(_SOURCE),  # for resources that come from a file, `models` checks this and more
         description=(
-            "Model to serve: `hf://org/name` (Hugging Face Hub), `pvc://claim/path` (directory in a"
-            " PersistentVolumeClaim in the same namespace) or `oci://image-reference` (OCI image mounted as a volume,"
-            " with the model files at its root). Required. Change: rolling restart."
+            "Model to serve: `hf://org/name` (Hugging Face Hub), `s3://bucket/path` (needs `cache`), `pvc://claim/path`"
+            " (directory in a PersistentVolumeClaim in the same namespace) or `oci://image-reference` (OCI image"
+            " mounted as a volume, with the model files at its root). Required. Change: rolling restart."
         ),
     )
     served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(_SERVED_NAME)] | None = Field(
@@ -76,17 +82,37 @@ class ModelSpec(SpecModel):
         ),
     )
     revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(_REVISION)] | None = Field(
-        None, description="Branch, tag or commit on the hub. Default: `main`. Change: rolling restart."
+        None,
+        description=(
+            "Branch, tag or commit on the hub, or digest of the listing of an `s3://` model. Default: `main`, or the"
+            " first listing. Change: rolling restart."
+        ),
     )
     token_secret: KeySelector | None = Field(
         None, description="Secret with a token of the hub, for gated and private models. Change: rolling restart."
     )
+    s3: S3Spec = Field(default_factory=S3Spec, description="Store of an `s3://` model.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.revision) && !has(self.tokenSecret) || self.source.startsWith('hf://')",
-            lambda self: not (self.revision or self.token_secret) or self.source.startswith("hf://"),
-            "`revision` and `tokenSecret` need a source `hf://org/name`: other sources have neither",
+            "!has(self.tokenSecret) || self.source.startsWith('hf://')",
+            lambda self: not self.token_secret or self.source.startswith("hf://"),
+            "`tokenSecret` needs a source `hf://org/name`",
+        ),
+        Rule(
+            "!has(self.revision) || self.source.startsWith('hf://')"
+            " || self.source.startsWith('s3://') && self.revision.matches('^[0-9a-f]{40}$')",
+            lambda self: (
+                not self.revision
+                or self.source.startswith("hf://")
+                or (self.source.startswith("s3://") and LISTING_DIGEST.fullmatch(self.revision) is not None)
+            ),
+            "`revision` needs a source `hf://org/name`, or `s3://` and the 40 digits that `infd inspect` prints",
+        ),
+        Rule(
+            "!has(self.s3) || self.source.startsWith('s3://')",
+            lambda self: "s3" not in self.model_fields_set or self.source.startswith("s3://"),
+            "`s3` needs a source `s3://bucket/path`",
         ),
     )
 
@@ -338,9 +364,15 @@ class Spec(SpecModel):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.cache) || !(has(self.cache.pvc) || has(self.cache.size))"
-            " || self.model.source.startsWith('hf://')",
-            lambda spec: not spec.cache.wanted or spec.model.source.startswith("hf://"),
-            "`cache` needs an `hf://` model: files of a volume or an image are not downloaded",
+            " || self.model.source.startsWith('hf://') || self.model.source.startsWith('s3://')",
+            lambda spec: not spec.cache.wanted or spec.model.source.startswith(("hf://", "s3://")),
+            "`cache` needs an `hf://` or `s3://` model: files of a volume or an image are not downloaded",
+        ),
+        Rule(
+            "!self.model.source.startsWith('s3://')"
+            " || has(self.cache) && (has(self.cache.pvc) || has(self.cache.size))",
+            lambda spec: spec.cache.wanted or not spec.model.source.startswith("s3://"),
+            "an `s3://` model needs `cache.size` or `cache.pvc`: a claim that it is downloaded to",
         ),
         Rule(
             "self.replicas > 0 || !has(self.router) || !has(self.router.strategy)"

@@ -32,7 +32,7 @@ from inference_operator.model_cache.job import DownloadRequest
 from inference_operator.model_cache.pruning import PruneReport, parsed_report
 from inference_operator.model_cache.result import Downloaded, parsed_download
 from inference_operator.model_cache.uses import claim_uses, record_claim, record_commit, record_model
-from inference_operator.models.source import HubModel, model_source
+from inference_operator.models.source import DOWNLOADED, model_source
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.names import MANAGED_BY_LABEL
 from inference_operator.settings import Settings
@@ -188,8 +188,8 @@ def _prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 def _request(options: argparse.Namespace, engines: EngineRegistry) -> DownloadRequest:
     """What the operator would ask for, if a resource had this model and claim."""
-    if not isinstance(model_source(options.source), HubModel):
-        raise UsageError(f"{options.source}: only a model of a hub, `hf://org/name`, can be downloaded.")
+    if not isinstance(model_source(options.source), DOWNLOADED):
+        raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     model: Manifest = {"source": options.source, **({"revision": options.revision} if options.revision else {})}
     if options.token_secret:
         name, _, key = options.token_secret.partition("/")

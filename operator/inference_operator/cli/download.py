@@ -7,9 +7,10 @@ from pathlib import Path
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.inspection.result import Failure, result_text
+from inference_operator.inspector.download import ModelOrigin, download
 from inference_operator.inspector.kernels import Kernels
 from inference_operator.model_cache.result import downloaded_text
-from inference_operator.models.source import HubModel, model_source
+from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source
 
 
 def add_download(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -17,12 +18,13 @@ def add_download(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     download = commands.add_parser(
         "download",
         help="download a model to a folder, as the operator's Jobs do",
-        description="Download a hub repository to a folder with the layout of `spec.cache`. It continues what an"
-        " earlier command left, checks sizes and SHA-256, and marks the model as complete last. HF_ENDPOINT and"
-        " HF_TOKEN work as in engines.",
+        description="Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
+        " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
+        " HF_ENDPOINT and HF_TOKEN work as in engines; for a bucket AWS_ENDPOINT_URL, AWS_REGION,"
+        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     )
-    download.add_argument("source", help="hf://org/name")
-    download.add_argument("--revision", help="branch, tag or commit; default: the default branch")
+    download.add_argument("source", help="hf://org/name or s3://bucket/path")
+    download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
     download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
     download.add_argument("--kernels", default="", metavar="NAME", help="folder of compiled kernels to create")
     download.add_argument("--empty-kernels", action="store_true", help="delete what is in that folder first")
@@ -32,12 +34,10 @@ def add_download(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     source = model_source(options.source)
-    if not isinstance(source, HubModel):
-        raise UsageError(f"{options.source}: only a model of a hub, `hf://org/name`, can be downloaded.")
-    from inference_operator.inspector.download import download  # noqa: PLC0415 - half a second, and 60 MiB
-
+    if not isinstance(source, DOWNLOADED):
+        raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     kernels = Kernels(options.kernels, empty_first=options.empty_kernels) if options.kernels else None
-    result = download(source.repository, options.revision, options.cache, kernels=kernels, say=_say)
+    result = download(_origin(source), options.revision, options.cache, kernels=kernels, say=_say)
     text = result_text(result) if isinstance(result, Failure) else downloaded_text(result)
     if options.to:
         options.to.write_text(text, encoding="utf-8")
@@ -46,6 +46,16 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         file=sys.stderr if isinstance(result, Failure) else sys.stdout,
     )
     return 1 if isinstance(result, Failure) else 0
+
+
+def _origin(source: HubModel | BucketModel) -> ModelOrigin:
+    if isinstance(source, HubModel):
+        from inference_operator.inspector.hub_download import HubOrigin  # noqa: PLC0415 - half a second, and 60 MiB
+
+        return HubOrigin(source.repository)
+    from inference_operator.inspector.bucket_download import BucketOrigin  # noqa: PLC0415 - 20 MiB
+
+    return BucketOrigin(source, _say)
 
 
 def _say(line: str) -> None:

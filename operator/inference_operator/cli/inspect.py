@@ -20,7 +20,7 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.models.source import ClaimModel, HubModel, model_source
+from inference_operator.models.source import BucketModel, ClaimModel, HubModel, model_source
 
 TIME_LIMIT_SECONDS = 120
 """For the whole command: an index of 32 MiB at 1 MB/s takes 34 s; a slower hub cannot serve a model."""
@@ -38,11 +38,13 @@ def add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     inspect = commands.add_parser(
         "inspect",
         help="read a model's config and file sizes, without its weights",
-        description="Read config.json, the weight index and the file sizes of a hub repository or a directory. "
+        description="Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
         "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines.",
     )
-    inspect.add_argument("source", help="hf://org/name, or a directory")
-    inspect.add_argument("--revision", help="branch, tag or commit of the hub repository")
+    inspect.add_argument("source", help="hf://org/name, s3://bucket/path, or a directory")
+    inspect.add_argument(
+        "--revision", help="branch, tag or commit of the hub repository; digest of the bucket's listing"
+    )
     inspect.add_argument("--folder", type=Path, help="mount path of the volume of a pvc:// or oci:// source")
     inspect.add_argument(
         "--time-limit",
@@ -89,6 +91,10 @@ def _inspected(options: argparse.Namespace) -> InspectionResult:
             from inference_operator.inspector.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
             return inspect_hub(repository, options.revision)
+        case BucketModel():
+            from inference_operator.inspector.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
+
+            return inspect_bucket(source, options.revision)
     if options.folder is None:
         cure = "Set --folder to its mount path."
         return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))

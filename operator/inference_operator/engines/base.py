@@ -163,6 +163,8 @@ class HubAccess:
     """Branch, tag or commit of the hub repository; None is the default branch."""
     compiled: str = ""
     """Folder of all compiled kernels; empty if the engine keeps none."""
+    secret: str = ""
+    """Secret whose keys all become environment variables of the Jobs; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)

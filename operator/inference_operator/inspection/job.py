@@ -4,11 +4,11 @@ from inference_operator.api.spec import Spec
 from inference_operator.engines.base import HubAccess
 from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.manifest import JOB, Manifest, Owner
-from inference_operator.models.source import HubModel, ModelSource
+from inference_operator.models.source import DOWNLOADED, ModelSource
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, model_volumes
 from inference_operator.objects.names import INSPECTION, inspection_job_name, labels, selector_labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, environment_of, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
@@ -86,7 +86,7 @@ def _content(spec: Spec, source: ModelSource, access: HubAccess, *, owner: Owner
 
 
 def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Settings) -> Manifest:
-    where = [f"--folder={MODEL_PATH}"] if not isinstance(source, HubModel) else []
+    where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
     return {
         "name": INSPECTION,
@@ -95,6 +95,7 @@ def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Set
         "command": ["infd", "inspect", spec.model.source],
         "args": [*where, *revision, "--output=json", f"--to={TERMINATION_MESSAGE}"],
         "env": environment(access.env),
+        **environment_of(access.secret),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -107,13 +108,13 @@ def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Set
 
 
 def _scheduling(spec: Spec, source: ModelSource, resource: str, settings: Settings) -> Manifest:
-    """The scheduling fields. A volume may be reachable only from the engine's nodes; a hub is read from any node.
+    """The scheduling fields. A volume may be reachable only from the engine's nodes; others are read from any node.
 
     The engine's RuntimeClass may need a GPU, which the Job does not have. So the Job gets that of the operator's
     defaults for routers.
     """
     fields = scheduling(spec.scheduling, gpus=1, selector=selector_labels(resource, INSPECTION))
-    names = _ANYWHERE if isinstance(source, HubModel) else _WHERE_VOLUMES_ARE
+    names = _ANYWHERE if isinstance(source, DOWNLOADED) else _WHERE_VOLUMES_ARE
     runtime = settings.router_defaults.scheduling.runtime_class_name
     return {
         **{name: fields[name] for name in names if name in fields},

@@ -13,6 +13,8 @@ from inference_operator.inspection.result import Cause, Failure, InspectionResul
 from inference_operator.inspector.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
 from inference_operator.models.config import NotUnderstood
 
+LENGTH_BYTES = 8
+"""A safetensors file begins with the length of its header in this number of bytes."""
 MAX_HEADER_BYTES = 25_000_000
 """Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
 
@@ -32,6 +34,22 @@ def inspect_folder(folder: Path, *, name: str, source: str, commit: str = "") ->
         return error.failure
 
 
+def elements_of(header: bytes) -> Mapping[str, int]:
+    """The number of elements by type, from the header of a safetensors file; empty if the header is invalid.
+
+    Examples:
+        >>> elements_of(b'{"a": {"dtype": "F16", "shape": [2, 3]}, "__metadata__": {}}')
+        Counter({'F16': 6})
+    """
+    found: Counter[str] = Counter()
+    try:
+        for tensor in (tensor for key, tensor in json.loads(header).items() if key != "__metadata__"):
+            found[str(tensor["dtype"])] += math.prod(tensor["shape"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Headers:
     """Headers of safetensors files in a folder."""
@@ -42,14 +60,10 @@ class _Headers:
         """Number of elements by type; empty if the file has no valid header."""
         try:
             with (self.folder / name).open("rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(length)) if length <= MAX_HEADER_BYTES else {}
-            found: Counter[str] = Counter()
-            for tensor in (tensor for key, tensor in header.items() if key != "__metadata__"):
-                found[str(tensor["dtype"])] += math.prod(tensor["shape"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+                return elements_of(file.read(length)) if length <= MAX_HEADER_BYTES else {}
+        except OSError:
             return {}
-        return found
 
 
 def _sizes(folder: Path, name: str) -> dict[str, int]:

@@ -1,8 +1,9 @@
-"""The files of a hub repository that engines need, from its listing. Pure: names come from strangers."""
+"""The files of a model that engines need, from the listing of a hub or a bucket. Pure: names come from strangers."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from inference_operator.inspection.result import Cause, Failure
 from inference_operator.models.config import NotUnderstood
@@ -23,38 +24,45 @@ _SAFETENSORS = ".safetensors"
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One file, as the hub lists it."""
+    """One file, as the hub or the bucket lists it."""
 
     path: str
     size_bytes: int
     sha256: str = ""
-    """Of its content; empty for small files, for which the hub lists no SHA-256."""
+    """Of its content; empty for small files, for which the hub lists no SHA-256, and in a bucket."""
+    etag: str = ""
+    """The mark that a bucket gives to a content; empty on a hub."""
+
+    @property
+    def blob(self) -> str:
+        """Name of the file's content on a claim."""
+        return self.sha256 or sha256(f"{self.path} {self.etag} {self.size_bytes}".encode()).hexdigest()
 
 
-def wanted_files(repository: str, listed: Iterable[ListedFile]) -> Sequence[ListedFile] | Failure:
+def wanted_files(model: str, listed: Iterable[ListedFile]) -> Sequence[ListedFile] | Failure:
     """The files to download, sorted by path; a failure if the listing cannot be trusted.
 
     Examples:
         >>> files = [ListedFile("model.safetensors", 5), ListedFile("pytorch_model.bin", 5), ListedFile("a.json", 1)]
-        >>> [file.path for file in wanted_files("org/name", files)]
+        >>> [file.path for file in wanted_files("hf://org/name", files)]
         ['a.json', 'model.safetensors']
-        >>> wanted_files("org/name", [ListedFile("../../etc/passwd", 1)]).why.problem
+        >>> wanted_files("hf://org/name", [ListedFile("../../etc/passwd", 1)]).why.problem
         'lists a file with the unsafe name `../../etc/passwd`.'
     """
     found: dict[str, ListedFile] = {}
     for file in listed:
         if not is_safe_name(file.path):
-            return _damaged(repository, f"lists a file with the unsafe name `{_ODD.sub('?', file.path)[:100]}`.")
+            return _damaged(model, f"lists a file with the unsafe name `{_ODD.sub('?', file.path)[:100]}`.")
         if file.size_bytes < 0:
-            return _damaged(repository, f"lists a wrong size of `{file.path}`.")
+            return _damaged(model, f"lists a wrong size of `{file.path}`.")
         if file.sha256 and not _SHA256.fullmatch(file.sha256):
-            return _damaged(repository, f"lists a wrong SHA-256 of `{file.path}`.")
+            return _damaged(model, f"lists a wrong SHA-256 of `{file.path}`.")
         found[file.path] = file
         if len(found) > MAX_FILES:
-            return _damaged(repository, f"has more than {MAX_FILES:,} files.")
+            return _damaged(model, f"has more than {MAX_FILES:,} files.")
     has_safetensors = any("/" not in path and path.endswith(_SAFETENSORS) for path in found)
     wanted = [file for path, file in sorted(found.items()) if not (has_safetensors and path.endswith(_OTHER_FORMATS))]
-    return wanted if sum(file.size_bytes for file in wanted) else _damaged(repository, "lists no content.")
+    return wanted if sum(file.size_bytes for file in wanted) else _damaged(model, "lists no content.")
 
 
 def is_safe_name(path: str) -> bool:
@@ -72,20 +80,20 @@ def is_safe_name(path: str) -> bool:
     )
 
 
-def disk_full(repository: str, needed_bytes: int, free_bytes: int) -> Failure:
+def disk_full(model: str, needed_bytes: int, free_bytes: int) -> Failure:
     """The failure for a claim without room for what is left to download."""
     problem = (
         f"needs {needed_bytes / GIB:.1f} GiB more, and the claim in `spec.cache` has {free_bytes / GIB:.1f} GiB left."
     )
     cure = "Expand the claim, delete models that nothing uses, or use a larger claim."
-    return Failure(Cause.DISK_FULL, NotUnderstood(f"hf://{repository}", problem, cure))
+    return Failure(Cause.DISK_FULL, NotUnderstood(model, problem, cure))
 
 
-def wrong_content(repository: str, path: str, what: str) -> Failure:
+def wrong_content(model: str, path: str, what: str) -> Failure:
     """The failure for a file whose size or hash differs from the listing; it has been deleted."""
-    return _damaged(repository, f"`{path}` was downloaded with another {what} than the hub lists, and was deleted.")
+    return _damaged(model, f"`{path}` was downloaded with another {what} than listed, and was deleted.")
 
 
-def _damaged(repository: str, problem: str) -> Failure:
-    cure = "Check the repository, the mirror and the proxy."
-    return Failure(Cause.DAMAGED, NotUnderstood(f"hf://{repository}", problem, cure))
+def _damaged(model: str, problem: str) -> Failure:
+    cure = "Check the model's store, the mirror and the proxy."
+    return Failure(Cause.DAMAGED, NotUnderstood(model, problem, cure))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_operator.inspector.download import PARTIAL, RECORDS
+from inference_operator.inspector.claim import PARTIAL, RECORDS
 from inference_operator.model_cache.pruning import (
     RECENT_SECONDS,
     UNUSED,
@@ -20,11 +20,10 @@ from inference_operator.model_cache.pruning import (
     Item,
     PruneReport,
     kernels_kept,
-    repository_name,
     verdict,
 )
 from inference_operator.model_cache.uses import COMMIT, Uses
-from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER
+from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER, model_of_folder
 
 _HUB_LOCKS = ".locks"
 """The hub client's own locks (huggingface_hub 2.4.0, `file_download.py`)."""
@@ -68,7 +67,7 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
     if (root / RECORDS).is_symlink():  # no download makes one, so the locks would be others
         return PruneReport((), 0, dry_run)
     for folder in _folders(root / HUB_FOLDER):
-        if repository_name(folder.name):
+        if model_of_folder(folder.name):
             found, bytes_freed = _prune_repository(_Repository(root, folder.name), uses, now=now, dry_run=dry_run)
             items += found
             freed += bytes_freed
@@ -107,7 +106,7 @@ def _item(one: _Repository, commit: str, decided: Deletion, *, complete: bool) -
     size = sum(_size(blobs / name) for name in _linked(one.path / "snapshots" / commit))
     size += _size(one.path / "snapshots" / commit)
     state = "complete" if complete else "half-loaded"
-    what = f"{repository_name(one.folder)}@{commit}"
+    what = f"{model_of_folder(one.folder)}@{commit}"
     return Item(what, size, state, "delete" if deleted else "keep", UNUSED if deleted else decided.why)
 
 
@@ -115,7 +114,7 @@ def _parts(one: _Repository, decided: Deletion) -> Item:
     """Parts of files that no process has completed."""
     size = sum(_size(path) for path in _entries(one.path / "blobs") if path.name.endswith(PARTIAL))
     action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
-    return Item(f"{repository_name(one.folder)} (parts of files)", size, "half-loaded", action, why)
+    return Item(f"{model_of_folder(one.folder)} (parts of files)", size, "half-loaded", action, why)
 
 
 def _doomed(one: _Repository, decided: Deletion, kept: set[str]) -> Iterator[Path]:

@@ -29,7 +29,7 @@ class OnClaim:
     namespace: str
     claim: str
     model: str
-    """The repository, `org/name`."""
+    """`org/name` or `s3://bucket/path`."""
     revision: str
     """The commit; or the branch, while it is downloaded; empty for the default branch."""
     size_bytes: int

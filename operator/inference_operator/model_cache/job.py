@@ -1,4 +1,4 @@
-"""The Job that downloads a model to a claim, with the engine's own access to the hub."""
+"""The Job that downloads a model to a claim, with the engine's own access to the model."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from inference_operator.manifest import JOB, Manifest, Owner
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import DOWNLOAD, download_job_name, labels, selector_labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, environment_of, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
@@ -113,6 +113,7 @@ def _container(request: DownloadRequest) -> Manifest:
             f"--to={TERMINATION_MESSAGE}",
         ],
         "env": environment(access.env),
+        **environment_of(access.secret),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from inference_operator.model_cache.uses import ANY, Use, Uses
+from inference_operator.objects.cache_volume import folder_of
 
 RECENT_SECONDS = 600.0
 """A model or folder that a Job used less than this ago is kept: its resource may be newer than the list of uses."""
 RECENT = "a Job used it less than 10 minutes ago"
 UNUSED = "no object uses it"
-_FOLDER = "models--"
 
 
 @dataclass(frozen=True, slots=True)
 class CachedRepository:
-    """One repository on a claim."""
+    """One model on a claim, of a hub or a bucket."""
 
     folder: str
-    """Name of its folder in the layout of the hub's cache."""
+    """Name of its folder in `hub`."""
     snapshots: Mapping[str, bool]
     """Commits on the claim, and whether each is recorded as complete."""
     recent: bool = False
@@ -58,21 +58,6 @@ class PruneReport:
     items: tuple[Item, ...]
     freed_bytes: int
     dry_run: bool
-
-
-def folder_of(repository: str) -> str:
-    """The folder of a repository in the hub's cache.
-
-    Examples:
-        >>> folder_of("org/name"), repository_name("models--org--name")
-        ('models--org--name', 'org/name')
-    """
-    return f"{_FOLDER}{repository.replace('/', '--')}"
-
-
-def repository_name(folder: str) -> str:
-    """The repository of such a folder, for messages, since names with `--` are ambiguous; empty for another folder."""
-    return folder.removeprefix(_FOLDER).replace("--", "/", 1) if folder.startswith(_FOLDER) else ""
 
 
 def verdict(found: CachedRepository, uses: Sequence[Use]) -> Deletion:

@@ -5,18 +5,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
-from inference_operator.objects.cache_volume import COMPILED_FOLDER
+from inference_operator.models.source import BucketModel, model_source
+from inference_operator.objects.cache_volume import BUCKET_SCHEME, COMPILED_FOLDER, HUB_CACHE, model_of_folder
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
 from inference_operator.views.raw import mapping, objects
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-"""A commit of a hub repository."""
+"""A commit of a hub repository, or the digest of a bucket's listing."""
 HUB_SCHEME = "hf://"
 _OTHER_SCHEMES = ("pvc://", "oci://")
 """Models that are never on the claim."""
 ANY = "*"
 """The repository of a use of which nothing is known: it may be any."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_SNAPSHOT = re.compile(rf"{re.escape(HUB_CACHE)}/(s3--[^/]+)/snapshots/([0-9a-f]{{40}})")
+"""The path of a bucket's model in engines."""
 _KERNELS_ARGUMENT = "--kernels="
 
 
@@ -25,7 +28,7 @@ class Use:
     """An object that uses a model."""
 
     repository: str
-    """`org/name`, or `ANY`."""
+    """`org/name`, `s3://bucket/path`, or `ANY`."""
     commit: str = ""
     """Empty if the object may use any commit."""
     by: str = ""
@@ -53,12 +56,17 @@ def claim_of(resource: Manifest) -> str:
 
 
 def repository_of(source: object) -> str:
-    """The repository of an `hf://` source; empty for any other.
+    """The model of an `hf://` or `s3://` source; empty for any other.
 
     Examples:
         >>> repository_of("hf://org/name"), repository_of("pvc://a/b"), repository_of(None)
         ('org/name', '', '')
+        >>> repository_of("s3://bucket/a/"), repository_of("s3://bucket/a/../b")
+        ('s3://bucket/a', '')
     """
+    if isinstance(source, str) and source.startswith(BUCKET_SCHEME):
+        found = model_source(source)
+        return found.name if isinstance(found, BucketModel) else ""
     rest = source.removeprefix(HUB_SCHEME) if isinstance(source, str) and source.startswith(HUB_SCHEME) else ""
     return rest if _REPOSITORY.fullmatch(rest) else ""
 
@@ -153,9 +161,10 @@ def _of_pod(pod: Manifest, workload: Manifest) -> Iterator[Use]:
     by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
     for container in _containers(pod):
         words = list(_words(container))
+        yield from (Use(model_of_folder(found[1]), found[2], by) for word in words if (found := _SNAPSHOT.match(word)))
         commits = sorted({word for word in words if COMMIT.fullmatch(word)}) or [""]
-        repositories = {word for word in words if _REPOSITORY.fullmatch(word)}
-        yield from (Use(repository, commit, by) for repository in repositories for commit in commits)
+        repositories = {word for word in words if _REPOSITORY.fullmatch(word)} | {repository_of(word) for word in words}
+        yield from (Use(repository, commit, by) for repository in repositories - {""} for commit in commits)
 
 
 def _words(container: Manifest) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Parses `spec.model.source`: `hf://org/name`, `pvc://claim/path` or `oci://image-reference`."""
+"""Parses `spec.model.source`: `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`."""
 
 import re
 from dataclasses import dataclass
@@ -16,6 +16,20 @@ class HubModel:
 
 
 @dataclass(frozen=True, slots=True)
+class BucketModel:
+    """A folder in a bucket of S3 or a compatible store, which a Job downloads to the claim of `spec.cache`."""
+
+    bucket: str
+    path: str
+    """Keys of the files without their last part; empty for the whole bucket."""
+
+    @property
+    def name(self) -> str:
+        """As `spec.model.source` has it."""
+        return f"s3://{self.bucket}/{self.path}".removesuffix("/")
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimModel:
     """A folder in a PersistentVolumeClaim of the same namespace."""
 
@@ -30,9 +44,16 @@ class ImageModel:
     reference: str
 
 
-ModelSource: TypeAlias = HubModel | ClaimModel | ImageModel
+ModelSource: TypeAlias = HubModel | BucketModel | ClaimModel | ImageModel
+DOWNLOADED = (HubModel, BucketModel)
+"""Models that come over the network in a revision. The others are volumes."""
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+"""Names of buckets (Amazon S3 user guide, "General purpose bucket naming rules")."""
+_KEY_PART = re.compile(r"[\w.+-]+", re.ASCII)
+MAX_BUCKET_PATH = 160
+"""Characters of the path: with the bucket it becomes the name of one folder, which has at most 255."""
 _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
@@ -50,19 +71,35 @@ def model_source(text: str) -> ModelSource | Refusal:
         ClaimModel(claim='models', path='llama/8b')
         >>> model_source("oci://registry.example:5000/models/qwen:1")
         ImageModel(reference='registry.example:5000/models/qwen:1')
-        >>> model_source("s3://bucket").cure
-        'Write for example `hf://Qwen/Qwen3-8B`, `pvc://models/qwen3-8b` or `oci://ghcr.io/org/qwen3-8b:1`.'
+        >>> model_source("s3://models/qwen/8b/")
+        BucketModel(bucket='models', path='qwen/8b')
+        >>> model_source("gs://bucket").problem
+        '`gs://bucket` has no scheme that this version knows.'
     """
     scheme, _, rest = text.partition("://")
     match scheme:
         case "hf":
             return HubModel(rest) if _HUB.fullmatch(rest) else _refusal(text, "names no repository `org/name`")
+        case "s3":
+            return _bucket(text, rest)
         case "pvc":
             return _claim(text, rest)
         case "oci":
             return ImageModel(rest) if _IMAGE.fullmatch(rest) else _refusal(text, "names no image")
         case _:
             return _refusal(text, "has no scheme that this version knows")
+
+
+def _bucket(text: str, rest: str) -> ModelSource | Refusal:
+    bucket, _, path = rest.partition("/")
+    path = path.removesuffix("/")
+    if not _BUCKET.fullmatch(bucket):
+        return _refusal(text, "names no bucket")
+    if len(path) > MAX_BUCKET_PATH:
+        return _refusal(text, f"has a path with more than {MAX_BUCKET_PATH} characters")
+    if path and any(part in (".", "..") or not _KEY_PART.fullmatch(part) for part in path.split("/")):
+        return _refusal(text, "has a path with other characters than letters, digits and `._+-`, or an empty part")
+    return BucketModel(bucket, path)
 
 
 def _claim(text: str, rest: str) -> ModelSource | Refusal:
@@ -79,5 +116,6 @@ def _refusal(text: str, problem: str) -> Refusal:
         Reason.INVALID_MODEL_SOURCE,
         "spec.model.source",
         f"`{text}` {problem}.",
-        "Write for example `hf://Qwen/Qwen3-8B`, `pvc://models/qwen3-8b` or `oci://ghcr.io/org/qwen3-8b:1`.",
+        "Write for example `hf://Qwen/Qwen3-8B`, `s3://models/qwen3-8b`, `pvc://models/qwen3-8b` or"
+        " `oci://ghcr.io/org/qwen3-8b:1`.",
     )

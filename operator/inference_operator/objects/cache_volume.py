@@ -15,9 +15,49 @@ COMPILED_GIB = 10
 """Most GiB of all compiled kernels on a claim; docs/how-to/caches.md reserves as much."""
 HUB_CACHE = "/model-cache"
 """Mount path of the model's files in engines."""
+BUCKET_SCHEME = "s3://"
 ROOT = "/cache"
 """Mount path of the whole claim in the Job that fills it."""
 _VOLUME = "model-cache"
+
+
+_HUB_REPOSITORY, _BUCKET = "models--", "s3--"
+
+
+def folder_of(model: str) -> str:
+    """The folder of a model in `hub`: that of the hub's cache, or one of the same form for a bucket.
+
+    Two paths of a bucket may have one folder. Their snapshots differ, since a listing's digest depends on the path.
+
+    Examples:
+        >>> folder_of("org/name"), folder_of("s3://bucket/a/b")
+        ('models--org--name', 's3--bucket--a--b')
+    """
+    if model.startswith(BUCKET_SCHEME):
+        return f"{_BUCKET}{model.removeprefix(BUCKET_SCHEME).replace('/', '--')}"
+    return f"{_HUB_REPOSITORY}{model.replace('/', '--')}"
+
+
+def model_of_folder(folder: str) -> str:
+    """The model of such a folder, for messages, since names with `--` are ambiguous; empty for another folder.
+
+    Examples:
+        >>> model_of_folder("models--org--name"), model_of_folder("s3--bucket--a--b"), model_of_folder("x")
+        ('org/name', 's3://bucket/a/b', '')
+    """
+    if folder.startswith(_BUCKET):
+        return f"{BUCKET_SCHEME}{folder.removeprefix(_BUCKET).replace('--', '/')}"
+    return folder.removeprefix(_HUB_REPOSITORY).replace("--", "/", 1) if folder.startswith(_HUB_REPOSITORY) else ""
+
+
+def snapshot_path(model: str, commit: str) -> str:
+    """Path of a model's files in engines, where the hub's client does not look for them.
+
+    Examples:
+        >>> snapshot_path("s3://bucket/a", "0123")
+        '/model-cache/s3--bucket--a/snapshots/0123'
+    """
+    return f"{HUB_CACHE}/{folder_of(model)}/snapshots/{commit}"
 
 
 @dataclass(frozen=True, slots=True)

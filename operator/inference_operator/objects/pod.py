@@ -82,6 +82,11 @@ def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
     return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
 
 
+def environment_of(secret: str) -> Manifest:
+    """The field of a container that turns every key of a Secret into a variable; empty without a Secret."""
+    return {"envFrom": [{"secretRef": {"name": secret}}]} if secret else {}
+
+
 def _empty(variable: EnvironmentVariable) -> set[str]:
     return {"value"} if variable.value == "" else set()
 

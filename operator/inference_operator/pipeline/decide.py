@@ -38,7 +38,7 @@ from inference_operator.manifest import (
     Ref,
 )
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import HubModel, ModelSource, model_source
+from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource, model_source
 from inference_operator.objects.cache_volume import HUB_CACHE, CacheVolume
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
@@ -203,10 +203,10 @@ def _all_unschedulable(inputs: Inputs, role: str) -> bool:
 
 
 def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> InspectionState:
-    """The state of the inspection; empty where nothing needs it: on CPUs, only a hub has a commit to pin."""
+    """The state of the inspection; empty where nothing needs it: on CPUs, only what is downloaded has a commit."""
     access = states[0].engine.access(spec.engine, spec.model)
     catalogued = known_model(source, access.revision) if _is_catalogue_first(inputs) else None
-    on_cpus = spec.hardware.device is Device.CPU and not isinstance(source, HubModel)
+    on_cpus = spec.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
     if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return InspectionState()
     wanted, decided = any(_needs_facts(state, source) for state in states), all(state.kept for state in states)
@@ -360,7 +360,9 @@ def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState,
     settings = inputs.settings
     model, name = spec.model, spec.model.served_name or inputs.resource.key.name
     hub_cache = HUB_CACHE if spec.cache.wanted else ""
-    served = ServedModel(model_argument(source), name, plan.commit, model.revision, model.token_secret, hub_cache)
+    commit, revision = (plan.commit, model.revision) if isinstance(source, HubModel) else ("", None)
+    path = model_argument(source, plan.commit)
+    served = ServedModel(path, name, commit, revision, model.token_secret, hub_cache)
     limits = timeouts(spec, plan.plan, settings)
     of_image = spec.engine.model_copy(update={"image": plan.image})
     listen, traces = settings.listen_address, settings.traces_endpoint

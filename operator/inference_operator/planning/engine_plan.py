@@ -10,7 +10,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import HubModel, ImageModel, ModelSource
+from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource
 from inference_operator.non_defaults import non_defaults
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
@@ -77,6 +77,8 @@ def _with_parsers(plan: Plan, request: PlanRequest, engine: Engine) -> Plan:
 
 
 def _sizes(request: PlanRequest, engine: Engine) -> Plan | Refusal:
+    if isinstance(request.source, BucketModel) and request.model is None:  # its path contains the revision
+        return request.unavailable or _unknown(None, request)
     if request.spec.hardware.device is Device.CPU:
         return _on_cpus(request, engine)
     facts = request.model.facts if request.model else None

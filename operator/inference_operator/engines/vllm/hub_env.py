@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from inference_operator.api.container import EnvironmentVariable, KeySelector
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import HUB_TOKEN, EngineSpec
+from inference_operator.api.s3 import S3Spec
+from inference_operator.api.spec import HUB_TOKEN, EngineSpec, ModelSpec
 from inference_operator.engines.vllm.cli_args import value_of
 
 DOWNLOAD_DIR = "--download-dir"
@@ -19,6 +20,8 @@ _HUB_VARIABLE = re.compile(
 )
 """Variables that huggingface_hub (2.4.0, `constants.py`) and its HTTP client read."""
 
+_BUCKET_VARIABLE = re.compile(r"AWS_.+|HOME|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
+"""Variables that obstore (0.12) and its HTTP client read."""
 
 _ELSEWHERE = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_CACHE_ROOT")
 """Variables that decide where the hub's client looks for files and whether it asks a hub (huggingface_hub 2.4.0,
@@ -34,6 +37,28 @@ def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVar
         ['HF_TOKEN', 'https_proxy', 'HOME']
     """
     return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
+
+
+def access_variables(env: Sequence[EnvironmentVariable], model: ModelSpec | None) -> tuple[EnvironmentVariable, ...]:
+    """The variables with which a Job reaches the model: those of an engine, and those of the model itself."""
+    if model is not None and model.source.startswith("s3://"):
+        return bucket_variables(env, model.s3)
+    return with_token(hub_variables(env), model.token_secret if model else None)
+
+
+def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[EnvironmentVariable, ...]:
+    """The variables with which a Job reaches a bucket: the engine's own, under those of `model.s3`.
+
+    Examples:
+        >>> env = [EnvironmentVariable(name=n, value="1") for n in ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN")]
+        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000"))
+        >>> [(one.name, one.value) for one in found]
+        [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
+    """
+    stated = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
+    own = [EnvironmentVariable(name=name, value=value) for name, value in stated.items() if value]
+    names = {one.name for one in own}
+    return (*(one for one in env if _BUCKET_VARIABLE.fullmatch(one.name) and one.name not in names), *own)
 
 
 def offline_variables(hub_cache: str) -> Mapping[str, str]:

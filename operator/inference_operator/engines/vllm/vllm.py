@@ -30,8 +30,8 @@ from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import (
+    access_variables,
     commit_arguments,
-    hub_variables,
     offline_variables,
     refusal_of_cached,
     with_token,
@@ -226,12 +226,13 @@ class Vllm:
     def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """What a process needs to read the model as vLLM does."""
         return HubAccess(
-            env=with_token(hub_variables(_environment(asked.env, {})), model.token_secret if model else None),
+            env=access_variables(_environment(asked.env, {}), model),
             user=USER,
             group=GROUP,
             writable=WRITABLE,
             revision=model.revision if model else None,
             compiled=COMPILED,
+            secret=(model.s3.secret_name if model else None) or "",
         )
 
     def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:

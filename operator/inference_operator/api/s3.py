@@ -1,0 +1,28 @@
+"""`spec.model.s3`: the store of an `s3://` model, and how to sign in to it."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from inference_operator.api.validation import CelRules, ObjectName, SpecModel, matches
+
+_ENDPOINT = matches("https?://[^/?#@]+", "must be a URL such as `https://minio.storage:9000`, without a path")
+_REGION = matches("[a-z0-9-]+", "must be the name of a region, for example `eu-central-1`")
+
+
+class S3Spec(SpecModel):
+    """A store that speaks the protocol of S3."""
+
+    endpoint: Annotated[str, StringConstraints(max_length=253), CelRules(_ENDPOINT)] | None = Field(
+        None, description="URL of a compatible store. Default: Amazon S3. Change: in place; the next download uses it."
+    )
+    region: Annotated[str, StringConstraints(max_length=63), CelRules(_REGION)] | None = Field(
+        None, description="Region of the bucket. Default: `us-east-1`. Change: in place; the next download uses it."
+    )
+    secret_name: ObjectName | None = Field(
+        None,
+        description=(
+            "Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, and perhaps `AWS_SESSION_TOKEN`."
+            " Default: the identity of the pod. Change: in place; the next download uses it."
+        ),
+    )

@@ -1,0 +1,182 @@
+"""Reads a model in a bucket of S3 or a compatible store, with obstore and the environment variables of AWS's clients.
+
+The revision of a model in a bucket is a digest of its listing: paths, sizes and ETags of the files that engines load.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError, PreconditionError
+from obstore.store import S3Store
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
+from inference_operator.inspection.result import Cause, Failure, InspectionResult
+from inference_operator.inspector.files import Files, InspectionError, inspect_files
+from inference_operator.inspector.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
+from inference_operator.inspector.listing import ListedFile, wanted_files
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.source import BucketModel
+
+ERRORS = (BaseError,)
+"""What obstore raises, beside `OSError`."""
+REQUEST_SECONDS = 120
+"""Time limit of one request, for at most 32 MiB of a file."""
+MAX_RETRIES, RETRY_SECONDS = 4, 60
+"""A request is tried again after a broken connection or a status from 500, at most so often and for so long."""
+DIGEST_DIGITS = 40
+"""As many as a commit of a hub has, since both are revisions."""
+_KEYS = "the Secret in `spec.model.s3.secretName`"
+_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden")
+_ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException")
+"""Codes of S3 for a bucket in another region (Amazon S3 API reference, "List of error codes")."""
+_METADATA = "169.254.169.254"
+"""Address of a machine's metadata, which the client asks last for a key."""
+
+
+def open_bucket(model: BucketModel) -> S3Store:
+    """The store, below the model's path. Nothing is asked yet."""
+    endpoint, authority = os.environ.get("AWS_ENDPOINT_URL", ""), os.environ.get("SSL_CERT_FILE", "")
+    options: ClientConfig = {
+        "timeout": timedelta(seconds=REQUEST_SECONDS),
+        "allow_http": endpoint.startswith("http://"),
+    }
+    if authority:
+        options["root_certificate"] = Path(authority).read_bytes()
+    return S3Store(
+        model.bucket,
+        prefix=model.path or None,
+        client_options=options,
+        retry_config={"max_retries": MAX_RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+    )
+
+
+def needed_files(model: BucketModel, store: S3Store) -> Sequence[ListedFile] | Failure:
+    """The files that engines need, as the bucket lists them now, or why there is no model."""
+    listed = _listed_files(store)
+    return wanted_files(model.name, listed) if listed else _missing(model)
+
+
+def _listed_files(store: S3Store) -> Sequence[ListedFile]:
+    """All files, without the empty objects that some tools create for folders."""
+    found = {
+        str(one["path"]): ListedFile(str(one["path"]), int(one["size"]), etag=_etag(one["e_tag"]))
+        for chunk in obstore.list(store)
+        for one in chunk
+    }
+    folders = {parent for path in found for parent in _parents(path)}
+    return [file for path, file in found.items() if path not in folders or file.size_bytes]
+
+
+def _etag(text: str | None) -> str:
+    return (text or "").strip('"')
+
+
+def _parents(path: str) -> Sequence[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def listing_digest(model: BucketModel, files: Sequence[ListedFile]) -> str:
+    """The revision: a digest of the model's location and of the path, size and ETag of each file.
+
+    Examples:
+        >>> one = listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="a")])
+        >>> one == listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="b")])
+        False
+        >>> len(one)
+        40
+    """
+    lines = (f"{file.path}\n{file.size_bytes}\n{file.etag}\n" for file in sorted(files, key=lambda one: one.path))
+    return sha256(f"{model.name}\n{''.join(lines)}".encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def inspect_bucket(model: BucketModel, revision: str | None = None) -> InspectionResult:
+    """The config and weights of a model in a bucket, or why it cannot be used.
+
+    Args:
+        model: the bucket and the path.
+        revision: the digest that the listing must have; None for any.
+    """
+    try:
+        store = open_bucket(model)
+        files = needed_files(model, store)
+        if isinstance(files, Failure):
+            return files
+        digest = listing_digest(model, files)
+        if revision and revision != digest:
+            return changed(model, digest)
+        with tempfile.TemporaryDirectory() as folder:
+            return inspect_files(_files(model, store, files, digest, Path(folder)))
+    except InspectionError as error:
+        return error.failure
+    except (*ERRORS, OSError, ValueError, KeyError, TypeError) as error:
+        return failure_of(model, error)
+
+
+def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], digest: str, folder: Path) -> Files:
+    sizes = {file.path: file.size_bytes for file in listed}
+
+    def local(name: str) -> Path:
+        path = folder / sha256(name.encode()).hexdigest()
+        path.write_bytes(obstore.get(store, name).bytes())
+        return path
+
+    def elements(name: str) -> Mapping[str, int]:
+        length = int.from_bytes(obstore.get_range(store, name, start=0, length=LENGTH_BYTES), "little")
+        if length > min(MAX_HEADER_BYTES, sizes[name]):
+            return {}
+        return elements_of(bytes(obstore.get_range(store, name, start=LENGTH_BYTES, length=length)))
+
+    return Files(model.name, f"{model.name}@{digest}", sizes, local, elements, digest)
+
+
+def changed(model: BucketModel, digest: str) -> Failure:
+    """The failure for a bucket that has other files than the revision that was asked for."""
+    problem = f"has other files than those of the revision: the bucket's listing has the digest {digest} now."
+    cure = "Set `spec.model.revision` to that digest to take the new files, or put the former files back."
+    return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, problem, cure))
+
+
+def _missing(model: BucketModel) -> Failure:
+    cure = "Check the bucket and the path in `spec.model.source`."
+    return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, "there are no files.", cure))
+
+
+def failure_of(model: BucketModel, error: Exception) -> Failure:
+    """The failure for an error of the client, by the code that the store returned."""
+    text = str(error)
+    code = next(iter(re.findall(r"<Code>(\w+)</Code>", text)), "")
+    status = next(iter(re.findall(r"status code: (\d{3})", text)), "")
+    if code in ("NoSuchBucket", "NoSuchKey") or isinstance(error, FileNotFoundError):
+        return _missing(model)
+    if isinstance(error, PreconditionError):
+        cause, problem = Cause.DAMAGED, "a file was changed in the bucket while it was downloaded."
+        cure = "Download it again when the bucket is complete."
+    elif code in _ELSEWHERE:
+        cause, problem = Cause.NOT_FOUND, f"the bucket is in another region ({code})."
+        cure = "Set `spec.model.s3.region`."
+    elif code in _REFUSED or status in ("401", "403") or (code and status == "404"):
+        cause, problem = Cause.GATED, f"the store refuses the key, or it may not read the bucket ({code or status})."
+        cure = f"Check {_KEYS}, and that its user may list the bucket and read its objects."
+    elif _METADATA in text:
+        cause, problem = Cause.GATED, "there is no key, and the pod has no identity that the store knows."
+        cure = f"Create {_KEYS}, or give the ServiceAccount of the engines a role."
+    else:
+        cause, problem = Cause.UNREACHABLE, _unreachable(status, code)
+        cure = "Check the network, the proxy and `spec.model.s3.endpoint`."
+    return Failure(cause, NotUnderstood(model.name, problem, cure))
+
+
+def _unreachable(status: str, code: str) -> str:
+    if status:
+        return f"the store returned the error {status}{f' ({code})' if code else ''}."
+    return "the store cannot be reached, or its response ended early."
