@@ -13,6 +13,7 @@ from inference_operator.cli.main import main
 from inference_operator.inspector.prune import prune
 from inference_operator.model_cache.pruning import PruneReport, parsed_report
 from inference_operator.model_cache.uses import Use, Uses
+from inference_operator.objects.cache_volume import folder_of
 from tests.inspector.test_download import command
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
@@ -24,8 +25,8 @@ def stored(
     root: Path, repository: str, commit: str, files: dict[str, str], *, complete: bool = True, used: float = LONG_AGO
 ) -> Path:
     """A snapshot in the layout of the hub's cache; `files` are names and contents of blobs."""
-    stem = repository.replace("/", "--")
-    path = root / "hub" / f"models--{stem}"
+    stem = folder_of(repository).removeprefix("models--")
+    path = root / "hub" / folder_of(repository)
     snapshot = path / "snapshots" / commit
     for folder in (snapshot, path / "blobs", path / "refs", root / "complete"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,6 +59,18 @@ def everything(root: Path) -> list[str]:
 
 def actions(report: PruneReport) -> dict[str, str]:
     return {item.what: item.action for item in report.items}
+
+
+def test_a_model_of_a_bucket_is_pruned_as_one_of_a_hub_is(tmp_path: Path) -> None:
+    used, unused = "s3://bucket/org/used", "s3://bucket/org/unused"
+    stored(tmp_path, used, A, {"config.json": "1"})
+    stored(tmp_path, used, B, {"config.json": "2"})
+    gone = stored(tmp_path, unused, A, {"config.json": "3"})
+    report = pruned(tmp_path, Use(used, A, "Deployment x"))
+    assert actions(report) == {f"{used}@{A}": "keep", f"{used}@{B}": "delete", f"{unused}@{A}": "delete"}
+    assert not gone.exists()
+    assert [one.name for one in (tmp_path / "hub/s3--bucket--org--used/snapshots").iterdir()] == [A]
+    assert [one.name for one in (tmp_path / "hub/s3--bucket--org--used/blobs").iterdir()] == ["1"]
 
 
 def test_an_unused_model_is_deleted_with_its_record_and_a_used_one_stays(tmp_path: Path) -> None:

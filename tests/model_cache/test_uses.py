@@ -82,6 +82,20 @@ def test_what_mounts_the_claim_uses_the_repositories_and_kernels_that_it_names()
     assert found.kernels == {"key", "other"}
 
 
+def test_a_bucket_is_used_by_resources_jobs_and_the_engines_that_load_its_snapshot() -> None:
+    bucket = resource(model={"source": "s3://bucket/a/b/"})
+    engine = mounting("Deployment", "serve", f"/model-cache/s3--bucket--a--b/snapshots/{A}", "--port=8000")
+    loader = mounting("Job", "infd", "download", "s3://bucket/next", f"--revision={B}")
+    found = claim_uses("models", [bucket], [engine, loader], [])
+    assert [(use.repository, use.commit) for use in found.models] == [
+        ("s3://bucket/a/b", ""),
+        ("s3://bucket/a/b", A),
+        ("s3://bucket/next", B),
+    ]
+    texts = [text.removeprefix("--keep=") for text in keep_arguments(found)]
+    assert tuple(map(parsed_use, texts)) == found.models
+
+
 def test_uses_reach_the_job_unchanged() -> None:
     found = claim_uses("models", [resource()], [mounting("Pod", "a/b", sub_path="compiled/k")], [record()])
     texts = [text.removeprefix("--keep=") for text in keep_arguments(found) if text.startswith("--keep=")]

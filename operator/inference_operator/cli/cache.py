@@ -85,7 +85,7 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         " create, and show its progress. Resources find the model there. If this command ends early, the Job goes on;"
         " the same command follows it again.",
     )
-    command.add_argument("source", help="hf://org/name")
+    command.add_argument("source", help="hf://org/name or s3://bucket/path")
     command.add_argument("--revision", help="branch, tag or commit; default: the default branch")
     _add_claim(command)
     command.add_argument(
@@ -96,6 +96,9 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         help="variable of the Job, as HF_ENDPOINT; repeatable",
     )
     command.add_argument("--token-secret", metavar="NAME/KEY", help="Secret with a token of the hub, and its key")
+    command.add_argument(
+        "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.secretName`"
+    )
     command.set_defaults(run=_prefetch)
 
 
@@ -194,6 +197,8 @@ def _request(options: argparse.Namespace, engines: EngineRegistry) -> DownloadRe
     if options.token_secret:
         name, _, key = options.token_secret.partition("/")
         model["tokenSecret"] = {"name": name, "key": key}
+    if options.s3_secret:
+        model["s3"] = {"secretName": options.s3_secret}
     variables = [text.partition("=") for text in options.env]
     if any(not equals for _, equals, _ in variables):
         raise UsageError("--env: write NAME=VALUE, for example `--env HF_ENDPOINT=https://hub.example`.")
