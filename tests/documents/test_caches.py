@@ -7,19 +7,22 @@ import yaml
 
 from inference_operator.engines.vllm.vllm import ENVIRONMENT
 from inference_operator.manifest import JOB, Manifest
-from tests.testing.builders import ENGINES, planned
+from inference_operator.pipeline.decide import outcome
+from tests.testing.builders import ENGINES, inputs, planned
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "caches.md").read_text()
 
 
-def manifests() -> tuple[Manifest, Manifest, Manifest]:
-    """The claim, the resource with `cache.pvc`, and the one with a mount of its own."""
-    claim, cached, resource = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
-    return claim, cached, resource
+def manifests() -> tuple[Manifest, Manifest, Manifest, Manifest]:
+    """The claim, the resource with `cache.pvc`, that of a bucket, and the one with a mount of its own."""
+    claim, cached, bucket, resource = (
+        yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    )
+    return claim, cached, bucket, resource
 
 
 def test_the_claim_is_mounted_over_every_cache_of_the_engine() -> None:
-    claim, _, resource = manifests()
+    claim, _, _, resource = manifests()
     metadata = {**resource["metadata"], "namespace": "default", "uid": "a"}
     pod = planned({**resource, "metadata": metadata}).desired[ENGINES]["spec"]["template"]["spec"]
     assert {"name": "caches", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in pod["volumes"]
@@ -32,7 +35,7 @@ def test_the_claim_is_mounted_over_every_cache_of_the_engine() -> None:
 
 
 def test_the_request_of_ephemeral_storage_can_be_lowered_as_the_page_says() -> None:
-    _, _, resource = manifests()
+    *_, resource = manifests()
     engine = {"resources": {"requests": {"ephemeral-storage": "10Gi"}}}
     metadata = {**resource["metadata"], "namespace": "default", "uid": "a"}
     spec = {**resource["spec"], "engine": engine}
@@ -41,10 +44,20 @@ def test_the_request_of_ephemeral_storage_can_be_lowered_as_the_page_says() -> N
 
 
 def test_the_page_names_the_claim_to_which_a_job_downloads_the_model() -> None:
-    claim, cached, _ = manifests()
+    claim, cached, *_ = manifests()
     metadata = {**cached["metadata"], "namespace": "default", "uid": "a"}
     result = planned({**cached, "metadata": metadata})
     (job,) = [one for ref, one in result.desired.items() if ref.kind == JOB]
     volumes = job["spec"]["template"]["spec"]["volumes"]
     assert {"name": "model-cache", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} in volumes
     assert ENGINES not in result.desired
+
+
+def test_the_model_of_a_bucket_is_inspected_with_the_keys_of_the_secret_that_the_page_creates() -> None:
+    _, _, bucket, _ = manifests()
+    created = re.findall(r"kubectl create secret generic (\S+)", PAGE)
+    metadata = {**bucket["metadata"], "namespace": "default", "uid": "a"}
+    decided = outcome(inputs({**bucket, "metadata": metadata}))
+    (job,) = [one for ref, one in decided.desired.items() if ref.kind == JOB]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert [one["secretRef"]["name"] for one in container["envFrom"]] == created

@@ -216,7 +216,11 @@ class EngineStatus(_StatusModel):
 
     image: str = Field(description="Container image of the engine. It is pinned until `spec.engine` changes.")
     model_commit: str = Field(
-        "", description="Commit of the model's hub repository that the engines load. It is pinned with the sizes."
+        "",
+        description=(
+            "Commit of the hub repository, or digest of the bucket's listing, that the engines load. It is pinned with"
+            " the sizes."
+        ),
     )
     kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
     unread_metrics: int = Field(0, description="Ready engines whose metrics the operator cannot read.")
