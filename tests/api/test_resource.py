@@ -33,6 +33,7 @@ def test_a_resource_with_only_a_model_source_has_all_defaults() -> None:
     assert asked.status.observed_generation == NEVER_OBSERVED
 
 
+PICKLE = "`allowPickle` needs weights that cannot change"
 INVALID: list[tuple[dict[str, object], str]] = [
     ({"model": None}, "spec.model: "),
     ({"model": {}}, "spec.model.source: is required"),
@@ -234,3 +235,17 @@ def test_reading_a_resource_with_any_content_raises_no_exception(meta: object, s
 def test_a_readable_status_is_written_back_unchanged(status: object) -> None:
     told = resource({**inference_deployment(), "status": status}).status
     assert Status.model_validate(told.dump()) == told
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"source": "hf://a/b", "revision": "0" * 40},
+        {"source": "pvc://models/a"},
+        {"source": f"oci://registry.example/a@sha256:{'0' * 64}"},
+    ],
+)
+def test_pickle_weights_may_be_allowed_where_the_files_cannot_change(model: dict[str, object]) -> None:
+    spec = resource(inference_deployment(model={**model, "allowPickle": True})).spec
+    assert isinstance(spec, Spec), spec
+    assert spec.model.allow_pickle

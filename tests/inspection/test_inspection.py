@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.resource import resource
-from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
+from inference_operator.api.spec import MAX_NAME_LENGTH, ModelSpec, Spec
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.inspection.config_map import MODEL_FILE, model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
@@ -33,6 +33,7 @@ ENV = [
     {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"},
     {"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"},
 ]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SOURCES = ["hf://org/model", "pvc://models/a/b", "oci://ghcr.io/org/model:1"]
 
 
@@ -126,7 +127,7 @@ def test_inspection_job_names_are_valid_with_the_suffix_of_the_pod(name: str, nu
 
 def test_the_model_config_map_stores_the_inspection_result() -> None:
     inspected = Entry("org/model", "hf://org/model@1:config.json", {"num_hidden_layers": 2}, Weights(7, "one"), "1")
-    ref = model_config_ref("hf://org/model", None, owner=OWNER)
+    ref = model_config_ref(ModelSpec(source="hf://org/model"), None, owner=OWNER)
     made = model_config_map(ref, inspected, owner=OWNER)
     validate(copy.deepcopy(made), "1.36")
     assert Ref.of(made) == ref
@@ -134,9 +135,17 @@ def test_the_model_config_map_stores_the_inspection_result() -> None:
     assert stored_model(made) == inspected
 
 
-def test_each_source_and_revision_has_a_separate_model_config_map() -> None:
-    asked = [("hf://a/b", None), ("hf://a/b", "v1"), ("hf://a/c", None)]
-    assert len({model_config_ref(source, revision, owner=OWNER) for source, revision in asked}) == len(asked)
+def test_each_source_revision_and_consent_to_pickle_has_a_separate_model_config_map() -> None:
+    one, other = ModelSpec(source="hf://a/b"), ModelSpec(source="hf://a/c")
+    consented = ModelSpec.model_validate({"source": "hf://a/b", "revision": COMMIT, "allowPickle": True})
+    asked = [(one, None), (one, "v1"), (other, None), (one, COMMIT), (consented, COMMIT)]
+    assert len({model_config_ref(model, revision, owner=OWNER) for model, revision in asked}) == len(asked)
+
+
+def test_an_inspection_job_accepts_pickle_files_only_with_consent() -> None:
+    consented = job(model={"source": "hf://org/model", "revision": COMMIT, "allowPickle": True})
+    assert "--allow-pickle" in container(consented)["args"]
+    assert "--allow-pickle" not in container(job(model={"source": "hf://org/model", "revision": COMMIT}))["args"]
 
 
 @pytest.mark.parametrize("data", [None, {}, {MODEL_FILE: "edited"}, {MODEL_FILE: '{"error": {}}'}, [], {MODEL_FILE: 7}])
@@ -148,5 +157,5 @@ def test_a_missing_or_invalid_model_config_map_has_no_result(data: object) -> No
 def test_the_model_config_map_holds_the_largest_model_config() -> None:
     known = entry("deepseek-ai/DeepSeek-V3")
     assert known
-    ref = model_config_ref("hf://a/b", None, owner=OWNER)
+    ref = model_config_ref(ModelSpec(source="hf://a/b"), None, owner=OWNER)
     assert stored_model(model_config_map(ref, Entry("a/b", "x", known.config, Weights(7, "one")), owner=OWNER))

@@ -188,3 +188,14 @@ def test_a_model_that_the_hub_does_not_give_has_the_same_causes_as_its_inspectio
         hub.endpoint = "http://127.0.0.1:9"
     status, document = download("--revision=nosuch" if change == "revision" else f"--revision={COMMIT}")
     assert (status, document["error"]["cause"]) == (1, cause)
+
+
+def test_pickle_weights_are_downloaded_only_with_consent(hub: Hub, download: Infd, tmp_path: Path) -> None:
+    content = b"pickle" * 1000
+    hub.large = {"pytorch_model.bin": content}
+    status, document = download(f"--revision={COMMIT}")
+    assert (status, document["error"]["cause"]) == (1, "Unusable")
+    assert "set `spec.model.allowPickle: true`" in document["error"]["cure"]
+    assert not (tmp_path / "claim" / SNAPSHOT).exists()
+    assert download(f"--revision={COMMIT}", "--allow-pickle")[0] == 0
+    assert (tmp_path / "claim" / SNAPSHOT / "pytorch_model.bin").read_bytes() == content

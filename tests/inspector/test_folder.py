@@ -11,7 +11,7 @@ from inference_operator.cli.main import main
 from inference_operator.inspection.result import Cause, Failure
 from inference_operator.inspector.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
 from inference_operator.inspector.folder import inspect_folder
-from inference_operator.models.checkpoint import INDEX, Weights
+from inference_operator.models.checkpoint import INDEX, SINGLE, Weights, weights_of_files
 from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import GGUF_ENGINE, model_facts
@@ -292,3 +292,29 @@ def write_header(path: Path, tensors: dict[str, tuple[str, int]], size: int = HA
     header = json.dumps({name: {"dtype": kind, "shape": [count]} for name, (kind, count) in tensors.items()}).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(path, size)
+
+
+def test_pickle_weights_need_consent_and_are_then_counted_without_files_of_training(
+    model: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"pytorch_model-1.bin": 300_000, "pytorch_model-2.bin": 120_352}
+    folder = model(**sizes, **{"training_args.bin": 5_000, "other.pt": 9_000})
+    assert refused(folder) == (
+        Cause.UNUSABLE,
+        "weights: they are pickle files, which can run code when they are loaded.",
+    )
+    with pytest.raises(SystemExit, match="1"):
+        main(["inspect", str(folder), "-o", "json"])
+    assert "spec.model.allowPickle: true" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        main(["inspect", str(folder), "--allow-pickle", "-o", "json"])
+    entry = entry_of(json.loads(capsys.readouterr().out))
+    assert entry.weights == weights_of_files(sizes, allow_pickle=True)
+    assert (entry.weights.total_bytes, entry.weights.origin) == (sum(sizes.values()), "2 .bin files")
+
+
+def test_safetensors_win_over_pickle_files_as_in_the_engine(model: Model) -> None:
+    answer = inspect_folder(model(**{SINGLE: 420_352, "pytorch_model.bin": 9}), name="a", source="a", allow_pickle=True)
+    assert isinstance(answer, Entry)
+    assert answer.weights is not None
+    assert answer.weights.origin == SINGLE

@@ -6,10 +6,12 @@ from dataclasses import replace
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import ModelSpec
 from inference_operator.inspection.config_map import model_config_map, model_config_ref
 from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
-from inference_operator.models.checkpoint import Weights
+from inference_operator.models.checkpoint import Weights, weights_of_files
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.objects.names import INSPECTION
@@ -184,12 +186,33 @@ def test_an_update_of_the_operator_inspects_no_model_of_a_pinned_plan() -> None:
     assert (JOB.name in kinds(again), args(again)) == (False, args(made))
 
 
+def test_pickle_weights_with_consent_are_sized_and_named_until_the_consent_is_withdrawn() -> None:
+    model = {"source": "hf://Qwen/Qwen3-8B", "revision": COMMIT}
+    weights = weights_of_files({"pytorch_model.bin": 16_381_470_720}, allow_pickle=True)
+    assert isinstance(weights, Weights)
+    found = replace(qwen(), weights=weights)
+    asked = inspected(found, model={**model, "allowPickle": True})
+    made = outcome(asked)
+    assert isinstance(made, Planned)
+    shown = condition(asked, made, ConditionType.MODEL_RESOLVED)
+    assert "15.3 GiB of weights (pytorch_model.bin)" in shown
+    assert "pickle files, which can run code in the engine; `spec.model.allowPickle` allows them" in shown
+    after = later(asked, made, made.desired)
+    withdrawn = resource(inference_deployment(model=model))
+    again = outcome(replace(after, resource=replace(after.resource, spec=withdrawn.spec)))
+    assert isinstance(again, NeedsInspection)
+    assert again.desired[ENGINES] == made.desired[ENGINES]
+    (job,) = (one for ref, one in again.desired.items() if ref.kind == JOB)
+    assert "--allow-pickle" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
 def test_the_result_of_an_older_inspector_stays_with_the_plan_that_was_made_from_it() -> None:
     raw = inference_deployment(source="pvc://models/mine")
     asked = inputs(raw, settings=ALWAYS)
     owner = asked.resource.owner
-    current = model_config_ref("pvc://models/mine", None, owner=owner)
-    older = model_config_ref("pvc://models/mine", None, owner=owner, version=OLDER_VERSIONS[0])
+    model = ModelSpec(source="pvc://models/mine")
+    current = model_config_ref(model, None, owner=owner)
+    older = model_config_ref(model, None, owner=owner, version=OLDER_VERSIONS[0])
     stored = with_weights(qwen(""))
     made = outcome(replace(asked, children={current: model_config_map(current, stored, owner=owner)}))
     assert isinstance(made, Planned)

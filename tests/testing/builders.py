@@ -96,7 +96,7 @@ def model_known(raw: Manifest, name: str = "") -> Manifest:
     known = entry(name or asked.spec.model.source.removeprefix("hf://")) or entry("Qwen/Qwen3-8B")
     assert known
     revision = registry.ENGINES[registry.VLLM].access(asked.spec.engine, asked.spec.model).revision
-    ref = model_config_ref(asked.spec.model.source, revision, owner=asked.owner)
+    ref = model_config_ref(asked.spec.model, revision, owner=asked.owner)
     facts = model_facts(known.config, known.weights)
     assert isinstance(facts, ModelFacts)
     weights = Weights(facts.weight_bytes, "model.safetensors.index.json")

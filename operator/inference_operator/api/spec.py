@@ -92,6 +92,10 @@ class ModelSpec(SpecModel):
         None, description="Secret with a token of the hub, for gated and private models. Change: rolling restart."
     )
     s3: S3Spec = Field(default_factory=S3Spec, description="Store of an `s3://` model.")
+    allow_pickle: bool = Field(
+        False,  # noqa: FBT003 - a field's default
+        description="Whether weights may be pickle files, which can run code. Default: false. Change: new sizing.",
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -114,7 +118,20 @@ class ModelSpec(SpecModel):
             lambda self: "s3" not in self.model_fields_set or self.source.startswith("s3://"),
             "`s3` needs a source `s3://bucket/path`",
         ),
+        Rule(
+            "!has(self.allowPickle) || !self.allowPickle || self.source.startsWith('pvc://') || self.source.matches('^oci://.*@sha256:[0-9a-f]+$')"
+            " || has(self.revision) && self.revision.matches('^[0-9a-f]{40}$')",
+            lambda self: not self.allow_pickle or _cannot_change(self.source, self.revision or ""),
+            "`allowPickle` needs weights that cannot change: `revision` with 40 hexadecimal digits, or `oci://` with"
+            " `@sha256:`",
+        ),
     )
+
+
+def _cannot_change(source: str, revision: str) -> bool:
+    """Whether the files behind a source stay as they are, as far as the source says."""
+    digest = re.search(r"^oci://.*@sha256:[0-9a-f]+$", source)
+    return source.startswith("pvc://") or bool(digest or re.fullmatch("[0-9a-f]{40}", revision))
 
 
 _WORD = "^[a-z0-9][-_a-z0-9]*$"

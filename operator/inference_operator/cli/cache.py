@@ -87,6 +87,7 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     command.add_argument("source", help="hf://org/name or s3://bucket/path")
     command.add_argument("--revision", help="branch, tag or commit; default: the default branch")
+    command.add_argument("--allow-pickle", action="store_true", help="as `spec.model.allowPickle`; needs a commit")
     _add_claim(command)
     command.add_argument(
         "--env",
@@ -194,6 +195,8 @@ def _request(options: argparse.Namespace, engines: EngineRegistry) -> DownloadRe
     if not isinstance(model_source(options.source), DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     model: Manifest = {"source": options.source, **({"revision": options.revision} if options.revision else {})}
+    if options.allow_pickle:
+        model["allowPickle"] = True
     if options.token_secret:
         name, _, key = options.token_secret.partition("/")
         model["tokenSecret"] = {"name": name, "key": key}

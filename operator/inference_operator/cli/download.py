@@ -25,6 +25,7 @@ def add_download(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     download.add_argument("source", help="hf://org/name or s3://bucket/path")
     download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
+    download.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
     download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
     download.add_argument("--kernels", default="", metavar="NAME", help="folder of compiled kernels to create")
     download.add_argument("--empty-kernels", action="store_true", help="delete what is in that folder first")
@@ -37,7 +38,10 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     if not isinstance(source, DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     kernels = Kernels(options.kernels, empty_first=options.empty_kernels) if options.kernels else None
-    result = download(_origin(source), options.revision, options.cache, kernels=kernels, say=_say)
+    origin = _origin(source, allow_pickle=options.allow_pickle)
+    result = download(
+        origin, options.revision, options.cache, kernels=kernels, say=_say, allow_pickle=options.allow_pickle
+    )
     text = result_text(result) if isinstance(result, Failure) else downloaded_text(result)
     if options.to:
         options.to.write_text(text, encoding="utf-8")
@@ -48,14 +52,14 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     return 1 if isinstance(result, Failure) else 0
 
 
-def _origin(source: HubModel | BucketModel) -> ModelOrigin:
+def _origin(source: HubModel | BucketModel, *, allow_pickle: bool) -> ModelOrigin:
     if isinstance(source, HubModel):
         from inference_operator.inspector.hub_download import HubOrigin  # noqa: PLC0415 - half a second, and 60 MiB
 
         return HubOrigin(source.repository)
     from inference_operator.inspector.bucket_download import BucketOrigin  # noqa: PLC0415 - 20 MiB
 
-    return BucketOrigin(source, _say)
+    return BucketOrigin(source, _say, allow_pickle=allow_pickle)
 
 
 def _say(line: str) -> None:

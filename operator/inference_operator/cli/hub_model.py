@@ -9,13 +9,16 @@ from inference_operator.planning.known_model import known_model
 from inference_operator.settings import ModelInspection, Settings
 
 
-def hub_model(source_text: str, revision: str | None, settings: Settings) -> InspectionResult | None:
+def hub_model(
+    source_text: str, revision: str | None, settings: Settings, *, allow_pickle: bool = False
+) -> InspectionResult | None:
     """What the hub has of a model; None if it is no model of a hub, or if the settings prefer the catalogue.
 
     Args:
         source_text: value of `spec.model.source`.
         revision: branch, tag or commit; None is the default branch.
         settings: the operator's settings.
+        allow_pickle: whether the weights may be pickle files.
     """
     source = model_source(source_text)
     if not isinstance(source, HubModel):
@@ -26,11 +29,11 @@ def hub_model(source_text: str, revision: str | None, settings: Settings) -> Ins
         return None
     from inference_operator.inspector.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
-    return inspect_hub(source.repository, revision)
+    return inspect_hub(source.repository, revision, allow_pickle=allow_pickle)
 
 
 def model_of_spec(spec: Spec | Refusal, revision: str | None, settings: Settings) -> InspectionResult | None:
     """The same for a resource. Engines on CPUs need no facts."""
     if isinstance(spec, Refusal) or spec.hardware.device is Device.CPU:
         return None
-    return hub_model(spec.model.source, revision, settings)
+    return hub_model(spec.model.source, revision, settings, allow_pickle=spec.model.allow_pickle)

@@ -45,6 +45,7 @@ def add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     inspect.add_argument(
         "--revision", help="branch, tag or commit of the hub repository; digest of the bucket's listing"
     )
+    inspect.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
     inspect.add_argument("--folder", type=Path, help="mount path of the volume of a pvc:// or oci:// source")
     inspect.add_argument(
         "--time-limit",
@@ -82,7 +83,7 @@ def run_inspect(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 def _inspected(options: argparse.Namespace) -> InspectionResult:
     if "://" not in options.source:
-        return _of_folder(options.source)
+        return _of_folder(options.source, allow_pickle=options.allow_pickle)
     source = model_source(options.source)
     match source:
         case Refusal():
@@ -90,23 +91,23 @@ def _inspected(options: argparse.Namespace) -> InspectionResult:
         case HubModel(repository):
             from inference_operator.inspector.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
-            return inspect_hub(repository, options.revision)
+            return inspect_hub(repository, options.revision, allow_pickle=options.allow_pickle)
         case BucketModel():
             from inference_operator.inspector.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
 
-            return inspect_bucket(source, options.revision)
+            return inspect_bucket(source, options.revision, allow_pickle=options.allow_pickle)
     if options.folder is None:
         cure = "Set --folder to its mount path."
         return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))
     folder = options.folder / source.path if isinstance(source, ClaimModel) else options.folder
-    return inspect_folder(folder, name=options.source, source=options.source)
+    return inspect_folder(folder, name=options.source, source=options.source, allow_pickle=options.allow_pickle)
 
 
-def _of_folder(name: str) -> InspectionResult:
+def _of_folder(name: str, *, allow_pickle: bool) -> InspectionResult:
     if not Path(name).is_dir():
         cure = f"Use the path of a directory; a hub repository is `hf://{name}`."
         return Failure(Cause.NOT_FOUND, NotUnderstood(name, "there is no such directory.", cure))
-    return inspect_folder(Path(name), name=name, source=name)
+    return inspect_folder(Path(name), name=name, source=name, allow_pickle=allow_pickle)
 
 
 def _table(result: InspectionResult) -> Iterator[str]:

@@ -149,14 +149,14 @@ def _stored(new: Resource, stored_models: Mapping[Ref, Manifest], engine: Engine
     """The ConfigMap in which a cluster's operator has stored the result for this resource."""
     if isinstance(new.spec, Refusal):
         return {}
-    ref = model_config_ref(new.spec.model.source, _revision(new, engine), owner=new.owner)
+    ref = model_config_ref(new.spec.model, _revision(new, engine), owner=new.owner)
     return {ref: stored_models[ref]} if ref in stored_models else {}
 
 
 def _inspected(new: Resource, model: Entry | None, engine: Engine) -> Mapping[Ref, Manifest]:
     if model is None or isinstance(new.spec, Refusal):
         return {}
-    ref = model_config_ref(new.spec.model.source, _revision(new, engine), owner=new.owner)
+    ref = model_config_ref(new.spec.model, _revision(new, engine), owner=new.owner)
     return {ref: model_config_map(ref, model, owner=new.owner)}
 
 

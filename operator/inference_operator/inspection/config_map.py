@@ -1,5 +1,6 @@
 """The ConfigMap with the result of a model's inspection, which makes further inspections unnecessary."""
 
+from inference_operator.api.spec import ModelSpec
 from inference_operator.inspection.result import INSPECTOR_VERSION, parsed_result, result_text
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.models.entry import Entry
@@ -9,16 +10,17 @@ from inference_operator.objects.names import INSPECTION, model_config_name
 MODEL_FILE = "model.json"
 
 
-def model_config_ref(source: str, revision: str | None, *, owner: Owner, version: int = INSPECTOR_VERSION) -> Ref:
+def model_config_ref(model: ModelSpec, revision: str | None, *, owner: Owner, version: int = INSPECTOR_VERSION) -> Ref:
     """The ConfigMap for the result of a model's inspection.
 
     Args:
-        source: value of `spec.model.source`.
+        model: `spec.model`.
         revision: branch, tag or commit; None is the default branch.
         owner: the InferenceDeployment.
         version: of the inspector.
     """
-    source_hash = content_hash([source, revision, version])
+    pickle = ["pickle"] if model.allow_pickle else []
+    source_hash = content_hash([model.source, revision, version, *pickle])
     return Ref(CONFIG_MAP, owner.key.namespace, model_config_name(owner.key.name, source_hash))
 
 

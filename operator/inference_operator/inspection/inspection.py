@@ -88,13 +88,13 @@ def inspection_state(
         wanted: whether the result is needed. If not, no further attempt is made.
         decided: whether all sizes are pinned. Then the result of an older inspector is sufficient.
     """
-    source, revision, owner = request.spec.model.source, request.access.revision, request.owner
+    model, revision, owner = request.spec.model, request.access.revision, request.owner
     for version in (INSPECTOR_VERSION, *(OLDER_VERSIONS if decided else ())):
-        older = model_config_ref(source, revision, owner=owner, version=version)
+        older = model_config_ref(model, revision, owner=owner, version=version)
         if stored := stored_model(live.get(older)):
             kept = {older: model_config_map(older, stored, owner=owner)}
             return InspectionState(AttemptsProgress(entry=stored), kept)
-    ref = model_config_ref(source, revision, owner=owner)
+    ref = model_config_ref(model, revision, owner=owner)
     job_hash = _job(request, 1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
     own_pods = [pod for pod in pods if pod.component == INSPECTION]
     live_jobs = [job for job in live.values() if is_inspection_job(job) and "deletionTimestamp" not in job["metadata"]]

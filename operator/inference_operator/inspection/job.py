@@ -88,12 +88,13 @@ def _content(spec: Spec, source: ModelSource, access: HubAccess, *, owner: Owner
 def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Settings) -> Manifest:
     where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
+    pickle = ["--allow-pickle"] if spec.model.allow_pickle else []
     return {
         "name": INSPECTION,
         "image": settings.operator_image,
         "imagePullPolicy": settings.image_pull_policy,
         "command": ["infd", "inspect", spec.model.source],
-        "args": [*where, *revision, "--output=json", f"--to={TERMINATION_MESSAGE}"],
+        "args": [*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"],
         "env": environment(access.env),
         **environment_of(access.secret),
         "resources": RESOURCES,

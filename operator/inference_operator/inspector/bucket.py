@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -59,10 +60,10 @@ def open_bucket(model: BucketModel) -> S3Store:
     )
 
 
-def needed_files(model: BucketModel, store: S3Store) -> Sequence[ListedFile] | Failure:
+def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> Sequence[ListedFile] | Failure:
     """The files that engines need, as the bucket lists them now, or why there is no model."""
     listed = _listed_files(store)
-    return wanted_files(model.name, listed) if listed else _missing(model)
+    return wanted_files(model.name, listed, allow_pickle=allow_pickle) if listed else _missing(model)
 
 
 def _listed_files(store: S3Store) -> Sequence[ListedFile]:
@@ -99,23 +100,25 @@ def listing_digest(model: BucketModel, files: Sequence[ListedFile]) -> str:
     return sha256(f"{model.name}\n{''.join(lines)}".encode()).hexdigest()[:DIGEST_DIGITS]
 
 
-def inspect_bucket(model: BucketModel, revision: str | None = None) -> InspectionResult:
+def inspect_bucket(model: BucketModel, revision: str | None = None, *, allow_pickle: bool = False) -> InspectionResult:
     """The config and weights of a model in a bucket, or why it cannot be used.
 
     Args:
         model: the bucket and the path.
         revision: the digest that the listing must have; None for any.
+        allow_pickle: whether the weights may be pickle files.
     """
     try:
         store = open_bucket(model)
-        files = needed_files(model, store)
+        files = needed_files(model, store, allow_pickle=allow_pickle)
         if isinstance(files, Failure):
             return files
         digest = listing_digest(model, files)
         if revision and revision != digest:
             return changed(model, digest)
         with tempfile.TemporaryDirectory() as folder:
-            return inspect_files(_files(model, store, files, digest, Path(folder)))
+            found = _files(model, store, files, digest, Path(folder))
+            return inspect_files(replace(found, allow_pickle=allow_pickle))
     except InspectionError as error:
         return error.failure
     except (*ERRORS, OSError, ValueError, KeyError, TypeError) as error:

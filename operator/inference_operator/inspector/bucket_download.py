@@ -26,15 +26,15 @@ class BucketOrigin:
 
     errors = ERRORS
 
-    def __init__(self, model: BucketModel, say: Say) -> None:
+    def __init__(self, model: BucketModel, say: Say, *, allow_pickle: bool = False) -> None:
         self.model = self.source = model.name
-        self._bucket, self._say = model, say
+        self._bucket, self._say, self._allow_pickle = model, say, allow_pickle
         self._store = open_bucket(model)
         self._listed: Sequence[ListedFile] = ()
 
     def commit(self, revision: str | None) -> str:
         """The digest of the present listing, which must be the revision if one was asked for."""
-        files = needed_files(self._bucket, self._store)
+        files = needed_files(self._bucket, self._store, allow_pickle=self._allow_pickle)
         if isinstance(files, Failure):
             raise DamagedError(files)
         self._listed, digest = files, listing_digest(self._bucket, files)

@@ -78,7 +78,13 @@ class ModelOrigin(Protocol):
 
 
 def download(
-    origin: ModelOrigin, revision: str | None, root: Path, *, kernels: Kernels | None, say: Say
+    origin: ModelOrigin,
+    revision: str | None,
+    root: Path,
+    *,
+    kernels: Kernels | None,
+    say: Say,
+    allow_pickle: bool = False,
 ) -> Downloaded | Failure:
     """Make the model complete on the claim, and create the folder of its compiled kernels.
 
@@ -88,6 +94,7 @@ def download(
         root: mount path of the claim.
         kernels: the folder of compiled kernels; None for none.
         say: called with each step of the progress.
+        allow_pickle: whether the weights may be pickle files.
     """
     claim = Claim(root)
     failures: tuple[type[Exception], ...] = (*origin.errors, *_INVALID_ANSWERS)
@@ -97,7 +104,7 @@ def download(
         for line in prepare_kernels(root, kernels) if kernels else ():
             say(line)
         with locked(claim.lock(origin.model), say):
-            return _complete(claim, origin, revision, say)
+            return _complete(claim, origin, revision, say, allow_pickle=allow_pickle)
     except DamagedError as error:
         return error.failure
     except failures as error:
@@ -106,14 +113,16 @@ def download(
         return origin.failure(revision, error)
 
 
-def _complete(claim: Claim, origin: ModelOrigin, revision: str | None, say: Say) -> Downloaded | Failure:
+def _complete(
+    claim: Claim, origin: ModelOrigin, revision: str | None, say: Say, *, allow_pickle: bool
+) -> Downloaded | Failure:
     model = origin.model
     if revision and (done := recorded(claim, model, revision)):
         return done
     commit = origin.commit(revision)
     if done := recorded(claim, model, commit):
         return done
-    files = wanted_files(origin.source, origin.listed(commit))
+    files = wanted_files(origin.source, origin.listed(commit), allow_pickle=allow_pickle)
     if isinstance(files, Failure):
         return files
     claim.blobs(model).mkdir(parents=True, exist_ok=True)

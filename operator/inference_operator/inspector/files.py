@@ -8,7 +8,15 @@ from pathlib import Path
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
 from inference_operator.inspector.side_files import side_files
 from inference_operator.manifest import Manifest
-from inference_operator.models.checkpoint import GGUF, INDEX, SAFETENSORS, SINGLE, is_plain, weights_of_files
+from inference_operator.models.checkpoint import (
+    GGUF,
+    INDEX,
+    SAFETENSORS,
+    SINGLE,
+    WeightFormat,
+    is_plain,
+    weights_of_files,
+)
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.model import UNSTATED, model_facts
@@ -54,6 +62,8 @@ class Files:
     elements: Callable[[str], Mapping[str, int]] = _unread
     """Returns the number of elements by type, from the header of a safetensors file."""
     commit: str = ""
+    allow_pickle: bool = False
+    """Whether the weights may be pickle files."""
 
 
 def inspect_files(files: Files) -> InspectionResult:
@@ -67,13 +77,17 @@ def inspect_files(files: Files) -> InspectionResult:
 def _entry(files: Files) -> Entry:
     config = _config(files)
     index = parsed(files, INDEX) if INDEX in files.sizes else None
-    weights = weights_of_files(files.sizes, index)
+    weights = weights_of_files(files.sizes, index, allow_pickle=files.allow_pickle)
     if isinstance(weights, NotUnderstood):
         raise InspectionError(unusable(weights))
     side = side_files(files.sizes, lambda name: parsed(files, name))
     facts = model_facts(config, weights, side)
     unstated = isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED)
-    if unstated and is_plain(files.elements(_largest(files, index))):
+    if (
+        unstated
+        and weights.file_format is WeightFormat.SAFETENSORS
+        and is_plain(files.elements(_largest(files, index)))
+    ):
         weights = replace(weights, plain=True)
         facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):

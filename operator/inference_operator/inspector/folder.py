@@ -19,7 +19,9 @@ MAX_HEADER_BYTES = 25_000_000
 """Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
 
 
-def inspect_folder(folder: Path, *, name: str, source: str, commit: str = "") -> InspectionResult:
+def inspect_folder(
+    folder: Path, *, name: str, source: str, commit: str = "", allow_pickle: bool = False
+) -> InspectionResult:
     """The config and weights of the model in a directory, or why it cannot be used.
 
     Args:
@@ -27,9 +29,11 @@ def inspect_folder(folder: Path, *, name: str, source: str, commit: str = "") ->
         name: name of the model for its user.
         source: location of the model, for messages.
         commit: revision of the files, if known.
+        allow_pickle: whether the weights may be pickle files.
     """
     try:
-        return inspect_files(Files(name, source, _sizes(folder, name), folder.joinpath, _Headers(folder), commit))
+        sizes, headers = _sizes(folder, name), _Headers(folder)
+        return inspect_files(Files(name, source, sizes, folder.joinpath, headers, commit, allow_pickle))
     except InspectionError as error:
         return error.failure
 

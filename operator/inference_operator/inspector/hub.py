@@ -6,6 +6,7 @@ Endpoint, token, proxy and cache are those of engines. The client reads its envi
 
 import logging
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -35,19 +36,20 @@ _TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecret`."  # 
 _NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the model from a `pvc://` or `oci://` source."
 
 
-def inspect_hub(repository: str, revision: str | None = None) -> InspectionResult:
+def inspect_hub(repository: str, revision: str | None = None, *, allow_pickle: bool = False) -> InspectionResult:
     """The config and weights of a model on the hub, or why it cannot be used.
 
     Args:
         repository: `org/name`.
         revision: branch, tag or commit; None is the default branch.
+        allow_pickle: whether the weights may be pickle files.
     """
     configure_client()
     limit_responses()
     try:
         if constants.is_offline_mode():
-            return _cached(repository, revision)
-        return inspect_files(_files(repository, revision))
+            return _cached(repository, revision, allow_pickle=allow_pickle)
+        return inspect_files(replace(_files(repository, revision), allow_pickle=allow_pickle))
     except InspectionError as error:
         return error.failure
     except (HfHubHTTPError, httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, ResponseRejectedError) as error:
@@ -63,7 +65,7 @@ def configure_client() -> None:
     warnings.filterwarnings("ignore", module="huggingface_hub")
 
 
-def _cached(repository: str, revision: str | None) -> InspectionResult:
+def _cached(repository: str, revision: str | None, *, allow_pickle: bool) -> InspectionResult:
     """Inspect the model in the cache without requests, for `HF_HUB_OFFLINE`."""
     config = try_to_load_from_cache(repository, CONFIG, revision=revision)
     if not isinstance(config, str):
@@ -71,7 +73,8 @@ def _cached(repository: str, revision: str | None) -> InspectionResult:
         cure = "Add the model to the cache at `HF_HOME`, or unset `HF_HUB_OFFLINE`."
         return Failure(Cause.UNREACHABLE, NotUnderstood(f"hf://{repository}", problem, cure))
     folder = Path(config).parent
-    return inspect_folder(folder, name=repository, source=f"hf://{repository}@{folder.name}", commit=folder.name)
+    source = f"hf://{repository}@{folder.name}"
+    return inspect_folder(folder, name=repository, source=source, commit=folder.name, allow_pickle=allow_pickle)
 
 
 def _files(repository: str, revision: str | None) -> Files:

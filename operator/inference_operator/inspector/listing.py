@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from inference_operator.inspection.result import Cause, Failure
+from inference_operator.models.checkpoint import GGUF, PICKLE, PICKLE_CURE, PICKLE_PROBLEM, SAFETENSORS
 from inference_operator.models.config import NotUnderstood
 from inference_operator.units import GIB
 
@@ -19,7 +20,6 @@ _OTHER_FORMATS = (".bin", ".pt", ".pth", ".msgpack", ".h5", ".onnx", ".ot", ".gg
 """Weights in formats that vLLM does not read if there are safetensors files (vLLM 0.32.0,
 model_executor/model_loader/default_loader.py, `_prepare_weights`)."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SAFETENSORS = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class ListedFile:
         return self.sha256 or sha256(f"{self.path} {self.etag} {self.size_bytes}".encode()).hexdigest()
 
 
-def wanted_files(model: str, listed: Iterable[ListedFile]) -> Sequence[ListedFile] | Failure:
+def wanted_files(
+    model: str, listed: Iterable[ListedFile], *, allow_pickle: bool = False
+) -> Sequence[ListedFile] | Failure:
     """The files to download, sorted by path; a failure if the listing cannot be trusted.
 
     Examples:
@@ -60,9 +62,18 @@ def wanted_files(model: str, listed: Iterable[ListedFile]) -> Sequence[ListedFil
         found[file.path] = file
         if len(found) > MAX_FILES:
             return _damaged(model, f"has more than {MAX_FILES:,} files.")
-    has_safetensors = any("/" not in path and path.endswith(_SAFETENSORS) for path in found)
+    has_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in found)
+    if not allow_pickle and _has_only_pickle(found):
+        return Failure(Cause.UNUSABLE, NotUnderstood(model, f"its weights are {PICKLE_PROBLEM}", PICKLE_CURE))
     wanted = [file for path, file in sorted(found.items()) if not (has_safetensors and path.endswith(_OTHER_FORMATS))]
     return wanted if sum(file.size_bytes for file in wanted) else _damaged(model, "lists no content.")
+
+
+def _has_only_pickle(paths: Iterable[str]) -> bool:
+    """Whether an engine would load pickle files of this repository."""
+    named = [path for path in paths if "/" not in path]
+    has_safe = any(path.endswith((SAFETENSORS, GGUF)) for path in named)
+    return not has_safe and any(path.endswith(PICKLE) for path in named)
 
 
 def is_safe_name(path: str) -> bool:

@@ -99,6 +99,7 @@ def _content(request: DownloadRequest) -> Manifest:
 def _container(request: DownloadRequest) -> Manifest:
     access, settings = request.access, request.settings
     revision = [f"--revision={request.revision}"] if request.revision else []
+    pickle = ["--allow-pickle"] if request.spec.model.allow_pickle else []
     empties = ["--empty-kernels"] if request.empties_kernels else []
     return {
         "name": DOWNLOAD,
@@ -107,6 +108,7 @@ def _container(request: DownloadRequest) -> Manifest:
         "command": ["infd", "download", request.spec.model.source],
         "args": [
             *revision,
+            *pickle,
             *empties,
             f"--cache={ROOT}",
             f"--kernels={request.cache.key}",

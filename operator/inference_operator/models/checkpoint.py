@@ -10,7 +10,11 @@ from inference_operator.models.config import NotUnderstood
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 SAFETENSORS, GGUF = ".safetensors", ".gguf"
-_PICKLE = (".bin", ".pt", ".pth")
+PICKLE = (".bin", ".pt", ".pth")
+_LOADED = (".bin", ".pt")
+"""Pickle files that vLLM loads: the first kind that is there (0.32.0, model_loader/default_loader.py)."""
+_OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+"""Ends of names that it does not load (0.32.0, weight_utils.py, `filter_files_not_needed_for_inference`)."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
 """The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
 _CURE = "Give a repository with safetensors or GGUF files."
@@ -22,6 +26,8 @@ class WeightFormat(Enum):
     SAFETENSORS = auto()
     GGUF = auto()
     """Engines need a plugin to read it."""
+    PICKLE = auto()
+    """Can run code when it is loaded, so it needs consent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +70,24 @@ def format_of(origin: str) -> WeightFormat:
     Examples:
         >>> format_of("model-q4.gguf"), format_of("2 .gguf files"), format_of("model.safetensors")
         (<WeightFormat.GGUF: 2>, <WeightFormat.GGUF: 2>, <WeightFormat.SAFETENSORS: 1>)
+        >>> format_of("pytorch_model.bin"), format_of("2 .bin files")
+        (<WeightFormat.PICKLE: 3>, <WeightFormat.PICKLE: 3>)
     """
-    return WeightFormat.GGUF if origin.endswith((GGUF, GGUF_FILES)) else WeightFormat.SAFETENSORS
+    if origin.endswith((GGUF, GGUF_FILES)):
+        return WeightFormat.GGUF
+    files = tuple(f"{ending} files" for ending in PICKLE)
+    return WeightFormat.PICKLE if origin.endswith((*PICKLE, *files)) else WeightFormat.SAFETENSORS
 
 
-def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights | NotUnderstood:
+def weights_of_files(
+    sizes: Mapping[str, int], index: object = None, *, allow_pickle: bool = False
+) -> Weights | NotUnderstood:
     """The weights that an engine loads from a repository.
 
     Args:
         sizes: bytes of each file by its path.
         index: the parsed `model.safetensors.index.json`, if the repository has one.
+        allow_pickle: whether the weights may be pickle files.
 
     Examples:
         >>> sizes = {"a.safetensors": 10, "b.safetensors": 20, "original/a.safetensors": 99, "tokenizer.json": 5}
@@ -89,6 +103,8 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         'there are 2 GGUF models, and which one to load is unknown.'
         >>> weights_of_files({"pytorch_model.bin": 7}).problem
         'they are pickle files, which can run code when they are loaded.'
+        >>> weights_of_files({"pytorch_model.bin": 7, "training_args.bin": 1}, allow_pickle=True).total_bytes
+        7
         >>> print(weights_of_files({"README.md": 7}).message)
         weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
@@ -100,13 +116,19 @@ def weights_of_files(sizes: Mapping[str, int], index: object = None) -> Weights 
         return _of(named, f"{len(named)} {SAFETENSORS} files")
     if named := {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
         return _gguf(named)
-    if any(_top_level_files(sizes, ending) for ending in _PICKLE):
-        problem = "they are pickle files, which can run code when they are loaded."
-        return NotUnderstood("weights", problem, "Use a revision with safetensors, or convert them.")
+    if not allow_pickle and any(_top_level_files(sizes, ending) for ending in PICKLE):
+        return NotUnderstood("weights", f"they are {PICKLE_PROBLEM}", PICKLE_CURE)
+    for ending in _LOADED:
+        if found := _pickle(sizes, ending):
+            return found
     return _refusal("no safetensors or GGUF file is there.")
 
 
 GGUF_FILES = f"{GGUF} files"
+PICKLE_PROBLEM = "pickle files, which can run code when they are loaded."
+PICKLE_CURE = (
+    "Use a revision with safetensors, convert them, or, if you trust their author, set `spec.model.allowPickle: true`."
+)
 PROJECTOR = "mmproj"
 """Prefix of the file of a vision tower beside a GGUF model (llama.cpp, `docs/multimodal.md`)."""
 
@@ -117,6 +139,13 @@ def _top_level_files(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]
 
 def _of(named: Mapping[str, int], several: str) -> Weights:
     return Weights(sum(named.values()), several if len(named) > 1 else next(iter(named)))
+
+
+def _pickle(sizes: Mapping[str, int], ending: str) -> Weights | None:
+    """The pickle files of one kind that an engine loads; None if there are none."""
+    files = _top_level_files(sizes, ending).items()
+    named = {name: size for name, size in files if not name.endswith(_OF_TRAINING)}
+    return replace(_of(named, f"{len(named)} {ending} files"), file_format=WeightFormat.PICKLE) if named else None
 
 
 def _gguf(named: Mapping[str, int]) -> Weights | NotUnderstood:

@@ -247,7 +247,7 @@ def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
     """
     if not weights.exact or weights.plain or stored.kernel is not Kernel.NONE or counted < GIB:
         return  # a model below 1 GiB fits on every GPU
-    if weights.file_format is WeightFormat.SAFETENSORS and weights.total_bytes < UNSTATED_BELOW * counted:
+    if weights.file_format is not WeightFormat.GGUF and weights.total_bytes < UNSTATED_BELOW * counted:
         sizes = f"{weights.total_bytes / GIB:.1f} GiB ({weights.origin}), and the matrices need {counted / GIB:.1f} GiB"
         raise UnreadableError(
             UNSTATED,

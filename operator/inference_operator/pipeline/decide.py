@@ -194,7 +194,8 @@ def _spec_hash(spec: Spec, engine: Engine) -> str:
     """Hash of everything that a plan depends on; another hash means that the role is sized again."""
     revision = engine.access(spec.engine, spec.model).revision
     revisions = [revision] if revision else []
-    return content_hash([spec.model.source, spec.engine.image, asked_of_sizes(spec, engine), *revisions])
+    pickle = ["pickle"] if spec.model.allow_pickle else []
+    return content_hash([spec.model.source, spec.engine.image, asked_of_sizes(spec, engine), *revisions, *pickle])
 
 
 def _all_unschedulable(inputs: Inputs, role: str) -> bool:

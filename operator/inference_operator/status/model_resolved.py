@@ -1,6 +1,7 @@
 """Condition ModelResolved: whether the model's architecture and size are known."""
 
 from inference_operator.api.reasons import Reason
+from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.status.facts import Facts
 from inference_operator.status.verdict import Verdict
@@ -31,8 +32,19 @@ def model_resolved(facts: Facts) -> Verdict:
         return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {facts.model.origin}.")
     size = f"{model.weight_bytes / GIB:.1f} GiB of weights ({model.weights_from})"
     name = model.architecture or "A model whose config names no architecture"
-    message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}.{_without_chat(model)}"
+    notes = f"{_pickle(model)}{_without_chat(model)}"
+    message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}.{notes}"
     return Verdict("True", Reason.MODEL_KNOWN, message)
+
+
+def _pickle(model: ModelFacts) -> str:
+    """A sentence about weights that can run code; empty for others."""
+    if format_of(model.weights_from) is not WeightFormat.PICKLE:
+        return ""
+    return (
+        " Its weights are pickle files, which can run code in the engine; `spec.model.allowPickle` allows them. To be"
+        " safe, convert them to safetensors."
+    )
 
 
 def _without_chat(model: ModelFacts) -> str:
