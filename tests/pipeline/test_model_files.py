@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import ConditionType, Reason
@@ -175,6 +177,23 @@ def test_an_engine_on_cpus_with_a_model_in_an_image_is_not_inspected() -> None:
     found = outcome(asked)
     assert isinstance(found, Planned)
     assert JOB.name not in kinds(found)
+
+
+@pytest.mark.parametrize("hardware", [CPUS, {"device": "GPU"}])
+def test_an_image_named_by_a_tag_is_said_to_be_able_to_change_and_one_named_by_digest_is_not(
+    hardware: dict[str, str],
+) -> None:
+    def said(source: str) -> str:
+        spec: dict[str, object] = {"model": {"source": source}, "hardware": hardware}
+        on_gpus = hardware != CPUS
+        asked = inspected(with_weights(qwen("")), **spec) if on_gpus else inputs(inference_deployment(**spec))  # type: ignore[arg-type]
+        found = outcome(asked)
+        assert isinstance(found, Planned)
+        return condition(asked, found, ConditionType.MODEL_RESOLVED)
+
+    assert "The image `registry/model:1` has no digest in its name" in said("oci://registry/model:1")
+    assert "add its digest, `@sha256:...`, to `spec.model.source`" in said("oci://registry/model:1")
+    assert "digest" not in said(f"oci://registry/model:1@sha256:{'0' * 64}")
 
 
 def test_an_update_of_the_operator_inspects_no_model_of_a_pinned_plan() -> None:

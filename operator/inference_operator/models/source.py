@@ -43,6 +43,11 @@ class ImageModel:
 
     reference: str
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a digest names it. A tag can name another image tomorrow."""
+        return "@" in self.reference
+
 
 ModelSource: TypeAlias = HubModel | BucketModel | ClaimModel | ImageModel
 DOWNLOADED = (HubModel, BucketModel)

@@ -26,6 +26,7 @@ from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
 from inference_operator.diagnosis.startup_progress import StartupProgress, sentence, startup_progress
 from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
+from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
@@ -48,6 +49,8 @@ from inference_operator.workload.rollout import Rollout
 class RequestPath:
     """How requests reach the engines."""
 
+    connected: bool
+    """Whether the Services and the router's configuration exist, which requests need."""
     external: bool
     """Whether something else than our routers is to send the requests."""
     direct: bool
@@ -92,9 +95,9 @@ class Facts:
     routers: WorkloadView
     path: RequestPath
     """How requests reach the engines."""
-    connected: bool
-    """Whether the Services and the router's configuration exist, which requests need."""
     refusal: Refusal | None
+    source: ModelSource | None
+    """The source of the model; None if the specification or the source is invalid."""
     inspection: str
     """Progress of the model's inspection, in a sentence; empty if nothing waits for it."""
     download: str
@@ -154,12 +157,12 @@ class Facts:
     @property
     def complete(self) -> bool:
         """Whether every object that serving needs exists, even if not as desired now."""
-        return self.connected and self.engines.exists and (self.path.direct or self.routers.exists)
+        return self.path.connected and self.engines.exists and (self.path.direct or self.routers.exists)
 
     @property
     def serving(self) -> bool:
         """Whether a request would be answered now."""
-        return self.connected and self.engines.ready > 0 and self.routable
+        return self.path.connected and self.engines.ready > 0 and self.routable
 
     @property
     def routable(self) -> bool:
@@ -195,6 +198,12 @@ class Facts:
         return self.diagnosis is not None and self.diagnosis.reason is Reason.UNSCHEDULABLE
 
 
+def _source(inputs: Inputs) -> ModelSource | None:
+    spec = inputs.resource.spec
+    source = None if isinstance(spec, Refusal) else model_source(spec.model.source)
+    return None if isinstance(source, Refusal) else source
+
+
 def rejection_reason(workload: WorkloadView) -> Reason:
     """The reason for which Kubernetes rejects the pods of a workload."""
     return rejection_reason_of(workload.rejection or "")
@@ -213,8 +222,8 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         engines=engines,
         routers=inputs.routers,
         path=_request_path(inputs, inputs.first_role),
-        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, inputs.first_role)),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
+        source=_source(inputs),
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
         download=outcome.download if isinstance(outcome, Planned) else "",
         paused=isinstance(outcome, Paused),
@@ -362,6 +371,7 @@ def _request_path(inputs: Inputs, role: str) -> RequestPath:
     valid, ports = isinstance(spec, Spec), objects(service, "ports")
     router = spec.router if isinstance(spec, Spec) else RouterSpec()
     return RequestPath(
+        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, role)),
         external=router.strategy is RouterStrategy.EXTERNAL if valid else inputs.is_direct,
         direct=inputs.is_direct,
         exposures=exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds),

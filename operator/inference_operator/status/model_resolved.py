@@ -3,6 +3,7 @@
 from inference_operator.api.reasons import Reason
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import ImageModel, ModelSource
 from inference_operator.status.facts import Facts
 from inference_operator.status.verdict import Verdict
 from inference_operator.units import GIB
@@ -26,15 +27,26 @@ def model_resolved(facts: Facts) -> Verdict:
     if facts.model is None and facts.refusal and facts.refusal.reason in UNREADABLE:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.model is None:
-        return Verdict("Unknown", Reason.MODEL_UNKNOWN, "No model facts available: the model has not been inspected.")
+        message = f"No model facts available: the model has not been inspected.{_tag(facts.source)}"
+        return Verdict("Unknown", Reason.MODEL_UNKNOWN, message)
     model = facts.model.facts
     if not isinstance(model, ModelFacts):
         return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {facts.model.origin}.")
     size = f"{model.weight_bytes / GIB:.1f} GiB of weights ({model.weights_from})"
     name = model.architecture or "A model whose config names no architecture"
-    notes = f"{_pickle(model)}{_without_chat(model)}"
+    notes = f"{_tag(facts.source)}{_pickle(model)}{_without_chat(model)}"
     message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}.{notes}"
     return Verdict("True", Reason.MODEL_KNOWN, message)
+
+
+def _tag(source: ModelSource | None) -> str:
+    """A sentence about an image that may change under its name; empty for other sources."""
+    if not isinstance(source, ImageModel) or source.is_pinned:
+        return ""
+    return (
+        f" The image `{source.reference}` has no digest in its name, so engines may get different files under one tag:"
+        " add its digest, `@sha256:...`, to `spec.model.source`."
+    )
 
 
 def _pickle(model: ModelFacts) -> str:

@@ -71,7 +71,7 @@ def _paused(facts: Facts) -> Verdict | None:
     """The user paused it: what runs is counted, without a cause, since the operator does nothing about it."""
     if not facts.paused:
         return None
-    idle = facts.at_zero and facts.connected and facts.routable
+    idle = facts.at_zero and facts.path.connected and facts.routable
     counted = f"{facts.engines.ready} of {facts.desired} engines and {facts.routers.ready} routers are ready."
     message = f"Paused: the operator changes nothing while `spec.paused` is true. {counted}"
     return Verdict("True" if facts.serving or idle else "False", Reason.PAUSED, message)
@@ -79,7 +79,7 @@ def _paused(facts: Facts) -> Verdict | None:
 
 def _scaled_to_zero(facts: Facts) -> Verdict | None:
     """No engine should run, and a router is ready."""
-    if not (facts.at_zero and facts.connected and facts.routable):
+    if not (facts.at_zero and facts.path.connected and facts.routable):
         return None
     cure = (
         "The next request starts an engine." if facts.scaling.status else "Set `spec.replicas` to 1 or more to serve."
