@@ -33,7 +33,6 @@ def test_a_resource_with_only_a_model_source_has_all_defaults() -> None:
     assert asked.status.observed_generation == NEVER_OBSERVED
 
 
-PICKLE = "`allowPickle` needs weights that cannot change"
 INVALID: list[tuple[dict[str, object], str]] = [
     ({"model": None}, "spec.model: "),
     ({"model": {}}, "spec.model.source: is required"),

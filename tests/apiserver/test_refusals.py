@@ -12,6 +12,12 @@ from tests.testing.invalid import INVALID
 from tests.testing.workspace import Workspace
 
 SOURCE = "hf://Qwen/Qwen3-8B"
+FIXED = [
+    {"source": SOURCE, "revision": "0" * 40},
+    {"source": "pvc://models/a"},
+    {"source": f"oci://registry.example/a@sha256:{'0' * 64}"},
+]
+"""Models whose files cannot change under their names."""
 
 
 def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -60,6 +66,11 @@ def test_the_api_server_refuses_an_invalid_spec_and_names_the_field(
     said = workspace.refusal("qwen", asked)
     assert field in said
     assert words in said
+
+
+@pytest.mark.parametrize("model", FIXED)
+def test_the_api_server_accepts_pickle_files_that_cannot_change(workspace: Workspace, model: dict[str, str]) -> None:
+    workspace.create("qwen", spec(model={**model, "allowPickle": True}))
 
 
 @pytest.mark.parametrize("name", ["vllm", "1st", "has.dot", "x" * 56])

@@ -35,6 +35,18 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
         "spec.model.servedName",
         "for example `qwen3-8b`",
     ),
+    **{
+        f"pickle files that can change, {name}": (
+            {"model": {**model, "allowPickle": True}},
+            "spec.model",
+            "`allowPickle` needs weights that cannot change",
+        )
+        for name, model in {
+            "default branch": {"source": "hf://a/b"},
+            "branch": {"source": "hf://a/b", "revision": "main"},
+            "tag of an image": {"source": "oci://registry.example/a:1"},
+        }.items()
+    },
     "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
     "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     "key of a Secret": (
