@@ -94,7 +94,8 @@ class ModelSpec(SpecModel):
     s3: S3Spec = Field(default_factory=S3Spec, description="Store of an `s3://` model.")
     allow_pickle: bool = Field(
         False,  # noqa: FBT003 - a field's default
-        description="Whether weights may be pickle files, which can run code. Default: false. Change: rolling restart.",
+        description="Whether weights may be pickle files, which can run code. Default: false."
+        " Change: rolling restart with new sizing.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
