@@ -220,3 +220,14 @@ def test_a_key_that_cannot_be_created_is_refused_with_the_cure(infd: Infd, wrong
     status, output, complaints = infd("key", "create", *wrong)
     assert (status, output) == (2, "")
     assert "use 1 to 63 letters" in complaints or "--namespace needs --secret" in complaints
+
+
+def test_a_prefetch_with_pickle_files_needs_a_commit_before_it_looks_for_a_cluster(
+    infd: Infd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    prefetch = ("cache", "prefetch", "hf://org/model", "--claim=models", "--allow-pickle")
+    status, _, complaints = infd(*prefetch, "--revision=main")
+    assert status == 2
+    assert "`allowPickle` needs weights that cannot change" in complaints
+    assert "There is no cluster to work in" in infd(*prefetch, f"--revision={'0' * 40}")[2]
