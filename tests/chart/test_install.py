@@ -11,6 +11,8 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level, ensure_helm_3
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
+from e2e.local_registry import local_registry
+from e2e.push import push_chart
 from e2e.waiting import eventually
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
 from tests.testing.kubectl_diff import await_no_difference
@@ -149,6 +151,20 @@ def test_the_crd_can_be_installed_by_its_own_chart_before_the_operator(release: 
     cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
     assert release.run("uninstall", "crds").returncode == 0
     assert cluster.kubectl("get", RESOURCE, "--output=name"), "the CRD is kept, and so are all resources"
+
+
+@pytest.mark.full
+def test_both_charts_install_from_the_registry_that_they_were_pushed_to(
+    release: Release, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with local_registry(tmp_path) as registry:
+        for name, chart, values in (("crds", CRDS_CHART, ()), (RELEASE, CHART, ("--set=crds.install=false",))):
+            pushed, _, version = push_chart(registry, chart)[0].rpartition(":")
+            source = (f"oci://{pushed}", f"--version={version}", "--plain-http")
+            done = release.run("install", name, *source, *values, "--wait")
+            assert done.returncode == 0, done.stderr
+    cluster.kubectl("apply", f"--filename={SAMPLES / 'quickstart.yaml'}")
+    assert release.run("uninstall", "crds").returncode == 0
 
 
 def test_a_release_with_another_name_needs_the_flag_take_ownership_for_a_crd_that_was_kept(
