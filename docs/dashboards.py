@@ -2,13 +2,22 @@
 
 from pathlib import Path
 
-from docs.grafana import Dashboard, Panel, Queries
+from docs.grafana import NUMBERS, STATES, Dashboard, Panel, Queries, Steps
 
 FOLDER = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "dashboards"
 
 ONE = '{namespace="$namespace",name="$name"}'
 OF = 'namespace="$namespace",name="$name"'
+ANSWERS = f'{{proxy="api",code=~"2xx|4xx|5xx",{OF}}}'
+"""A router sends no answers of other classes."""
 R = "[$__rate_interval]"
+
+BUDGET: Steps = ((None, "red"), (0, "orange"), (0.25, "green"))
+"""Of the share that is left."""
+DAYS: Steps = ((None, "red"), (7, "green"))
+"""Until a certificate ends; red where the alert InferenceCertificateEnds fires with the default notice."""
+NONE = "None recorded"
+"""For panels about faults: their series begin with the first fault."""
 
 
 def _quantiles(histogram: str, labels: str, *quantiles: float) -> Queries:
@@ -22,10 +31,27 @@ SERVICE = Dashboard(
     ("namespace", "name"),
     [
         Panel(
+            "Conditions",
+            "Status and reason of each condition",
+            "short",
+            {"{{type}}={{status}}: {{reason}}": f"max by (type, status, reason) (infd_condition{ONE})"},
+            kind=STATES,
+        ),
+        Panel(
+            "Engines",
+            "Engines by state, and the most that autoscaling may want",
+            "short",
+            {
+                "{{state}}": f"max by (state) (infd_replicas{ONE})",
+                "maxReplicas": f"max(infd_max_replicas{ONE})",
+            },
+            whole=True,
+        ),
+        Panel(
             "Requests",
             "Answers per second by class of status, of all routers",
             "reqps",
-            {"{{code}}": f'sum by (code) (rate(haproxy_frontend_http_responses_total{{proxy="api",{OF}}}{R}))'},
+            {"{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))"},
         ),
         Panel(
             "Error budget left",
@@ -36,6 +62,9 @@ SERVICE = Dashboard(
                 f'{{proxy="api",code="5xx",{OF}}}[30d])) / sum(increase(haproxy_frontend_http_responses_total'
                 f'{{proxy="api",{OF}}}[30d]))) / (1 - scalar(infd:availability_objective:ratio))'
             },
+            kind=NUMBERS,
+            steps=BUDGET,
+            maximum=1,
         ),
         Panel(
             "Time to the first token",
@@ -95,6 +124,7 @@ SERVICE = Dashboard(
                 "held": f"sum(inference_operator_router_held_requests{ONE})",
                 "all that wait": f"infd:waiting_requests:sum{ONE}",
             },
+            whole=True,
         ),
         Panel(
             "Refused requests",
@@ -105,8 +135,15 @@ SERVICE = Dashboard(
                 f"(rate(inference_operator_router_refused_requests_total{ONE}{R}))",
                 "engine: {{reason}}": f"sum by (reason) (rate(vllm:admission_rejections_total{ONE}{R}))",
             },
+            nothing=NONE,
         ),
-        Panel("KV cache in use", "Of each engine", "percentunit", {"{{pod}}": f"infd:kv_cache_usage:ratio{ONE}"}),
+        Panel(
+            "KV cache in use",
+            "Of each engine",
+            "percentunit",
+            {"{{pod}}": f"infd:kv_cache_usage:ratio{ONE}"},
+            maximum=1,
+        ),
         Panel(
             "Preemptions",
             "Requests per second that engines put back because their KV cache was full",
@@ -118,44 +155,41 @@ SERVICE = Dashboard(
             "Share of prompt tokens that were in an engine's prefix cache",
             "percentunit",
             {"hits": f"infd:prefix_cache_hits:rate5m{ONE} / infd:prefix_cache_queries:rate5m{ONE}"},
-        ),
-        Panel(
-            "Engines",
-            "Engines by state, and the most that autoscaling may want",
-            "short",
-            {
-                "{{state}}": f"max by (state) (infd_replicas{ONE})",
-                "maxReplicas": f"max(infd_max_replicas{ONE})",
-            },
+            maximum=1,
         ),
         Panel(
             "Start of the last engine",
             "Seconds of each phase of the engine that became ready last",
             "s",
             {"{{phase}}": f"max by (phase) (infd_engine_start_seconds{ONE})"},
+            kind=NUMBERS,
+            nothing="No engine has started since the operator did",
         ),
         Panel(
             "Start under way",
             "The step of the engine that is furthest in its start",
             "short",
             {"{{step}}": f"max by (step) (infd_startup_step{ONE})"},
+            kind=STATES,
+            nothing="No engine starts",
         ),
         Panel(
-            "Conditions",
-            "Status and reason of each condition",
-            "short",
-            {"{{type}}={{status}}: {{reason}}": f"max by (type, status, reason) (infd_condition{ONE})"},
-        ),
-        Panel(
-            "Cost",
+            "Cost per hour",
             "Of the allocated GPUs, in the currency of settings.gpuOffers",
             "short",
+            {"cost": f"sum(infd_cost_per_hour{ONE})"},
+            nothing="No prices in settings.gpuOffers",
+        ),
+        Panel(
+            "Cost per million tokens",
+            "Prompts and answers of the last hour together",
+            "short",
             {
-                "per hour": f"sum(infd_cost_per_hour{ONE})",
-                "per million tokens": f"sum(infd_cost_per_hour{ONE})"
-                f" / (3600 * (sum(rate(vllm:prompt_tokens_total{ONE}{R}))"
-                f" + sum(rate(vllm:generation_tokens_total{ONE}{R})))) * 1e6",
+                "cost": f"sum(infd_cost_per_hour{ONE})"
+                f" / ((sum(increase(vllm:prompt_tokens_total{ONE}[1h]))"
+                f" + sum(increase(vllm:generation_tokens_total{ONE}[1h]))) > 0) * 1e6"
             },
+            nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
         ),
     ],
 )
@@ -165,18 +199,27 @@ FLEET = Dashboard(
     "Inference / Fleet",
     (),
     [
-        Panel("Resources", "InferenceDeployments by state", "short", {"{{state}}": "sum by (state) (infd_resources)"}),
+        Panel(
+            "Resources",
+            "InferenceDeployments by state",
+            "short",
+            {"{{state}}": "sum by (state) (infd_resources)"},
+            whole=True,
+        ),
         Panel(
             "Problems",
             "InferenceDeployments that do not resolve by themselves, by reason",
             "short",
             {"{{reason}}": 'count by (reason) (infd_condition{type="Stalled",status="True"})'},
+            whole=True,
+            nothing=NONE,
         ),
         Panel(
             "GPUs",
             "GPUs that engines request, by kind: on nodes, and without a node",
             "short",
             {"{{gpu}} {{state}}": "sum by (gpu, state) (infd_gpus)"},
+            whole=True,
         ),
         Panel(
             "GPUs without requests",
@@ -186,34 +229,42 @@ FLEET = Dashboard(
                 "{{namespace}}/{{name}}": 'sum by (namespace, name) (infd_gpus{state="allocated"})'
                 " and on (namespace, name) sum by (namespace, name) (max_over_time(vllm:num_requests_running[1h])) == 0"
             },
+            whole=True,
+            nothing=NONE,
         ),
         Panel(
             "Use of GPUs",
             "As NVIDIA's DCGM exporter measures it, where it runs",
             "percent",
             {"{{modelName}}": "avg by (modelName) (DCGM_FI_DEV_GPU_UTIL)"},
+            maximum=100,
+            nothing="No series of NVIDIA's DCGM exporter",
         ),
         Panel(
             "Engines without a node",
             "Engines that wait for a node",
             "short",
             {"{{namespace}}/{{name}}": 'max by (namespace, name) (infd_replicas{state="unscheduled"}) > 0'},
+            whole=True,
+            nothing=NONE,
         ),
         Panel(
             "Cost per hour",
             "Of the allocated GPUs, in the currency of settings.gpuOffers",
             "short",
             {"{{namespace}}": "sum by (namespace) (infd_cost_per_hour)"},
+            nothing="No prices in settings.gpuOffers",
         ),
         Panel(
             "Cost per million tokens",
-            "Prompts and answers together",
+            "Prompts and answers of the last hour together",
             "short",
             {
                 "{{namespace}}/{{name}}": "sum by (namespace, name) (infd_cost_per_hour)"
-                " / (3600 * sum by (namespace, name) "
-                f"(rate(vllm:prompt_tokens_total{R}) + rate(vllm:generation_tokens_total{R}))) * 1e6"
+                " / (sum by (namespace, name) "
+                "(increase(vllm:prompt_tokens_total[1h]) + increase(vllm:generation_tokens_total[1h])) > 0) * 1e6"
             },
+            nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
         ),
         Panel(
             "Tokens",
@@ -229,6 +280,8 @@ FLEET = Dashboard(
             "In engines, for a slot, or for the first engine",
             "short",
             {"{{namespace}}/{{name}}": "infd:waiting_requests:sum > 0"},
+            whole=True,
+            nothing=NONE,
         ),
         Panel(
             "Engines without progress",
@@ -238,6 +291,7 @@ FLEET = Dashboard(
                 "no progress": "sum(increase(infd_engine_no_progress_total[1h]))",
                 "replaced": "sum(increase(infd_engine_stalls_total[1h]))",
             },
+            nothing=NONE,
         ),
     ],
 )
@@ -253,7 +307,7 @@ ROUTER = Dashboard(
             "reqps",
             {
                 "forwarded": f'sum(rate(haproxy_backend_http_requests_total{{proxy="engines",{OF}}}{R}))',
-                "{{code}}": f'sum by (code) (rate(haproxy_frontend_http_responses_total{{proxy="api",{OF}}}{R}))',
+                "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
             },
         ),
         Panel(
@@ -265,12 +319,14 @@ ROUTER = Dashboard(
                 "queued": f'sum(haproxy_backend_current_queue{{proxy="engines",{OF}}})',
                 "held": f"sum(inference_operator_router_held_requests{ONE})",
             },
+            whole=True,
         ),
         Panel(
             "Requests at each engine",
             "By the engine's address",
             "short",
             {"{{engine}}": f"sum by (engine) (inference_operator_router_running_requests{ONE})"},
+            whole=True,
         ),
         Panel(
             "Engines that get requests",
@@ -280,6 +336,7 @@ ROUTER = Dashboard(
                 "smallest": f'min(haproxy_backend_active_servers{{proxy="engines",{OF}}})',
                 "largest": f'max(haproxy_backend_active_servers{{proxy="engines",{OF}}})',
             },
+            whole=True,
         ),
         Panel(
             "Times",
@@ -309,6 +366,7 @@ ROUTER = Dashboard(
             "Requests per second that got 429",
             "reqps",
             {"{{reason}}": f"sum by (reason) (rate(inference_operator_router_refused_requests_total{ONE}{R}))"},
+            nothing=NONE,
         ),
         Panel(
             "Requests of users",
@@ -324,6 +382,7 @@ ROUTER = Dashboard(
                 "{{user}} {{reason}}": "sum by (user, reason) "
                 f"(rate(inference_operator_router_limited_requests_total{ONE}{R}))"
             },
+            nothing=NONE,
         ),
         Panel(
             "Tokens of users",
@@ -336,6 +395,7 @@ ROUTER = Dashboard(
             "Answers per second that did not tell them, with router.usage",
             "reqps",
             {"{{user}}": f"sum by (user) (rate(inference_operator_router_answers_without_usage_total{ONE}{R}))"},
+            nothing=NONE,
         ),
         Panel(
             "API keys",
@@ -345,18 +405,24 @@ ROUTER = Dashboard(
                 "users": f"max(inference_operator_router_key_users{ONE})",
                 "skipped lines": f"max(inference_operator_router_key_lines_skipped{ONE})",
             },
+            kind=NUMBERS,
+            nothing="router.keys is not set",
         ),
         Panel(
             "Certificate",
             "Days until the certificate of router.tls, or one of its chain, ends",
             "d",
             {"left": f"(min(inference_operator_router_certificate_expiry_timestamp_seconds{ONE}) - time()) / 86400"},
+            kind=NUMBERS,
+            steps=DAYS,
+            nothing="router.tls is not set",
         ),
         Panel(
             "Requests without an affinity key",
             "Requests per second that PrefixAffinity could not place by their prompt",
             "reqps",
             {"without": f"sum(rate(inference_operator_router_requests_without_key_total{ONE}{R}))"},
+            nothing=NONE,
         ),
     ],
 )
@@ -371,6 +437,7 @@ OPERATOR = Dashboard(
             "Operator pods: leaders, and all by version",
             "short",
             {"leaders": "sum(infd_leader)", "{{version}}": "count by (version) (infd_build_info)"},
+            kind=NUMBERS,
         ),
         Panel(
             "Reconciles",
@@ -386,6 +453,7 @@ OPERATOR = Dashboard(
             "Reconciles per second that ended with an exception",
             "ops",
             {"{{reason}}": f"sum by (reason) (rate(infd_reconcile_errors_total{R}))"},
+            nothing=NONE,
         ),
         Panel(
             "Times",
@@ -405,6 +473,7 @@ OPERATOR = Dashboard(
             "Resources that wait for a reconcile",
             "short",
             {"depth": "sum(infd_workqueue_depth)"},
+            whole=True,
         ),
         Panel(
             "Longest reconcile",
@@ -424,11 +493,14 @@ OPERATOR = Dashboard(
             "ops",
             {"{{resource}}": f"sum by (resource) (rate(infd_watch_requests_total{R}))"},
         ),
+        Panel("Age of the cache", "Time since the last complete listing", "s", {"age": "min(infd_cache_age_seconds)"}),
         Panel(
-            "Age of the cache",
-            "Time since the last complete listing, and namespaces that could not be listed",
-            "s",
-            {"age": "min(infd_cache_age_seconds)", "unreadable namespaces": "sum(infd_namespaces_unreadable)"},
+            "Unreadable namespaces",
+            "Namespaces that could not be listed",
+            "short",
+            {"namespaces": "sum(infd_namespaces_unreadable)"},
+            kind=NUMBERS,
+            steps=((None, "green"), (1, "red")),
         ),
         Panel(
             "Scrapes",

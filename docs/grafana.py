@@ -8,6 +8,11 @@ SCHEMA_VERSION = 39
 """Of Grafana 11; later releases convert it when they load it."""
 WIDTH, HEIGHT = 12, 8
 """Of a panel, in the units of Grafana's grid, which is 24 wide."""
+GRAPH, NUMBERS, STATES = "timeseries", "stat", "state-timeline"
+"""Kinds of panels: lines over time, the last value of each query, and a bar while a series has a value."""
+Steps = Sequence[tuple[float | None, str]]
+"""Colours by the value from which they hold; the first value is None."""
+PLAIN: Steps = ((None, "text"),)
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 Queries = Mapping[str, str]
@@ -16,12 +21,21 @@ Queries = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A graph."""
+    """A graph, numbers, or states."""
 
     title: str
     meaning: str
     unit: str
     queries: Queries
+    kind: str = GRAPH
+    steps: Steps = PLAIN
+    """Of numbers."""
+    maximum: float | None = None
+    """End of the scale, where a share of it is what counts."""
+    whole: bool = False
+    """Whether values are whole numbers, so that the scale has no fractions."""
+    nothing: str | None = None
+    """Shown instead of "No data" when no query has a series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +87,39 @@ def _variables(names: Sequence[str]) -> Iterator[dict[str, object]]:
 def _panel(number: int, panel: Panel) -> dict[str, object]:
     return {
         "id": number + 1,
-        "type": "timeseries",
+        "type": panel.kind,
         "title": panel.title,
         "description": panel.meaning,
         "datasource": SOURCE,
         "gridPos": {"x": WIDTH * (number % 2), "y": HEIGHT * (number // 2), "w": WIDTH, "h": HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []}},
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
+        "options": _options(panel.kind),
         "targets": [
             {"refId": chr(ord("A") + at), "datasource": SOURCE, "expr": query, "legendFormat": legend}
             for at, (legend, query) in enumerate(panel.queries.items())
         ],
     }
+
+
+def _defaults(panel: Panel) -> dict[str, object]:
+    optional = {"max": panel.maximum, "decimals": 0 if panel.whole else None, "noValue": panel.nothing}
+    found: dict[str, object] = {
+        "unit": panel.unit,
+        "min": 0,
+        **{key: value for key, value in optional.items() if value is not None},
+    }
+    if panel.kind == NUMBERS:
+        steps = [{"value": value, "color": colour} for value, colour in panel.steps]
+        found |= {"color": {"mode": "thresholds"}, "thresholds": {"mode": "absolute", "steps": steps}}
+    if panel.kind == STATES:
+        found |= {"color": {"mode": "palette-classic"}}
+    return found
+
+
+def _options(kind: str) -> dict[str, object]:
+    if kind == NUMBERS:
+        last = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+        return {"reduceOptions": last, "colorMode": "value", "graphMode": "none", "textMode": "auto"}
+    if kind == STATES:
+        return {"showValue": "never", "mergeValues": True, "rowHeight": 0.8, "legend": {"showLegend": False}}
+    return {"legend": {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []}}

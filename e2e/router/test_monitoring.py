@@ -2,9 +2,11 @@
 
 import asyncio
 import hashlib
+import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +15,9 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from docs.dashboards import DASHBOARDS
+from docs.dashboards import DASHBOARDS, FOLDER
 from e2e.router.loopback import Loopback
+from e2e.router.pictures import Source, Span, draw
 from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target
 from e2e.router.simulated import MODEL, started
 from inference_operator.api.router import RouterSpec
@@ -44,6 +47,9 @@ ROUTER = {
 USER, KEY = "alice", "sk-alice"
 OF = {"namespace": "default", "name": MODEL}
 NOW = datetime.now(UTC)
+RATE_SECONDS = 4.0
+"""The window of rates in pictures, whose load changes within seconds."""
+PNG = b"\x89PNG\r\n"
 
 NOTHING_TO_SHOW = {
     "fleet: Problems",
@@ -60,6 +66,8 @@ NOTHING_TO_SHOW = {
 """Panels about faults, or of another exporter: without them they are empty."""
 NEEDS_AN_API_SERVER = {"operator: Requests to the API server", "operator: Watches", "operator: Scrapes"}
 """Metrics with labels that an operator has once it has made its first request."""
+NEEDS_RECONCILES = {"operator: Times"}
+"""Without a reconcile, its quantiles are no numbers."""
 
 Values = dict[str, float]
 
@@ -196,7 +204,7 @@ def explained(load: Load) -> Mapping[str, Values]:
     answered, refused = load.answered * a_second, load.refused * a_second
     prompt, generated = load.prompt_tokens * a_second, load.generated_tokens * a_second
     cost = GPUS * PRICE
-    per_million = cost / (3600 * (prompt + generated)) * 1e6
+    per_million = cost / (load.prompt_tokens + load.generated_tokens) * 1e6
     engines = {"desired": 2.0, "ready": 2, "starting": 0, "unscheduled": 0, "terminating": 0}
     return {
         "service: Requests": {"2xx": answered, "4xx": refused, "5xx": 0},
@@ -208,7 +216,8 @@ def explained(load: Load) -> Mapping[str, Values]:
         "service: Start of the last engine": {"node": 2, "prepare": 10, "load": 50},
         "service: Start under way": {"LoadingWeights": 1},
         "service: Conditions": {"Ready=True: Serving": 1},
-        "service: Cost": {"per hour": cost, "per million tokens": per_million},
+        "service: Cost per hour": {"cost": cost},
+        "service: Cost per million tokens": {"cost": per_million},
         "fleet: Resources": {"ready": 1, "progressing": 0, "stalled": 0},
         "fleet: GPUs": {"H100-80GB allocated": GPUS, "H100-80GB pending": 0},
         "fleet: Cost per hour": {"default": cost},
@@ -235,7 +244,9 @@ def differences(found: Mapping[str, Values], expected: Mapping[str, Values]) -> 
     ]
 
 
-async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cache: Cache, tmp_path: Path) -> None:
+@asynccontextmanager
+async def monitored(loopback: Loopback, cache: Cache, folder: Path) -> AsyncIterator[tuple[Prometheus, Load]]:
+    """A Prometheus that has the begin of all series of a router with two engines, and a client of that router."""
     loopback.spec = RouterSpec.model_validate(ROUTER)
     loopback.write_keys(f"{USER}: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
     certificate = x509.load_der_x509_certificate(loopback.renew_certificate())
@@ -249,7 +260,7 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
     left = certificate.not_valid_after_utc - datetime.now(UTC)
     port, load = free_port(), Load(loopback, certificate_days=left / timedelta(days=1))
     async with serve_health(port, alive=lambda: True, ready=lambda: True):
-        prometheus = await Prometheus.start(tmp_path, targets(loopback, port), loopback.session)
+        prometheus = await Prometheus.start(folder, targets(loopback, port), loopback.session)
         try:
             pages = 1 + len(ENGINES) + 4
             await prometheus.until("sum(up)", pages)
@@ -257,16 +268,21 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
             for name in ("a", "b"):
                 cache.put(pod(name, ready=True))
             await load.begin(prometheus)
-            await load.ask_often(REQUESTS)
-            answered = 'sum(haproxy_frontend_http_responses_total{proxy="api",code="2xx"})'
-            await prometheus.until(answered, load.answered)
-            await prometheus.until("sum(vllm:request_success_total)", load.answered)
-            await prometheus.until('sum(inference_operator_router_requests_total{code="4xx"})', load.refused)
-            await prometheus.until('max(infd_engine_start_seconds{phase="load"})', 50)
-            await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
-            found = await shown(prometheus)
+            yield prometheus, load
         finally:
             await prometheus.close()
+
+
+async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cache: Cache, tmp_path: Path) -> None:
+    async with monitored(loopback, cache, tmp_path) as (prometheus, load):
+        await load.ask_often(REQUESTS)
+        answered = 'sum(haproxy_frontend_http_responses_total{proxy="api",code="2xx"})'
+        await prometheus.until(answered, load.answered)
+        await prometheus.until("sum(vllm:request_success_total)", load.answered)
+        await prometheus.until('sum(inference_operator_router_requests_total{code="4xx"})', load.refused)
+        await prometheus.until('max(infd_engine_start_seconds{phase="load"})', 50)
+        await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
+        found = await shown(prometheus)
     assert differences(found, explained(load)) == []
     empty = {panel for panel, values in found.items() if not values}
     assert empty - NOTHING_TO_SHOW - NEEDS_AN_API_SERVER == set()
@@ -274,3 +290,26 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
     assert 0 < hits < 1, "a prompt in seven is new"
     first = found["service: Time to the first token"]
     assert 0 < first["p50"] <= first["p95"] <= first["p99"]
+
+
+@pytest.mark.full
+async def test_the_picture_of_every_dashboard_has_lines_in_each_panel(
+    loopback: Loopback, cache: Cache, tmp_path: Path
+) -> None:
+    """`PICTURES=folder` keeps the pictures."""
+    folder = Path(os.environ.get("PICTURES", tmp_path))
+    async with monitored(loopback, cache, tmp_path) as (prometheus, load):
+        begin = time.time()
+        for requests in (100, 400, 200, 50):
+            await load.ask_often(requests)
+            await asyncio.sleep(RATE_SECONDS)
+        await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
+        source = Source(loopback.session, prometheus.url, OF)
+        span = Span(time.time(), time.time() - begin, RATE_SECONDS)
+        for name, board in DASHBOARDS.items():
+            picture = folder / f"{name}.png"
+            lines = await draw(source, FOLDER / f"{name}.json", picture, span)
+            assert set(lines) == {panel.title for panel in board.panels}
+            empty = {f"{name}: {title}" for title, found in lines.items() if not found}
+            assert empty - NOTHING_TO_SHOW - NEEDS_AN_API_SERVER - NEEDS_RECONCILES == set()
+            assert picture.read_bytes().startswith(PNG)
