@@ -98,8 +98,8 @@ SERVICE = Dashboard(
             },
         ),
         Panel(
-            "Tokens",
-            "Tokens per second: prompts, cached ones among them, and answers",
+            "Tokens per second",
+            "Prompts, cached tokens among them, and answers",
             "short",
             {
                 "prompt": f"sum(rate(vllm:prompt_tokens_total{ONE}{R}))",
@@ -182,7 +182,7 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Cost per million tokens",
-            "Prompts and answers of the last hour together",
+            "Prompts and answers of the last hour; too high in the first hour",
             "short",
             {
                 "cost": f"sum(infd_cost_per_hour{ONE})"
@@ -257,7 +257,7 @@ FLEET = Dashboard(
         ),
         Panel(
             "Cost per million tokens",
-            "Prompts and answers of the last hour together",
+            "Prompts and answers of the last hour; too high in the first hour",
             "short",
             {
                 "{{namespace}}/{{name}}": "sum by (namespace, name) (infd_cost_per_hour)"
@@ -267,8 +267,8 @@ FLEET = Dashboard(
             nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
         ),
         Panel(
-            "Tokens",
-            "Tokens per second, prompts and answers",
+            "Tokens per second",
+            "Prompts and answers together",
             "short",
             {
                 "{{namespace}}/{{name}}": "sum by (namespace, name) "
@@ -385,8 +385,8 @@ ROUTER = Dashboard(
             nothing=NONE,
         ),
         Panel(
-            "Tokens of users",
-            "Tokens per second that answers told, with router.usage",
+            "Tokens of users per second",
+            "As answers told, with router.usage",
             "short",
             {"{{user}} {{type}}": f"sum by (user, type) (rate(inference_operator_router_tokens_total{ONE}{R}))"},
         ),

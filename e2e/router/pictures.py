@@ -10,10 +10,10 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,11 @@ class Span:
     seconds: float = RANGE_SECONDS
     rate_seconds: float = RATE_SECONDS
 
+    @property
+    def step(self) -> float:
+        """Between two points, in seconds."""
+        return self.seconds / POINTS
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -88,7 +93,7 @@ class Source:
         query = target["expr"].replace("$__rate_interval", f"{span.rate_seconds:.0f}s")
         for name, value in self.variables.items():
             query = query.replace(f"${name}", value)
-        within = {"start": span.end - span.seconds, "end": span.end, "step": span.seconds / POINTS}
+        within = {"start": span.end - span.seconds, "end": span.end, "step": span.step}
         async with self.session.post(f"{self.url}/api/v1/query_range", data={"query": query, **within}) as answer:
             content = await answer.json()
         if content["status"] != "success":
@@ -120,6 +125,14 @@ async def draw(source: Source, dashboard: Path, picture: Path, span: Span) -> Ma
     return lines
 
 
+def with_gaps(points: Sequence[tuple[float, float]], step: float) -> Iterator[tuple[float, float]]:
+    """The points of a line, with one that is no number wherever a step has no value: Grafana draws a gap there."""
+    for point, (following, _) in zip(points, [*points[1:], points[-1]], strict=True):
+        yield point
+        if following - point[0] > 1.5 * step:
+            yield point[0] + step, nan
+
+
 def _rectangle(grid: Mapping[str, int], wide: float, high: float) -> tuple[float, float, float, float]:
     """The axes of a panel, with room for its title, scales and legend, as shares of the figure."""
     left, right, top, bottom = 0.75, 0.15, 0.35, 0.75
@@ -141,12 +154,13 @@ def _no_data(axes: Axes, panel: Mapping[str, Any], _: Sequence[Line], __: Span) 
 
 def _graph(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], span: Span) -> None:
     for line in lines:
-        times, values = [_day(at) for at, _ in line.points], [value for _, value in line.points]
-        axes.plot(times, values, label=line.legend, linewidth=1.2)
+        points = list(with_gaps(line.points, span.step))
+        axes.plot([_day(at) for at, _ in points], [value for _, value in points], label=line.legend, linewidth=1.2)
     defaults = panel["fieldConfig"]["defaults"]
     axes.set_ylim(bottom=defaults.get("min"), top=defaults.get("max"))
     axes.yaxis.set_major_formatter(FORMATTERS[defaults["unit"]])
     if defaults.get("decimals") == 0:
+        axes.set_ylim(top=max(1, axes.get_ylim()[1]))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, color="#e4e4e4")
     _time_axis(axes, span)
@@ -179,9 +193,9 @@ def _numbers(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], _: Spa
 
 def _states(axes: Axes, _: Mapping[str, Any], lines: Sequence[Line], span: Span) -> None:
     """A row for each line, drawn while it has a value."""
-    step = span.seconds / POINTS / 86400
+    width = _day(span.end) - _day(span.end - span.step)
     for row, line in enumerate(lines):
-        axes.broken_barh([(_day(at), step) for at, _ in line.points], (row - 0.4, 0.8), color=f"C{row % 10}")
+        axes.broken_barh([(_day(at), width) for at, _ in line.points], (row - 0.4, 0.8), color=f"C{row % 10}")
     axes.set_yticks(range(len(lines)), [""] * len(lines))
     for row, line in enumerate(lines):
         axes.text(0.01, row, line.legend, size=SMALL, va="center", transform=axes.get_yaxis_transform())

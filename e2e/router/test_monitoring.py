@@ -17,7 +17,7 @@ from cryptography import x509
 
 from docs.dashboards import DASHBOARDS, FOLDER
 from e2e.router.loopback import Loopback
-from e2e.router.pictures import Source, Span, draw
+from e2e.router.pictures import Source, Span, draw, with_gaps
 from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target
 from e2e.router.simulated import MODEL, started
 from inference_operator.api.router import RouterSpec
@@ -36,6 +36,8 @@ REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
 BEGIN_SECONDS = 60.0
 PRICE, GPUS = 2.5, 4
 TOLERANCE = 0.05
+REST_SECONDS = 6.0
+"""After the load: a rate adds half a scrape interval before the begin of a series, 5 % of a short slow one."""
 WINDOW_SECONDS = 300
 """Longer than the test, so that a rate over it counts every request once."""
 ROUTER = {
@@ -209,7 +211,7 @@ def explained(load: Load) -> Mapping[str, Values]:
     return {
         "service: Requests": {"2xx": answered, "4xx": refused, "5xx": 0},
         "service: Error budget left": {"left": 1},
-        "service: Tokens": {"prompt": prompt, "generated": generated},
+        "service: Tokens per second": {"prompt": prompt, "generated": generated},
         "service: Ends of answers": {"length": answered},
         "service: Requests that miss an objective": {"5xx": 0, "late first token": 0},
         "service: Engines": engines,
@@ -222,11 +224,11 @@ def explained(load: Load) -> Mapping[str, Values]:
         "fleet: GPUs": {"H100-80GB allocated": GPUS, "H100-80GB pending": 0},
         "fleet: Cost per hour": {"default": cost},
         "fleet: Cost per million tokens": {f"default/{MODEL}": per_million},
-        "fleet: Tokens": {f"default/{MODEL}": prompt + generated},
+        "fleet: Tokens per second": {f"default/{MODEL}": prompt + generated},
         "router: Requests": {"forwarded": answered + refused, "2xx": answered},
         "router: Requests at routers": {"all": 0, "queued": 0, "held": 0},
         "router: Engines that get requests": {"smallest": 2, "largest": 2},
-        "router: Tokens of users": {f"{USER} prompt": prompt, f"{USER} completion": generated},
+        "router: Tokens of users per second": {f"{USER} prompt": prompt, f"{USER} completion": generated},
         "router: Requests of users": {f"{USER} 2xx": answered, f"{USER} 4xx": refused},
         "router: API keys": {"users": 1, "skipped lines": 0},
         "router: Certificate": {"left": load.certificate_days},
@@ -282,6 +284,7 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
         await prometheus.until('sum(inference_operator_router_requests_total{code="4xx"})', load.refused)
         await prometheus.until('max(infd_engine_start_seconds{phase="load"})', 50)
         await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
+        await asyncio.sleep(REST_SECONDS)
         found = await shown(prometheus)
     assert differences(found, explained(load)) == []
     empty = {panel for panel, values in found.items() if not values}
@@ -290,6 +293,11 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
     assert 0 < hits < 1, "a prompt in seven is new"
     first = found["service: Time to the first token"]
     assert 0 < first["p50"] <= first["p95"] <= first["p99"]
+
+
+def test_a_line_of_a_picture_has_a_gap_only_where_a_step_has_no_value() -> None:
+    points = [(0.0, 1.0), (0.999, 2.0), (3.0, 4.0)]
+    assert [str(value) for _, value in with_gaps(points, 1)] == ["1.0", "2.0", "nan", "4.0"]
 
 
 @pytest.mark.full
