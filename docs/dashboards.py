@@ -89,12 +89,13 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Time of requests",
-            "Whole requests, and their time in the engine's own queue",
+            "Whole requests, and their average time in the engine's own queue",
             "s",
             {
                 "whole p50": _quantiles("vllm:e2e_request_latency_seconds", OF, 0.5)["p50"],
                 "whole p95": _quantiles("vllm:e2e_request_latency_seconds", OF, 0.95)["p95"],
-                "queued p95": _quantiles("vllm:request_queue_time_seconds", OF, 0.95)["p95"],
+                "queued average": f"sum(rate(vllm:request_queue_time_seconds_sum{ONE}{R}))"
+                f" / sum(rate(vllm:request_queue_time_seconds_count{ONE}{R}))",
             },
         ),
         Panel(

@@ -34,7 +34,7 @@ from tests.testing.operator_process import free_port
 ENGINES = ("127.0.54.1", "127.0.54.2")
 REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
 BEGIN_SECONDS = 60.0
-PRICE, GPUS = 2.5, 4
+PRICE, GPUS, MOST = 2.5, 4, 6
 TOLERANCE = 0.05
 REST_SECONDS = 6.0
 """After the load: a rate adds half a scrape interval before the begin of a series, 5 % of a short slow one."""
@@ -108,7 +108,7 @@ async def cache() -> AsyncIterator[Cache]:
     plan = {"device": "GPU", "gpu": "H100-80GB", "gpusPerReplica": GPUS // len(ENGINES)}
     status = {"conditions": [ready], "plan": plan, "startup": {"pod": "a", "step": "LoadingWeights"}}
     meta = {"name": MODEL, "namespace": "default", "uid": "u", "resourceVersion": "1"}
-    spec = {"model": {"source": "hf://org/model"}, "replicas": len(ENGINES)}
+    spec = {"model": {"source": "hf://org/model"}, "replicas": len(ENGINES), "autoscaling": {"maxReplicas": MOST}}
     cache.put({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec, "status": status})
     for name in ("a", "b"):
         cache.put(pod(name, ready=False))
@@ -207,7 +207,7 @@ def explained(load: Load) -> Mapping[str, Values]:
     prompt, generated = load.prompt_tokens * a_second, load.generated_tokens * a_second
     cost = GPUS * PRICE
     per_million = cost / (load.prompt_tokens + load.generated_tokens) * 1e6
-    engines = {"desired": 2.0, "ready": 2, "starting": 0, "unscheduled": 0, "terminating": 0}
+    engines = {"desired": 2.0, "ready": 2, "starting": 0, "unscheduled": 0, "terminating": 0, "maxReplicas": MOST}
     return {
         "service: Requests": {"2xx": answered, "4xx": refused, "5xx": 0},
         "service: Error budget left": {"left": 1},
