@@ -92,6 +92,16 @@ def writes_of_replicas(audit: AuditLog, mark: int, workspace: Workspace) -> int:
     return sum(write.resource == "deployments" and write.name == "qwen-engine" for write in writes)
 
 
+def metrics_missing(workspace: Workspace) -> str:
+    """Wait until missing metrics decide, which they do once the demand of before has passed; returns the message."""
+    eventually(
+        lambda: workspace.condition("qwen", "ScalingActive").get("reason") == "MetricsMissing",
+        seconds=SECONDS,
+        what=lambda: str(workspace.get("infd", "qwen")["status"]),
+    )
+    return str(workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")["message"])
+
+
 def test_the_first_held_request_starts_an_engine_with_one_write_and_a_reason(
     workspace: Workspace, at_zero: _Process, audit: AuditLog
 ) -> None:
@@ -121,12 +131,11 @@ def test_engines_stay_and_the_pods_are_named_while_metrics_are_missing_also_afte
     at_zero.held = 9
     eventually(lambda: workspace.replicas("qwen") == 3, seconds=SECONDS, what="three engines")
     at_zero.held = 0  # the pods of KWOK nodes answer nothing, so nobody knows whether the engines are idle
-    told = workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")["message"]
-    assert "no engine is taken away" in told
+    assert "no engine is taken away" in metrics_missing(workspace)
     mark = audit.mark()
     operator.stop()
     operator.start()
-    workspace.settled("qwen", "ScalingActive", "False", "MetricsMissing")
+    metrics_missing(workspace)
     assert workspace.replicas("qwen") == 3
     assert writes_of_replicas(audit, mark, workspace) == 0
 
