@@ -11,6 +11,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.conftest import SETTINGS, free_lease, new_workspace
+from tests.testing.definitions import await_established
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
@@ -93,7 +94,7 @@ def test_a_scaled_object_waits_for_keda_and_is_created_when_its_crd_comes(
     workspace.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
 
     kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
-    kubernetes.kubectl("wait", "--for=condition=Established", "--timeout=60s", CRD)
+    await_established(kubernetes, CRD)
     eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch ScaledObjects too")
     assert own.exit_status() == 0
     own.start()

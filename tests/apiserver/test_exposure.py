@@ -12,6 +12,7 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.conftest import SETTINGS, free_lease, new_workspace
+from tests.testing.definitions import await_established
 from tests.testing.gateway_api import http_route_crd
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
@@ -162,8 +163,7 @@ def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
     workspace.settled("qwen")
 
     kubernetes.kubectl("create", "--filename", str(http_route_crd()))
-    established = "--for=condition=Established"
-    kubernetes.kubectl("wait", established, "--timeout=60s", "crd/httproutes.gateway.networking.k8s.io")
+    await_established(kubernetes, "httproutes.gateway.networking.k8s.io")
     eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch HTTPRoutes too")
     assert own.exit_status() == 0
     own.start()

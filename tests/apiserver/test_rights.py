@@ -13,6 +13,7 @@ from e2e.waiting import eventually
 from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
+from tests.testing.definitions import await_established
 from tests.testing.gateway_api import http_route_crd
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operator_process import OperatorProcess
@@ -33,7 +34,7 @@ def optional_kinds(kubernetes: LocalCluster, operator: OperatorProcess) -> Itera
     operator.stop()
     for file, name in OPTIONAL:
         kubernetes.kubectl("create", "--filename", str(file()))
-        kubernetes.kubectl("wait", "--for=condition=Established", "--timeout=60s", name)
+        await_established(kubernetes, name)
     operator.start()
     yield
     operator.stop()

@@ -11,6 +11,7 @@ from typing import Any
 from e2e.cluster.binaries import ensure_karpenter
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from tests.testing.definitions import await_established
 from tests.testing.node_pools import InstanceType
 from tests.testing.operator_process import answers, free_port
 
@@ -25,7 +26,7 @@ def karpenter(cluster: LocalCluster, types: Sequence[InstanceType], folder: Path
     for definition in definitions:
         cluster.kubectl("apply", "--server-side", f"--filename={definition}")
     kinds = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh")
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{kind}" for kind in kinds))
+    await_established(cluster, *kinds)
     sizes, log, health = folder / "instance-types.json", folder / "karpenter.log", free_port()
     sizes.write_text(json.dumps([_offered(one) for one in types]))
     settings = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from e2e.cluster.binaries import KEDA_ADAPTER, KEDA_OPERATOR, ensure_keda, keda_definitions
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from tests.testing.definitions import await_established
 from tests.testing.metrics_api import certificates, own_address, registered
 from tests.testing.operator_process import answers, free_port
 
@@ -27,7 +28,7 @@ def keda(cluster: LocalCluster, folder: Path) -> Iterator[None]:
     commands, files = ensure_keda(), certificates(folder / "certificates")
     for definition in keda_definitions():
         cluster.kubectl("apply", "--server-side", f"--filename={definition}")
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/scaledobjects.keda.sh")
+    await_established(cluster, "scaledobjects.keda.sh")
     cluster.kubectl("create", "namespace", NAMESPACE)
     metrics, health, secure = (free_port() for _ in range(3))
     environment = {
