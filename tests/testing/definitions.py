@@ -1,12 +1,12 @@
 """CustomResourceDefinitions of a test cluster."""
 
+import json
 from functools import partial
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 
 SECONDS = 60
-_STATUS = "--output=jsonpath={.status.conditions[?(@.type=='Established')].status}"
 
 
 def await_established(cluster: LocalCluster, *names: str) -> None:
@@ -15,9 +15,10 @@ def await_established(cluster: LocalCluster, *names: str) -> None:
     `kubectl wait` (1.36) fails instead if the API server has written no condition yet.
     """
     for name in names:
-        asked = ("get", "crd", name.removeprefix("crd/"), _STATUS)
-        eventually(partial(_is_true, cluster, *asked), seconds=SECONDS, what=f"{name} is established")
+        eventually(partial(_is_established, cluster, name), seconds=SECONDS, what=f"{name} is established")
 
 
-def _is_true(cluster: LocalCluster, *asked: str) -> bool:
-    return cluster.kubectl(*asked) == "True"
+def _is_established(cluster: LocalCluster, name: str) -> bool:
+    found = json.loads(cluster.kubectl("get", "crd", name.removeprefix("crd/"), "--output=json"))
+    conditions = found.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
