@@ -26,6 +26,7 @@ WITHOUT_STACK = (
     "e2e/test_beside.py",
     "e2e/test_bucket.py",
     "e2e/test_push.py",
+    "e2e/test_verify.py",
 )
 STOP_SECONDS = 60.0
 """For pytest to tear its clusters down after a SIGINT."""

@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     image_registry: str = Field(
         "", pattern=r"^([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._/]*[a-z0-9])?)?$"
     )
-    """Registry, with an optional path, that replaces the registry of the four images below. Tags and digests stay."""
+    """Registry, with an optional path, that replaces the registry of the five images below. Tags and digests stay."""
 
     gpu_engine_image: str = Field("docker.io/vllm/vllm-openai:v0.32.0", validate_default=True)
     """Image of engines on GPUs; `spec.engine.image` overrides it."""
@@ -121,6 +121,9 @@ class Settings(BaseSettings):
 
     router_image: str = Field("ghcr.io/inference-operator/router:0.1.0", validate_default=True)
     """Image of the routers; the tests use the HAProxy binary from it."""
+
+    verifier_image: str = Field("ghcr.io/sigstore/cosign/cosign:v3.1.3", validate_default=True)
+    """Image that starts cosign, for `spec.model.verify`."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """Pull policy of the engine and router containers."""
@@ -243,7 +246,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must be less than the seconds after which a stalled engine is deleted, {stall:g}")
         return value
 
-    @field_validator("gpu_engine_image", "cpu_engine_image", "operator_image", "router_image")
+    @field_validator("gpu_engine_image", "cpu_engine_image", "operator_image", "router_image", "verifier_image")
     @classmethod
     def _in_registry(cls, value: str, info: ValidationInfo) -> str:
         """The image in the owner's registry."""

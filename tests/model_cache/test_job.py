@@ -67,8 +67,9 @@ def test_the_progress_of_a_download_comes_from_the_log_of_its_pod() -> None:
     (lookup,) = (one for one in first.lookups if isinstance(one, LogLookup))
     said = LogText("Downloading 40 %, 60.0 of 146.0 GB, 4 min left\nDownloading 43 %, 62.0 of 146.0 GB, 3 min left\n")
     second = decided(children=children, pods=(pod,), lookups={lookup: said})
-    assert "Downloading 43 %, 62.0 of 146.0 GB, 3 min left." in second.download
-    assert "40 %" not in second.download
+    assert second.model_wait
+    assert "Downloading 43 %, 62.0 of 146.0 GB, 3 min left." in second.model_wait.message
+    assert "40 %" not in second.model_wait.message
     quiet = inputs(RAW).settings.model_copy(update={"read_logs": False})
     looked = decided(children=children, pods=(pod,), settings=quiet).lookups
     assert not [one for one in looked if isinstance(one, LogLookup)]

@@ -64,7 +64,7 @@ def test_variables_of_the_owner_reach_the_store_and_those_of_the_spec_come_first
 
 @pytest.mark.parametrize("hardware", [{}, CPUS], ids=["GPUs", "CPUs"])
 def test_engines_load_the_snapshot_of_the_inspected_listing_and_get_no_key(hardware: Manifest) -> None:
-    found = outcome(replace(inspected(found_in_bucket(), **asked(s3=STORE), hardware=hardware), downloads=False))
+    found = outcome(replace(inspected(found_in_bucket(), **asked(s3=STORE), hardware=hardware), jobs=False))
     assert isinstance(found, Planned)
     (engine,) = found.desired[ENGINES]["spec"]["template"]["spec"]["containers"]
     assert engine["args"][0] == f"/model-cache/s3--models--qwen--8b/snapshots/{DIGEST}"

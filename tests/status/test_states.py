@@ -36,6 +36,7 @@ from tests.status.situations import (
     view,
 )
 from tests.status.sizing_states import SIZING_STATES
+from tests.status.verification_states import VERIFICATION_STATES
 from tests.testing.builders import (
     BUDGET_OF_ROUTERS,
     CONFIG,
@@ -49,6 +50,7 @@ from tests.testing.builders import (
 STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **PAUSED_STATES,
     **DOWNLOAD_STATES,
+    **VERIFICATION_STATES,
     **AUTOSCALER_STATES,
     **EXPOSURE_STATES,
     **ROLLING_STATES,

@@ -310,6 +310,18 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "The Job that downloads the model failed, or a file differs from what the hub lists.",
         "See the message. The operator retries, and a download continues where it ended.",
     ),
+    Reason.VERIFYING_MODEL: Explanation(
+        _RECONCILING,
+        "A Job verifies the signature of the model's image with the key in `spec.model.verify`. Engines start after"
+        " it.",
+        "Wait; the Job takes seconds once its pod runs. The message shows what the pod waits for.",
+    ),
+    Reason.VERIFICATION_FAILED: Explanation(
+        _STALLED,
+        "The model's image is not signed with the key in `spec.model.verify`, or the key or the signature cannot be"
+        " read.",
+        "See the message. Engines that run are not stopped. The operator retries.",
+    ),
     Reason.MODEL_UNKNOWN: Explanation(
         _MODEL,
         "No model facts are available: engines run on CPUs, for which only models of hubs are inspected; or the model"

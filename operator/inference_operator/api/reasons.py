@@ -57,6 +57,8 @@ class Reason(StrEnum):
     INSUFFICIENT_DISK = "InsufficientDisk"
     DOWNLOADING_MODEL = "DownloadingModel"
     DOWNLOAD_FAILED = "DownloadFailed"
+    VERIFYING_MODEL = "VerifyingModel"
+    VERIFICATION_FAILED = "VerificationFailed"
     MODEL_KNOWN = "ModelKnown"
     MODEL_UNKNOWN = "ModelUnknown"
     MODEL_NOT_UNDERSTOOD = "ModelNotUnderstood"

@@ -21,6 +21,7 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.scheduling import SchedulingSpec
 from inference_operator.api.validation import CelRules, Rule, SpecModel, cel, matches
+from inference_operator.api.verify import PINNED_IMAGE, VerifySpec
 
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
@@ -97,6 +98,9 @@ class ModelSpec(SpecModel):
         description="Whether weights may be pickle files, which can run code. Default: false."
         " Change: rolling restart with new sizing.",
     )
+    verify: VerifySpec | None = Field(
+        None, description="Key of cosign that must have signed an `oci://` model. Change: in place, verified anew."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -126,13 +130,17 @@ class ModelSpec(SpecModel):
             "`allowPickle` needs weights that cannot change: `revision` with 40 hexadecimal digits, or `oci://` with"
             " `@sha256:`",
         ),
+        Rule(
+            "!has(self.verify) || self.source.matches('^oci://.*@sha256:[0-9a-f]+$')",
+            lambda self: not self.verify or PINNED_IMAGE.fullmatch(self.source) is not None,
+            "`verify` needs an image by its digest: `oci://registry/name@sha256:...`",
+        ),
     )
 
 
 def _cannot_change(source: str, revision: str) -> bool:
     """Whether the files behind a source stay as they are, as far as the source says."""
-    digest = re.search(r"^oci://.*@sha256:[0-9a-f]+$", source)
-    return source.startswith("pvc://") or bool(digest or re.fullmatch("[0-9a-f]{40}", revision))
+    return source.startswith("pvc://") or bool(PINNED_IMAGE.fullmatch(source) or LISTING_DIGEST.fullmatch(revision))
 
 
 _WORD = "^[a-z0-9][-_a-z0-9]*$"

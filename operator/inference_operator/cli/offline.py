@@ -126,7 +126,7 @@ def offline_inputs(
         now=datetime.now(UTC),
         nodes=nodes,
         engines=engines,
-        downloads=False,
+        jobs=False,
     )
 
 

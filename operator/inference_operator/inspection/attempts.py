@@ -10,7 +10,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.inspection.job_attempt import Attempt
-from inference_operator.inspection.result import Cause, Failure, parsed_result
+from inference_operator.inspection.result import Cause, Failure
 from inference_operator.models.config import NotUnderstood
 from inference_operator.views.pod import PodProblem, one_line
 
@@ -66,7 +66,7 @@ def attempts_progress(
         if entry is not None and not isinstance(entry, Failure):
             return AttemptsProgress((attempt.number,), entry)
     finished = next((attempt for attempt in latest_first if attempt.finished is not None), None)
-    failure = _failure(finished) if finished else None
+    failure = _failure(finished, parsed) if finished else None
     if not wanted:
         return AttemptsProgress(failure=failure)
     running = next((attempt for attempt in latest_first if attempt.finished is None), None)
@@ -77,7 +77,7 @@ def attempts_progress(
             else AttemptsProgress((1,))
         )
     if running and running.number > finished.number:
-        return AttemptsProgress((finished.number, running.number), failure=_failure(finished, running.problem))
+        return AttemptsProgress((finished.number, running.number), failure=_failure(finished, parsed, running.problem))
     again = finished.finished + wait_after(finished.number)
     following = (finished.number + 1,) if now >= again else ()
     return AttemptsProgress((finished.number, *following), failure=failure, again=None if following else again)
@@ -103,9 +103,11 @@ def _waiting(problem: PodProblem | None) -> str:
     return with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
 
 
-def _failure(finished: Attempt, following: PodProblem | None = None) -> Failure:
+def _failure(
+    finished: Attempt, parsed: Callable[[str], Result | Failure | None], following: PodProblem | None = None
+) -> Failure:
     """The failure that the finished attempt reported; else why the next one does not run, or how this one ended."""
-    reported = parsed_result(finished.message)
+    reported = parsed(finished.message)
     if isinstance(reported, Failure):
         return reported
     why = finished.failure or one_line(finished.message) or "its pod wrote no message"

@@ -1,28 +1,24 @@
 """State of a model's inspection: a Job while the model is unknown, then a ConfigMap with the result."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from inference_operator.api.spec import Spec
-from inference_operator.diagnosis.pending_causes import problem_from_events
 from inference_operator.engines.base import HubAccess
-from inference_operator.inspection.attempts import AttemptsProgress, attempts_progress
+from inference_operator.inspection.attempts import AttemptsProgress
 from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
-from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt, job_attempt
+from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
+from inference_operator.inspection.job_progress import Observed, is_job, job_progress, next_change
 from inference_operator.inspection.result import INSPECTOR_VERSION, OLDER_VERSIONS, parsed_result
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.models.entry import Entry
 from inference_operator.models.source import ModelSource
-from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
+from inference_operator.objects.names import INSPECTION
 from inference_operator.settings import Settings
-from inference_operator.views.lookups import Lookup, LookupResults, ObjectEvents
+from inference_operator.views.lookups import Lookup, LookupResults
 from inference_operator.views.pod import PodView
-from inference_operator.views.raw import mapping
-
-TIDYING = timedelta(seconds=1)
-"""When to delete a Job whose result has been stored: the operator's own write brings no event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,8 @@ class InspectionState:
 
     def recheck_at(self, now: datetime) -> datetime | None:
         """When the state changes without an event: the next attempt, or a Job that is no longer needed."""
-        tidying = self.progress.entry is not None and any(ref.kind == JOB for ref in self.desired)
-        again = (self.progress.again,) if self.progress.again else ()
-        return now + TIDYING if tidying else min((*again, *self.due), default=None)
+        has_job = any(ref.kind == JOB for ref in self.desired)
+        return next_change(self.progress, self.due, now, has_job=has_job)
 
 
 def inspection_state(
@@ -96,39 +91,22 @@ def inspection_state(
             return InspectionState(AttemptsProgress(entry=stored), kept)
     ref = model_config_ref(model, revision, owner=owner)
     job_hash = _job(request, 1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
-    own_pods = [pod for pod in pods if pod.component == INSPECTION]
-    live_jobs = [job for job in live.values() if is_inspection_job(job) and "deletionTimestamp" not in job["metadata"]]
-    attempts = [job_attempt(job, own_pods) for job in live_jobs]
-    current = [with_events(attempt, results) for attempt in attempts if attempt.job_hash == job_hash]
-    progress = attempts_progress(current, now, wanted=wanted, parsed=parsed_result)
+    observed = Observed(live, pods, now, results)
+    found = job_progress(observed, INSPECTION, job_hash, wanted=wanted, parsed=parsed_result)
+    progress = found.attempts
     jobs = [_job(request, number) for number in progress.jobs]
-    waits = [attempt.wait for attempt in current if attempt.wait and attempt.number in progress.jobs]
     result = [model_config_map(ref, progress.entry, owner=request.owner)] if progress.entry else []
     return InspectionState(
         progress,
         {Ref.of(child): child for child in (*result, *jobs)},
-        lookups=tuple(wait.lookup for wait in waits if wait.due <= now),
-        due=tuple(wait.due for wait in waits if wait.due > now),
+        lookups=found.lookups,
+        due=found.due,
     )
-
-
-def is_inspection_job(manifest: Manifest) -> bool:
-    """Whether an object is a Job of an inspection; other Jobs have another component label."""
-    labels = mapping(mapping(manifest, "metadata"), "labels")
-    return manifest.get("kind") == JOB.name and labels.get(COMPONENT_LABEL) == INSPECTION
 
 
 def without_inspection_jobs(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:
     """All children but the Jobs of inspections. The ConfigMaps with results stay."""
-    return {ref: child for ref, child in live.items() if not is_inspection_job(child)}
-
-
-def with_events(attempt: Attempt, results: LookupResults) -> Attempt:
-    """The attempt, with the cause that Events show if it makes no progress."""
-    events = results.get(attempt.wait.lookup) if attempt.wait else None
-    if not isinstance(events, ObjectEvents):
-        return attempt
-    return replace(attempt, problem=attempt.problem or problem_from_events(events))
+    return {ref: child for ref, child in live.items() if not is_job(child, INSPECTION)}
 
 
 def _job(request: InspectionRequest, number: int) -> Manifest:

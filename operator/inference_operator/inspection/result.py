@@ -32,6 +32,8 @@ class Cause(StrEnum):
     DISK_FULL = "DiskFull"
     DAMAGED = "Damaged"
     """A downloaded file differs from what the hub lists."""
+    UNVERIFIED = "Unverified"
+    """The image is not signed with the key, or that could not be found out."""
     UNUSABLE = "Unusable"
     """The files exist, but sizing cannot use them."""
 
@@ -64,6 +66,7 @@ _REASONS: Mapping[Cause, Reason] = {
     Cause.TIMED_OUT: Reason.INSPECTION_FAILED,
     Cause.DISK_FULL: Reason.DISK_FULL,
     Cause.DAMAGED: Reason.DOWNLOAD_FAILED,
+    Cause.UNVERIFIED: Reason.VERIFICATION_FAILED,
     Cause.UNUSABLE: Reason.MODEL_NOT_UNDERSTOOD,
 }
 

@@ -11,11 +11,13 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError, 
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
 from inference_operator.kube.other_autoscalers import other_autoscalers
-from inference_operator.manifest import CLAIM, Key, Manifest, Ref
+from inference_operator.manifest import CLAIM, CONFIG_MAP, Key, Manifest, Ref
 from inference_operator.views.lookups import (
     AutoscalersLookup,
     ClaimLookup,
     ClaimView,
+    ConfigMapLookup,
+    ConfigMapText,
     EventsLookup,
     FreeGpusLookup,
     LogLookup,
@@ -47,6 +49,8 @@ GPUS_HOLD_SECONDS = 30.0
 
 CLAIM_HOLDS_SECONDS = 300.0
 """Interval at which a claim is read. Its access modes never change; only another claim of its name has others."""
+CONFIG_MAP_HOLDS_SECONDS, WAITED_FOR_HOLDS_SECONDS = 300.0, 15.0
+"""Interval at which a user's ConfigMap is read: usually, and while engines wait for its content."""
 AUTOSCALERS_HOLD_SECONDS, CONFLICT_HOLDS_SECONDS = 300.0, 30.0
 """Interval at which autoscalers are listed for a resource: usually, and while another one acts on it. With 1,000
 resources these are three requests a second."""
@@ -196,6 +200,9 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
             return await free_gpus(client, resource)
         case ClaimLookup(namespace, name):
             return _claim_view(await client.get(Ref(CLAIM, namespace, name)))
+        case ConfigMapLookup(namespace, name, key):
+            found = await client.get(Ref(CONFIG_MAP, namespace, name))
+            return ConfigMapText(str(mapping(found or {}, "data").get(key) or ""))
         case AutoscalersLookup():
             return await other_autoscalers(client, look)
 
@@ -217,6 +224,8 @@ def holds_seconds(look: Lookup) -> float | None:
             return GPUS_HOLD_SECONDS
         case ClaimLookup():
             return CLAIM_HOLDS_SECONDS
+        case ConfigMapLookup(often=often):
+            return WAITED_FOR_HOLDS_SECONDS if often else CONFIG_MAP_HOLDS_SECONDS
         case AutoscalersLookup(often=often):
             return CONFLICT_HOLDS_SECONDS if often else AUTOSCALERS_HOLD_SECONDS
 
@@ -228,6 +237,8 @@ def _target(look: Lookup) -> tuple[object, ...]:
             return (run, running)
         case EventsLookup() | FreeGpusLookup() | ClaimLookup():
             return ()
+        case ConfigMapLookup(often=often):
+            return (often,)
         case AutoscalersLookup(seen=seen, often=often):
             return (seen, often)
 

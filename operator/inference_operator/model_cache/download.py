@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from inference_operator.api.refusal import Refusal
-from inference_operator.inspection.attempts import AttemptsProgress, attempts_progress
-from inference_operator.inspection.inspection import TIDYING, with_events
-from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, job_attempt
+from inference_operator.inspection.attempts import AttemptsProgress
+from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
+from inference_operator.inspection.job_progress import Observed, job_progress, next_change
 from inference_operator.inspection.result import Cause, refusal_of
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.model_cache.job import DownloadRequest, download_hash, download_job
@@ -68,9 +68,8 @@ class DownloadState:
 
     def recheck_at(self, now: datetime) -> datetime | None:
         """When the state changes without an event: the next attempt, or a Job that is no longer needed."""
-        tidying = self.progress.entry is not None and any(ref.kind == JOB for ref in self.desired)
-        again = (self.progress.again,) if self.progress.again else ()
-        return now + TIDYING if tidying else min((*again, *self.due), default=None)
+        has_job = any(ref.kind == JOB for ref in self.desired)
+        return next_change(self.progress, self.due, now, has_job=has_job)
 
 
 def download_state(
@@ -98,22 +97,20 @@ def download_state(
     if stored and not request.empties_kernels:
         return DownloadState(AttemptsProgress(entry=stored), {ref: _config_map(ref, stored, request)}, claim=claim)
     job_hash = download_job(request, attempt=1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
-    own_pods = [pod for pod in pods if pod.component == DOWNLOAD]
-    jobs = [job for job in live.values() if _is_job(job) and "deletionTimestamp" not in job["metadata"]]
-    attempts = [with_events(one, results) for job in jobs if (one := job_attempt(job, own_pods)).job_hash == job_hash]
-    progress = attempts_progress(attempts, now, wanted=True, parsed=parsed_download)
+    observed = Observed(live, pods, now, results)
+    found = job_progress(observed, DOWNLOAD, job_hash, wanted=True, parsed=parsed_download)
+    progress = found.attempts
     wanted = [download_job(request, attempt=number) for number in progress.jobs]
     entry = progress.entry or stored
     recorded = [_config_map(ref, entry, request)] if entry else []
-    waits = [one.wait for one in attempts if one.wait and one.number in progress.jobs]
     names = tuple(f"{job['metadata']['name']}-" for job in wanted)
-    running = [_log(pod, owner.key.namespace) for pod in own_pods if _runs(pod) and pod.name.startswith(names)]
+    running = [_log(pod, owner.key.namespace) for pod in pods if _runs(pod) and pod.name.startswith(names)]
     logs = running if read_logs and names else []
     return DownloadState(
         progress,
         {Ref.of(one): one for one in (*recorded, *wanted)},
-        lookups=(*(wait.lookup for wait in waits if wait.due <= now), *logs),
-        due=tuple(wait.due for wait in waits if wait.due > now),
+        lookups=(*found.lookups, *logs),
+        due=found.due,
         step=next((step for log in logs if (step := _last_step(results, log))), ""),
         claim=claim,
         empties_kernels=request.empties_kernels,
@@ -126,8 +123,8 @@ def without_downloads(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:
 
 
 def _runs(pod: PodView) -> bool:
-    """Whether a Job's pod runs: it has no probes, so it is ready while it does."""
-    return pod.ready and not pod.terminating
+    """Whether a pod is that of a Job and runs: it has no probes, so it is ready while it does."""
+    return pod.component == DOWNLOAD and pod.ready and not pod.terminating
 
 
 def _log(pod: PodView, namespace: str) -> LogLookup:
@@ -142,10 +139,6 @@ def _last_step(results: LookupResults, log: Lookup) -> str:
 
 def _is_of_download(manifest: Manifest) -> bool:
     return mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL) == DOWNLOAD
-
-
-def _is_job(manifest: Manifest) -> bool:
-    return manifest.get("kind") == JOB.name and _is_of_download(manifest)
 
 
 def _config_map(ref: Ref, result: Downloaded, request: DownloadRequest) -> Manifest:

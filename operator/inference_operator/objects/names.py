@@ -10,6 +10,7 @@ ROUTER = "router"
 INSPECTION = "inspection"
 DOWNLOAD = "download"
 CACHE = "cache"
+VERIFICATION = "verification"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that the operator created, and their pods."""
@@ -73,6 +74,21 @@ def download_job_name(name: str, content: str, attempt: int) -> str:
 def download_config_name(name: str, content: str) -> str:
     """Name of the ConfigMap that records the finished download; `content` is the hash of what was asked for."""
     return f"{name}-cache-{content}"
+
+
+def verification_job_name(name: str, content: str, attempt: int) -> str:
+    """Name of the Job that verifies a signature, with the hash of its content and the attempt's number.
+
+    Examples:
+        >>> verification_job_name("qwen", "0123456789abcdef", 2)
+        'qwen-sign-01234567-2'
+    """
+    return f"{name[:MAX_NAME_PART].rstrip('-')}-sign-{content[:_HASH_PART]}-{attempt}"
+
+
+def verification_config_name(name: str, content: str) -> str:
+    """Name of the ConfigMap that records a verified signature; `content` is the hash of what was verified."""
+    return f"{name}-sign-{content}"
 
 
 def cache_claim_name(name: str) -> str:

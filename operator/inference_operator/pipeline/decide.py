@@ -49,6 +49,7 @@ from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import cache_volume, one_node_claim, with_download
+from inference_operator.pipeline.model_verification import with_verification
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.roles import Role, RoleRequest
 from inference_operator.pipeline.scaling import autoscaler, engines_wanted, scaled
@@ -164,7 +165,7 @@ def _decided(inputs: Inputs) -> Outcome:
             refused = Refused(desired=inputs.children, refusal=role, model=model)
             return _with_inspection(inputs, inspected, refused)
         roles.append(role)
-    # 5. The desired objects of all roles and of the router; engines wait until their model is on its claim.
+    # 5. The desired objects of all roles and of the router; engines wait until their model is downloaded or verified.
     router = _router(inputs, spec, roles[0])
     planned = Planned(
         desired=_children(roles, router, autoscaler(inputs, spec, roles[0])),
@@ -174,7 +175,12 @@ def _decided(inputs: Inputs) -> Outcome:
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
         recheck_at=_recheck_at(inputs, spec, roles),
     )
-    return _with_inspection(inputs, inspected, with_download(inputs, spec, scaled(inputs, spec, planned)))
+    return _with_inspection(inputs, inspected, _with_model(inputs, spec, scaled(inputs, spec, planned)))
+
+
+def _with_model(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Refused:
+    """The outcome with what engines wait for: an image is verified, and all other models may be downloaded."""
+    return with_verification(inputs, spec, planned) if spec.model.verify else with_download(inputs, spec, planned)
 
 
 def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:

@@ -66,8 +66,9 @@ class Inputs:
     """Nodes with GPUs; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles
-    downloads: bool = True
-    """Whether engines wait for the download to the claim in `spec.cache`; not where objects are only shown."""
+    jobs: bool = True
+    """Whether engines wait for the Jobs of their model, a download or a verification; not where objects are only
+    shown."""
     scaling: ScalingResult | None = None
     """The latest decision of autoscaling; None before the first one."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from inference_operator.api.pod_defaults import with_engine_defaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import Manifest, Ref
 from inference_operator.model_cache.claim import cache_claim, refusal_of_size
 from inference_operator.model_cache.download import download_state, without_downloads
 from inference_operator.model_cache.job import DownloadRequest
@@ -13,6 +12,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.cache_volume import CacheVolume, claim_name
 from inference_operator.objects.child import content_hash
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_wait import after_task
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.pipeline.roles import Role
 from inference_operator.planning.healing import ended_output
@@ -34,7 +34,7 @@ def with_download(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Ref
     if isinstance(facts, ModelFacts) and (refusal := refusal_of_size(spec.cache, facts.weight_bytes)):
         return Refused(desired=inputs.children, refusal=refusal, model=planned.model)
     planned = replace(planned, desired={**cache_claim(spec.cache, inputs.owner), **planned.desired})
-    if not inputs.downloads:
+    if not inputs.jobs:
         return planned
     effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
     access = first.engine.access(effective.engine, effective.model)
@@ -44,30 +44,9 @@ def with_download(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Ref
     read_logs = inputs.settings.read_logs
     state = download_state(request, inputs.children, inputs.pods, inputs.now, inputs.lookups, read_logs=read_logs)
     foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, spec.cache.pvc),) if spec.cache.pvc else ()
-    lookups = (*planned.lookups, *state.lookups, *foreign)
-    times = [moment for moment in (planned.recheck_at, state.recheck_at(inputs.now)) if moment]
-    recheck_at = min(times, default=None)
-    if state.refusal:
-        desired = {**without_downloads(inputs.children), **cache_claim(spec.cache, inputs.owner), **state.desired}
-        return Refused(
-            desired=desired, refusal=state.refusal, model=planned.model, lookups=lookups, recheck_at=recheck_at
-        )
-    desired = {**state.desired, **(planned.desired if state.complete else _without_new_engines(inputs, planned))}
-    return replace(
-        planned,
-        desired=desired,
-        one_node_claim=one_node_claim(inputs, spec),
-        download=_message(inputs, first.name, state.message),
-        lookups=lookups,
-        recheck_at=recheck_at,
-    )
-
-
-def _message(inputs: Inputs, role: str, progress: str) -> str:
-    """The progress; and if engines run, that they stay until the switch."""
-    if not progress or inputs.workload(role) is None:
-        return progress
-    return f"{progress} The running engines serve until the switch, which follows."
+    planned = replace(planned, one_node_claim=one_node_claim(inputs, spec), lookups=(*planned.lookups, *foreign))
+    kept = {**without_downloads(inputs.children), **cache_claim(spec.cache, inputs.owner)}
+    return after_task(inputs, planned, state, Reason.DOWNLOADING_MODEL, kept=kept)
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:
@@ -76,13 +55,6 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
         return False
     found = (role.engine.diagnose(text) for pod in role.pods for text in ended_output(pod, inputs.lookups))
     return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)
-
-
-def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
-    """The desired objects with the live workloads; without workloads that do not exist yet."""
-    workloads = {Ref.of(role.workload) for role in planned.roles}
-    others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}
-    return {**others, **{ref: live for ref in workloads if (live := inputs.child(ref)) is not None}}
 
 
 def one_node_claim(inputs: Inputs, spec: Spec) -> str:

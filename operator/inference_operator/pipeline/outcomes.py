@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.request import ScalingRequest
@@ -44,14 +45,23 @@ class Outcome:
     """HTTP requests to pods."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelWait:
+    """Why engines wait for their model."""
+
+    reason: Reason
+    message: str
+    """Progress in one or two sentences."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Outcome):
     """The specification can be served."""
 
     roles: tuple[Role, ...]
     """The roles; the router sends requests to the first one."""
-    download: str = ""
-    """Why engines of this plan wait for the model's files, in one or two sentences; empty if they do not."""
+    model_wait: ModelWait | None = None
+    """Why engines of this plan wait for their model; None if they do not."""
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
     router_notice: str = ""

@@ -38,7 +38,13 @@ _WITHOUT_EVENT = frozenset(
 """Reasons of Reconciling without an Event of their own: they are normal, or the Event of Ready covers them."""
 
 _NORMAL = frozenset(
-    {Reason.DOWNLOADING_MODEL, Reason.ROLLING_OUT, Reason.SWITCHED_TO_REPLACE, Reason.WAITING_FOR_DELETION}
+    {
+        Reason.DOWNLOADING_MODEL,
+        Reason.VERIFYING_MODEL,
+        Reason.ROLLING_OUT,
+        Reason.SWITCHED_TO_REPLACE,
+        Reason.WAITING_FOR_DELETION,
+    }
 )
 """Reasons of Reconciling whose Event is no warning."""
 

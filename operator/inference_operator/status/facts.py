@@ -29,7 +29,7 @@ from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
 from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
+from inference_operator.pipeline.outcomes import ModelWait, NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.sizing.plan import Plan
@@ -100,8 +100,8 @@ class Facts:
     """The source of the model; None if the specification or the source is invalid."""
     inspection: str
     """Progress of the model's inspection, in a sentence; empty if nothing waits for it."""
-    download: str
-    """Progress of the model's download to a claim, in a sentence; empty if no engine waits for it."""
+    model_wait: ModelWait | None
+    """Why engines wait for their model; None if they do not."""
     paused: bool
     blocked: Conflict | Waiting | Rejected | Failed | None
     """Why a child could not be written; causes that a user must resolve come before those that pass."""
@@ -225,7 +225,7 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         source=_source(inputs),
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
-        download=outcome.download if isinstance(outcome, Planned) else "",
+        model_wait=outcome.model_wait if isinstance(outcome, Planned) else None,
         paused=isinstance(outcome, Paused),
         blocked=_obstacle(results),
         failures=[one for one in results if isinstance(one, Failed)],

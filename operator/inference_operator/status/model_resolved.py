@@ -24,6 +24,8 @@ def model_resolved(facts: Facts) -> Verdict:
     """Whether the model is known, and what it is."""
     if facts.inspection:
         return Verdict("Unknown", Reason.INSPECTING_MODEL, facts.inspection)
+    if facts.refusal and facts.refusal.reason is Reason.VERIFICATION_FAILED:
+        return Verdict("False", Reason.VERIFICATION_FAILED, facts.refusal.message)
     if facts.model is None and facts.refusal and facts.refusal.reason in UNREADABLE:
         return Verdict("False", facts.refusal.reason, facts.refusal.message)
     if facts.model is None:

@@ -130,9 +130,10 @@ def _inspecting(facts: Facts) -> Verdict | None:
     return Verdict("False", Reason.INSPECTING_MODEL, facts.inspection) if facts.inspection else None
 
 
-def _downloading(facts: Facts) -> Verdict | None:
-    """A first start waits for the download of the model to a claim."""
-    return Verdict("False", Reason.DOWNLOADING_MODEL, facts.download) if facts.download else None
+def _model_wait(facts: Facts) -> Verdict | None:
+    """A first start waits for the download of the model to a claim, or for the verification of its signature."""
+    wait = facts.model_wait
+    return Verdict("False", wait.reason, wait.message) if wait else None
 
 
 def _first_start(facts: Facts) -> Verdict | None:
@@ -149,6 +150,6 @@ _RULES: Sequence[Callable[[Facts], Verdict | None]] = (
     _no_router,
     _no_engine,
     _inspecting,
-    _downloading,
+    _model_wait,
     _first_start,
 )

@@ -76,8 +76,8 @@ def _waiting(facts: Facts) -> Verdict | None:
             return Verdict("True", Reason.REQUEST_FAILED, message)
         case _ if facts.inspection:
             return Verdict("True", Reason.INSPECTING_MODEL, facts.inspection)
-        case _ if facts.download:
-            return Verdict("True", Reason.DOWNLOADING_MODEL, facts.download)
+        case _ if facts.model_wait:
+            return Verdict("True", facts.model_wait.reason, facts.model_wait.message)
         case _:
             return None
 

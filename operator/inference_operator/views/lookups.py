@@ -105,6 +105,25 @@ class ClaimView:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigMapLookup:
+    """One key of a ConfigMap that is not the operator's own."""
+
+    namespace: str
+    name: str
+    key: str
+    often: bool = field(default=False, compare=False)
+    """Whether something waits for it, so that it is read more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapText:
+    """The text of that key."""
+
+    text: str
+    """Empty without the ConfigMap, or without the key."""
+
+
+@dataclass(frozen=True, slots=True)
 class AutoscalersLookup:
     """The autoscalers of a namespace, for one InferenceDeployment."""
 
@@ -133,8 +152,10 @@ class Unavailable:
     """Words that complete "cannot be read: …"."""
 
 
-Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | AutoscalersLookup
-LookupResult: TypeAlias = LogText | ObjectEvents | ClusterGpus | ClaimView | OtherAutoscalers | Unavailable
+Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | ConfigMapLookup | AutoscalersLookup
+LookupResult: TypeAlias = (
+    LogText | ObjectEvents | ClusterGpus | ClaimView | ConfigMapText | OtherAutoscalers | Unavailable
+)
 
 LookupResults: TypeAlias = Mapping[Lookup, LookupResult]
 """The results so far."""

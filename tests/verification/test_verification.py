@@ -1,0 +1,168 @@
+"""Engines of a signed model: none starts before its signature is verified, and none that runs is stopped."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.pod_defaults import EngineDefaults
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
+from inference_operator.settings import Settings
+from inference_operator.views.lookups import ConfigMapLookup, LookupResults, Unavailable
+from tests.testing.builders import ENGINES, inputs
+from tests.testing.everything import POD_TEMPLATE, SCHEDULING
+from tests.testing.inspected import job_of
+from tests.testing.schemas import validate
+from tests.testing.verified import (
+    KEY_LOOKUP,
+    PUBLIC_KEY,
+    REFERENCE,
+    SIGNED,
+    UNSIGNED,
+    asked_for,
+    ended,
+    signed_model,
+    with_key,
+)
+
+OTHER_KEY = PUBLIC_KEY.replace("MFkw", "AAAA")
+
+
+def container_of(found: Outcome) -> Manifest:
+    (container,) = job_of(found.desired)["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def jobs(found: Outcome) -> list[Ref]:
+    return [ref for ref in found.desired if ref.kind == JOB]
+
+
+def records(children: Mapping[Ref, Manifest]) -> list[Ref]:
+    return [ref for ref in children if ref.kind == CONFIG_MAP and "-sign-" in ref.name]
+
+
+def after(asked: Inputs, found: Outcome) -> Inputs:
+    """The next decision: all that was desired is there, and no pod any more."""
+    return replace(asked, children=dict(found.desired), pods=())
+
+
+def verified() -> Inputs:
+    """Engines run, and the verification is recorded."""
+    begun = with_key(asked_for())
+    signed = ended(begun, job_of(outcome(begun).desired), SIGNED, kind="Complete")
+    return after(begun, outcome(after(begun, outcome(signed))))
+
+
+@pytest.mark.parametrize("more", [{}, {"podTemplate": POD_TEMPLATE, "scheduling": SCHEDULING}])
+def test_the_job_runs_cosign_restricted_with_the_key_that_was_read(more: Manifest) -> None:
+    found = outcome(with_key(inputs(signed_model(**more))))
+    job = job_of(found.desired)
+    validate(copy.deepcopy(job), "1.36")
+    container = container_of(found)
+    assert container["image"] == "ghcr.io/sigstore/cosign/cosign:v3.1.3"
+    assert container["args"][1:] == [
+        "verify",
+        "--key=env://COSIGN_PUBLIC_KEY",
+        "--insecure-ignore-tlog=true",
+        REFERENCE,
+    ]
+    assert {"name": "COSIGN_PUBLIC_KEY", "value": PUBLIC_KEY} in container["env"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_job_has_the_pull_secret_of_engines_and_the_variables_of_their_proxy() -> None:
+    defaults = EngineDefaults.model_validate({"imagePullSecrets": [{"name": "pull"}]})
+    env = [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}, {"name": "HF_TOKEN", "value": "hf_1"}]
+    raw = signed_model(engine={"env": env})
+    found = outcome(with_key(inputs(raw, settings=Settings(engine_defaults=defaults))))
+    container = container_of(found)
+    names = {one["name"]: one.get("value") for one in container["env"]}
+    assert (names["HTTPS_PROXY"], names["DOCKER_CONFIG"]) == ("http://proxy:3128", "/registry")
+    assert "HF_TOKEN" not in names
+    (volume,) = [one for one in job_of(found.desired)["spec"]["template"]["spec"]["volumes"] if "secret" in one]
+    assert volume["secret"]["secretName"] == "pull"
+
+
+def test_no_engine_starts_while_the_key_is_read_or_the_job_runs() -> None:
+    unread = outcome(asked_for())
+    assert isinstance(unread, Planned)
+    assert unread.model_wait
+    assert unread.model_wait.reason is Reason.VERIFYING_MODEL
+    assert (ENGINES in unread.desired, jobs(unread)) == (False, [])
+    (look,) = [one for one in unread.lookups if isinstance(one, ConfigMapLookup)]
+    assert look.often
+    running = outcome(with_key(asked_for()))
+    assert isinstance(running, Planned)
+    assert running.model_wait
+    assert "verifies the signature of the image with the key `cosign.pub`" in running.model_wait.message
+    assert (ENGINES in running.desired, len(jobs(running))) == (False, 1)
+
+
+def test_engines_start_after_the_verification_which_is_recorded_before_its_job_goes() -> None:
+    begun = with_key(asked_for())
+    signed = ended(begun, job_of(outcome(begun).desired), SIGNED, kind="Complete")
+    first = outcome(signed)
+    assert isinstance(first, Planned)
+    assert first.model_wait is None
+    assert ENGINES in first.desired
+    assert (len(records(first.desired)), len(jobs(first))) == (1, 1)
+    second = outcome(after(signed, first))
+    assert (len(records(second.desired)), jobs(second)) == (1, [])
+    (look,) = [one for one in second.lookups if isinstance(one, ConfigMapLookup)]
+    assert not look.often
+
+
+def test_an_unsigned_image_is_refused_and_tried_again() -> None:
+    begun = with_key(asked_for())
+    found = outcome(ended(begun, job_of(outcome(begun).desired), UNSIGNED))
+    assert isinstance(found, Refused)
+    assert found.refusal.reason is Reason.VERIFICATION_FAILED
+    assert found.refusal.field == "spec.model.verify"
+    assert "has no signature in its registry." in found.refusal.message
+    assert ENGINES not in found.desired
+    assert found.recheck_at
+    later = replace(begun, children=dict(found.desired), now=found.recheck_at)
+    assert len(jobs(outcome(ended(later, job_of(found.desired), UNSIGNED)))) == 2
+
+
+def test_a_recorded_verification_counts_after_a_restart_and_while_the_key_cannot_be_read() -> None:
+    unanswered: LookupResults = {KEY_LOOKUP: Unavailable("its node does not answer")}
+    for lookups in ({}, unanswered):
+        found = outcome(replace(verified(), lookups=lookups))
+        assert isinstance(found, Planned)
+        assert (found.model_wait, jobs(found), ENGINES in found.desired) == (None, [], True)
+
+
+def test_another_key_is_verified_anew_while_the_engines_stay() -> None:
+    running = verified()
+    found = outcome(with_key(running, OTHER_KEY))
+    assert isinstance(found, Planned)
+    assert found.model_wait
+    assert "The running engines serve" in found.model_wait.message
+    assert len(jobs(found)) == 1
+    assert found.desired[ENGINES] == running.children[ENGINES]
+    refused = outcome(ended(with_key(running, OTHER_KEY), job_of(found.desired), UNSIGNED))
+    assert isinstance(refused, Refused)
+    assert refused.desired[ENGINES] == running.children[ENGINES]
+
+
+def test_a_missing_key_is_refused_with_the_command_that_makes_it_and_the_record_stays() -> None:
+    first = outcome(with_key(asked_for(), ""))
+    assert isinstance(first, Refused)
+    assert "there is no key `cosign.pub` of the ConfigMap `keys`." in first.refusal.message
+    assert "kubectl create configmap" in first.refusal.message
+    running = verified()
+    gone = outcome(with_key(running, ""))
+    assert isinstance(gone, Refused)
+    assert (len(records(gone.desired)), ENGINES in gone.desired) == (1, True)
+
+
+def test_plans_that_are_only_shown_have_no_job() -> None:
+    shown = outcome(replace(asked_for(), jobs=False))
+    assert isinstance(shown, Planned)
+    assert (jobs(shown), ENGINES in shown.desired) == ([], True)
