@@ -14,6 +14,7 @@ from e2e.cluster.binaries import ensure_cosign
 from e2e.local_registry import local_registry, put_image
 from e2e.signing import Signer, cosign
 from inference_operator.inspection.result import Failure
+from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.settings import Settings
 from inference_operator.verification.result import Verified, parsed_verification
@@ -85,7 +86,7 @@ def verify(tmp_path: Path) -> Verify:
     return run
 
 
-def container_of(reference: str, key: str, settings: Settings) -> dict[str, list[dict[str, str]]]:
+def container_of(reference: str, key: str, settings: Settings) -> Manifest:
     raw = inference_deployment(hardware={"device": "CPU"})
     model = {"source": f"oci://{reference}", "verify": {"configMap": "keys"}}
     asked = inputs({**raw, "spec": {**raw["spec"], "model": model}}, settings=settings)

@@ -104,7 +104,7 @@ def test_the_image_registry_replaces_the_registry_of_every_image_of_the_operator
     digest = f"sha256:{'0' * 64}"
     settings = Settings(image_registry="mirror.example:5000/hub", router_image=f"ghcr.io/a/router@{digest}")
     images = {name: value for name, value in settings.model_dump().items() if name.endswith("_image")}
-    assert len(images) == 4
+    assert len(images) == 5
     assert all(image.startswith("mirror.example:5000/hub/") for image in images.values())
     assert settings.gpu_engine_image.removeprefix("mirror.example:5000/hub/") == (
         Settings().gpu_engine_image.removeprefix("docker.io/")

@@ -248,3 +248,11 @@ def test_pickle_weights_may_be_allowed_where_the_files_cannot_change(model: dict
     spec = resource(inference_deployment(model={**model, "allowPickle": True})).spec
     assert isinstance(spec, Spec), spec
     assert spec.model.allow_pickle
+
+
+def test_a_key_of_an_image_has_the_name_that_cosign_gives_it() -> None:
+    model = {"source": f"oci://registry.example/a:1@sha256:{'0' * 64}", "verify": {"configMap": "keys"}}
+    spec = resource(inference_deployment(model=model)).spec
+    assert isinstance(spec, Spec), spec
+    assert spec.model.verify
+    assert spec.model.verify.key == "cosign.pub"

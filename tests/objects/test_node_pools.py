@@ -122,9 +122,9 @@ def test_no_label_value_names_two_kinds() -> None:
 
 @pytest.mark.parametrize("kind", KIND_LABELS)
 def test_the_alternatives_of_a_kind_are_few_and_begin_with_the_label_of_existing_nodes(kind: str) -> None:
-    found = alternatives(kind, {"nvidia.com/gpu.product": "Observed"}, [f"{kind}:example.com/gpu=x"])
+    found = alternatives(kind, {"nvidia.com/gpu.product": "ObservedJobs"}, [f"{kind}:example.com/gpu=x"])
     assert len(found) < MOST_TERMS
-    assert "Observed" in found[0]["nvidia.com/gpu.product"]
+    assert "ObservedJobs" in found[0]["nvidia.com/gpu.product"]
     assert list(found[1]) == ["example.com/gpu"]
     assert all(one.keys() & PLATFORM_LABELS for one in found[2:])
 

@@ -47,6 +47,14 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
             "tag of an image": {"source": "oci://registry.example/a:1"},
         }.items()
     },
+    **{
+        f"signature of {name}": (
+            {"model": {"source": source, "verify": {"configMap": "keys"}}},
+            "spec.model",
+            "`verify` needs an image by its digest",
+        )
+        for name, source in {"a repository": "hf://a/b", "a tag": "oci://registry.example/a:1"}.items()
+    },
     "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
     "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     "key of a Secret": (

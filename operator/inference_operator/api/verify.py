@@ -15,5 +15,9 @@ class VerifySpec(SpecModel):
 
     config_map: ObjectName = Field(description="ConfigMap in the same namespace that has the public key.")
     key: str = Field(
-        "cosign.pub", min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$", description="Key in its `data`."
+        "cosign.pub",
+        min_length=1,
+        max_length=253,
+        pattern="^[-._a-zA-Z0-9]+$",
+        description="Key in its `data`. Default: `cosign.pub`.",
     )

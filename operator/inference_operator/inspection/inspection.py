@@ -10,7 +10,7 @@ from inference_operator.inspection.attempts import AttemptsProgress
 from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job
 from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
-from inference_operator.inspection.job_progress import Observed, is_job, job_progress, next_change
+from inference_operator.inspection.job_progress import ObservedJobs, is_job, job_progress, next_change
 from inference_operator.inspection.result import INSPECTOR_VERSION, OLDER_VERSIONS, parsed_result
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.models.entry import Entry
@@ -91,7 +91,7 @@ def inspection_state(
             return InspectionState(AttemptsProgress(entry=stored), kept)
     ref = model_config_ref(model, revision, owner=owner)
     job_hash = _job(request, 1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
-    observed = Observed(live, pods, now, results)
+    observed = ObservedJobs(live, pods, now, results)
     found = job_progress(observed, INSPECTION, job_hash, wanted=wanted, parsed=parsed_result)
     progress = found.attempts
     jobs = [_job(request, number) for number in progress.jobs]

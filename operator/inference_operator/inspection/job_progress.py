@@ -20,7 +20,7 @@ TIDYING = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedJobs:
     """What is known of a resource's Jobs now."""
 
     live: Mapping[Ref, Manifest]
@@ -42,7 +42,7 @@ class JobProgress(Generic[Result]):
 
 
 def job_progress(
-    observed: Observed,
+    observed: ObservedJobs,
     component: str,
     job_hash: str,
     *,

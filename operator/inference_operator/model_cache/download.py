@@ -8,7 +8,7 @@ from datetime import datetime
 from inference_operator.api.refusal import Refusal
 from inference_operator.inspection.attempts import AttemptsProgress
 from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
-from inference_operator.inspection.job_progress import Observed, job_progress, next_change
+from inference_operator.inspection.job_progress import ObservedJobs, job_progress, next_change
 from inference_operator.inspection.result import Cause, refusal_of
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.model_cache.job import DownloadRequest, download_hash, download_job
@@ -97,7 +97,7 @@ def download_state(
     if stored and not request.empties_kernels:
         return DownloadState(AttemptsProgress(entry=stored), {ref: _config_map(ref, stored, request)}, claim=claim)
     job_hash = download_job(request, attempt=1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
-    observed = Observed(live, pods, now, results)
+    observed = ObservedJobs(live, pods, now, results)
     found = job_progress(observed, DOWNLOAD, job_hash, wanted=True, parsed=parsed_download)
     progress = found.attempts
     wanted = [download_job(request, attempt=number) for number in progress.jobs]

@@ -3,7 +3,7 @@
 from inference_operator.api.pod_defaults import with_engine_defaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
-from inference_operator.inspection.job_progress import Observed
+from inference_operator.inspection.job_progress import ObservedJobs
 from inference_operator.models.source import ImageModel, model_source
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_wait import after_task
@@ -20,7 +20,7 @@ def with_verification(inputs: Inputs, spec: Spec, planned: Planned) -> Planned |
     effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
     access = planned.roles[0].engine.access(effective.engine, effective.model)
     request = VerificationRequest(effective, image, verify, access, inputs.owner, inputs.settings)
-    observed = Observed(inputs.children, inputs.pods, inputs.now, inputs.lookups)
+    observed = ObservedJobs(inputs.children, inputs.pods, inputs.now, inputs.lookups)
     state = verification_state(request, observed)
     kept = without_verification_jobs(inputs.children)
     return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept)

@@ -15,7 +15,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.inspection.attempts import AttemptsProgress
 from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
-from inference_operator.inspection.job_progress import Observed, is_job, job_progress, next_change
+from inference_operator.inspection.job_progress import ObservedJobs, is_job, job_progress, next_change
 from inference_operator.inspection.result import Cause, Failure, refusal_of
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.objects.child import child, content_hash
@@ -56,7 +56,7 @@ class VerificationState:
         return next_change(self.progress, self.due, now, has_job=has_job)
 
 
-def verification_state(request: VerificationRequest, observed: Observed) -> VerificationState:
+def verification_state(request: VerificationRequest, observed: ObservedJobs) -> VerificationState:
     """How far the verification is. The end of a Job is recorded before the Job is deleted."""
     ref = _record_ref(request)
     stored = _stored(observed.live.get(ref), request)
@@ -79,7 +79,7 @@ def without_verification_jobs(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifes
     return {ref: one for ref, one in live.items() if not is_job(one, VERIFICATION)}
 
 
-def _by_job(request: VerificationRequest, observed: Observed, key: str, look: ConfigMapLookup) -> VerificationState:
+def _by_job(request: VerificationRequest, observed: ObservedJobs, key: str, look: ConfigMapLookup) -> VerificationState:
     ref, key_hash = _record_ref(request), content_hash(key)
     job_hash = verification_job(request, key, attempt=1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
 
