@@ -25,6 +25,7 @@ WITHOUT_STACK = (
     "e2e/test_derived_sizes.py",
     "e2e/test_beside.py",
     "e2e/test_bucket.py",
+    "e2e/test_bucket_faults.py",
     "e2e/test_push.py",
     "e2e/test_verify.py",
 )

@@ -23,9 +23,10 @@ def test_a_safe_name_stays_below_every_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../../evil", "/etc/evil", "a/../../../../evil", "a\\..\\evil", "a\0b", "..", "a//b"]
+    "name",
+    ["../../../evil", "/etc/evil", "a/../../../../evil", "a\\..\\evil", "a\0b", "..", "a//b", "ü" * 128],
 )
-def test_a_name_that_leaves_the_cache_is_refused(name: str) -> None:
+def test_a_name_that_leaves_the_cache_or_is_too_long_for_a_disk_is_refused(name: str) -> None:
     found = wanted_files("org/name", [ListedFile(name, 3)])
     assert isinstance(found, Failure)
     assert "unsafe name" in found.why.problem

@@ -62,6 +62,19 @@ def test_variables_of_the_owner_reach_the_store_and_those_of_the_spec_come_first
     assert "envFrom" not in container
 
 
+def test_a_store_and_a_secret_of_the_spec_replace_all_that_the_owner_says_of_them() -> None:
+    """A variable of a container would win over the Secret, and the client has other names for an endpoint."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_SKIP_SIGNATURE", "AWS_ENDPOINT_URL_S3", "AWS_PROXY_URL")
+    owner = EngineDefaults(env=tuple(EnvironmentVariable(name=name, value="owner") for name in names))
+    settings = Settings(model_inspection=ALWAYS.model_inspection, engine_defaults=owner)
+    container = container_of(outcome(inputs(inference_deployment(**asked(s3=STORE)), settings=settings)))
+    assert variables(container) == {
+        "AWS_PROXY_URL": "owner",
+        "AWS_ENDPOINT_URL": "http://minio:9000",
+        "AWS_REGION": "eu-1",
+    }
+
+
 @pytest.mark.parametrize("hardware", [{}, CPUS], ids=["GPUs", "CPUs"])
 def test_engines_load_the_snapshot_of_the_inspected_listing_and_get_no_key(hardware: Manifest) -> None:
     found = outcome(replace(inspected(found_in_bucket(), **asked(s3=STORE), hardware=hardware), jobs=False))

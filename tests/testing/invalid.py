@@ -55,6 +55,19 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
         )
         for name, source in {"a repository": "hf://a/b", "a tag": "oci://registry.example/a:1"}.items()
     },
+    **{
+        f"endpoint of a store, {name}": (
+            {"model": {"source": "s3://a12/b", "s3": {"endpoint": endpoint}}, "cache": {"pvc": "c"}},
+            "spec.model.s3.endpoint",
+            "must be a URL",
+        )
+        for name, endpoint in {
+            "no scheme": "minio:9000",
+            "space": "https://minio storage:9000",
+            "path": "https://minio:9000/a",
+            "bracket": "https://[::1",
+        }.items()
+    },
     "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
     "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     "key of a Secret": (

@@ -10,20 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError, PreconditionError
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import S3Store
-
-if TYPE_CHECKING:
-    from obstore.store import ClientConfig
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult
 from inference_operator.inspector.files import Files, InspectionError, inspect_files
 from inference_operator.inspector.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
-from inference_operator.inspector.listing import ListedFile, wanted_files
+from inference_operator.inspector.listing import MAX_FILES, ListedFile, wanted_files
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.source import BucketModel
 
@@ -35,29 +33,62 @@ MAX_RETRIES, RETRY_SECONDS = 4, 60
 """A request is tried again after a broken connection or a status from 500, at most so often and for so long."""
 DIGEST_DIGITS = 40
 """As many as a commit of a hub has, since both are revisions."""
-_KEYS = "the Secret in `spec.model.s3.secretName`"
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""Names of the store's URL, the strongest first (object_store 0.14, `aws/builder.rs`)."""
+_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[\w./~-]*)?", re.ASCII)
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_TOKENS, _REGIONS = ("AWS_SESSION_TOKEN", "AWS_TOKEN"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_PLAIN = re.compile("[!-~]*")
+_SECRET = "the Secret in `spec.model.s3.secretName`"  # noqa: S105 - text of a message
 _REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden")
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException")
 """Codes of S3 for a bucket in another region (Amazon S3 API reference, "List of error codes")."""
-_METADATA = "169.254.169.254"
-"""Address of a machine's metadata, which the client asks last for a key."""
+_REDIRECT = "Received redirect without LOCATION"
+"""The client's words for Amazon's response in that case, without its code (object_store 0.14, `client/retry.rs`)."""
+_IDENTITIES = ("http://169.254.", "AssumeRoleWithWebIdentity", "POST REDACTED", "/v1/credentials")
+"""In requests for a key: addresses of machines' and pods' metadata, and the token service, whose URL is not shown."""
+_CERTIFICATES = ("InvalidCertificate", "No CA certificates")
+_MAX_OBJECTS = 2 * MAX_FILES
+"""Objects that are listed at most: the files of a model, and as many folders."""
 
 
 def open_bucket(model: BucketModel) -> S3Store:
-    """The store, below the model's path. Nothing is asked yet."""
-    endpoint, authority = os.environ.get("AWS_ENDPOINT_URL", ""), os.environ.get("SSL_CERT_FILE", "")
-    options: ClientConfig = {
-        "timeout": timedelta(seconds=REQUEST_SECONDS),
-        "allow_http": endpoint.startswith("http://"),
-    }
-    if authority:
-        options["root_certificate"] = Path(authority).read_bytes()
+    """The store, below the model's path. Nothing is asked yet. Raises `InspectionError` for variables of no use."""
+    if why := _unusable_variables():
+        problem, cure = why
+        raise InspectionError(Failure(Cause.GATED, NotUnderstood(model.name, problem, cure)))
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if name in os.environ), "")
     return S3Store(
         model.bucket,
         prefix=model.path or None,
-        client_options=options,
+        client_options={
+            "timeout": timedelta(seconds=REQUEST_SECONDS),
+            "allow_http": endpoint.startswith("http://"),
+        },
         retry_config={"max_retries": MAX_RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
     )
+
+
+def _unusable_variables() -> tuple[str, str] | None:
+    """Problem and cure of variables at which the client would end the process. Values may be secrets: none is shown."""
+    for name in (*_KEYS, *_TOKENS, *_REGIONS):
+        if not _PLAIN.fullmatch(os.environ.get(name, "")):
+            return f"`{name}` contains a space or a line break.", f"Take it out of the value, for example in {_SECRET}."
+    for name in _ENDPOINTS:
+        if name in os.environ and not _is_url(os.environ[name]):
+            return f"`{name}` is no URL.", "Write `https://host:port`."
+    given = [name for name in _KEYS if os.environ.get(name)]
+    if len(given) == 1:
+        (missing,) = set(_KEYS) - set(given)
+        return f"there is a value of `{given[0]}` but none of `{missing}`.", f"Check {_SECRET}."
+    return None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return _ENDPOINT.fullmatch(text) is not None and urlsplit(text).port != 0
+    except ValueError:  # no such port
+        return False
 
 
 def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> Sequence[ListedFile] | Failure:
@@ -67,12 +98,14 @@ def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> S
 
 
 def _listed_files(store: S3Store) -> Sequence[ListedFile]:
-    """All files, without the empty objects that some tools create for folders."""
+    """All files, without the empty objects that some tools create for folders; or more files than a model may have."""
+    every = (one for chunk in obstore.list(store) for one in chunk if one["path"])
     found = {
         str(one["path"]): ListedFile(str(one["path"]), int(one["size"]), etag=_etag(one["e_tag"]))
-        for chunk in obstore.list(store)
-        for one in chunk
+        for one in islice(every, _MAX_OBJECTS)
     }
+    if len(found) == _MAX_OBJECTS:
+        return list(found.values())
     folders = {parent for path in found for parent in _parents(path)}
     return [file for path, file in found.items() if path not in folders or file.size_bytes]
 
@@ -134,8 +167,11 @@ def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], dig
         return path
 
     def elements(name: str) -> Mapping[str, int]:
+        room = sizes[name] - LENGTH_BYTES
+        if room <= 0:
+            return {}
         length = int.from_bytes(obstore.get_range(store, name, start=0, length=LENGTH_BYTES), "little")
-        if length > min(MAX_HEADER_BYTES, sizes[name]):
+        if not 0 < length <= min(MAX_HEADER_BYTES, room):
             return {}
         return elements_of(bytes(obstore.get_range(store, name, start=LENGTH_BYTES, length=length)))
 
@@ -159,20 +195,26 @@ def failure_of(model: BucketModel, error: Exception) -> Failure:
     text = str(error)
     code = next(iter(re.findall(r"<Code>(\w+)</Code>", text)), "")
     status = next(iter(re.findall(r"status code: (\d{3})", text)), "")
-    if code in ("NoSuchBucket", "NoSuchKey") or isinstance(error, FileNotFoundError):
-        return _missing(model)
-    if isinstance(error, PreconditionError):
+    if isinstance(error, PreconditionError) or code == "NoSuchKey":
         cause, problem = Cause.DAMAGED, "a file was changed in the bucket while it was downloaded."
         cure = "Download it again when the bucket is complete."
-    elif code in _ELSEWHERE:
-        cause, problem = Cause.NOT_FOUND, f"the bucket is in another region ({code})."
+    elif code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
+        return _missing(model)
+    elif isinstance(error, InvalidPathError):
+        cause, problem = Cause.DAMAGED, "a file's name has an empty part, a `..` or a control character."
+        cure = "Rename it, or use a path without it."
+    elif code in _ELSEWHERE or _REDIRECT in text:
+        cause, problem = Cause.NOT_FOUND, f"the bucket is in another region{f' ({code})' if code else ''}."
         cure = "Set `spec.model.s3.region`."
+    elif any(words in text for words in _IDENTITIES):
+        cause, problem = Cause.GATED, "there is no key, and the pod has no identity, or it was refused."
+        cure = f"Add `{'` and `'.join(_KEYS)}` to {_SECRET}, or give the ServiceAccount of the pods a role."
     elif code in _REFUSED or status in ("401", "403") or (code and status == "404"):
         cause, problem = Cause.GATED, f"the store refuses the key, or it may not read the bucket ({code or status})."
-        cure = f"Check {_KEYS}, and that its user may list the bucket and read its objects."
-    elif _METADATA in text:
-        cause, problem = Cause.GATED, "there is no key, and the pod has no identity that the store knows."
-        cure = f"Create {_KEYS}, or give the ServiceAccount of the engines a role."
+        cure = f"Check {_SECRET}, and that its user may list the bucket and read its objects."
+    elif any(words in text for words in _CERTIFICATES):
+        cause, problem = Cause.UNREACHABLE, "the certificate of the store or of the proxy is not trusted."
+        cure = "Name a readable file with the certificate of its authority in `SSL_CERT_FILE`."
     else:
         cause, problem = Cause.UNREACHABLE, _unreachable(status, code)
         cure = "Check the network, the proxy and `spec.model.s3.endpoint`."

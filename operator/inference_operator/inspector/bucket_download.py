@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import obstore
 
@@ -14,10 +15,14 @@ from inference_operator.inspector.download import DamagedError
 from inference_operator.inspector.listing import ListedFile, wrong_content
 from inference_operator.models.source import BucketModel
 
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
 PART_BYTES = 32 * 2**20
 """One request's share of a file. Four files are downloaded at once, so memory holds four parts."""
-UPLOAD_PART_BYTES = tuple(size * 2**20 for size in (8, 5, 16, 32, 64, 100, 128, 256, 512, 1024))
-"""Usual parts of an upload: 8 MiB of AWS CLI and boto3, 5 MiB of rclone and the least that S3 takes."""
+UPLOAD_PART_BYTES = tuple(size * 2**20 for size in (8, 5, 16, 32, 50, 64, 100, 128, 256, 512, 1024))
+"""Usual parts of an upload: 8 MiB of AWS CLI and boto3, 5 MiB of rclone and the least that S3 takes, 50 MiB of s5cmd
+(2.3, `command/cp.go`, `defaultCopyPartSize`)."""
 _MD5_DIGITS = 32
 
 
@@ -29,11 +34,11 @@ class BucketOrigin:
     def __init__(self, model: BucketModel, say: Say, *, allow_pickle: bool = False) -> None:
         self.model = self.source = model.name
         self._bucket, self._say, self._allow_pickle = model, say, allow_pickle
-        self._store = open_bucket(model)
         self._listed: Sequence[ListedFile] = ()
 
     def commit(self, revision: str | None) -> str:
         """The digest of the present listing, which must be the revision if one was asked for."""
+        self._store = open_bucket(self._bucket)
         files = needed_files(self._bucket, self._store, allow_pickle=self._allow_pickle)
         if isinstance(files, Failure):
             raise DamagedError(files)
@@ -84,9 +89,10 @@ class BucketOrigin:
                 content.seek(0)
             while (start := content.tell()) < file.size_bytes:
                 end = min(start + PART_BYTES, file.size_bytes)
-                matches = f'"{file.etag}"' if file.etag else None
-                answer = obstore.get(self._store, file.path, options={"range": (start, end), "if_match": matches})
-                part = answer.bytes()
+                options: GetOptions = {"range": (start, end)}
+                if file.etag:
+                    options["if_match"] = f'"{file.etag}"'
+                part = obstore.get(self._store, file.path, options=options).bytes()
                 if len(part) != end - start:
                     raise DamagedError(wrong_content(self.source, file.path, "size"))
                 content.write(part)

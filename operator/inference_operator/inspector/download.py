@@ -6,6 +6,7 @@ same claim. A large file is continued where an earlier process ended.
 
 import errno
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,8 +26,9 @@ from inference_operator.inspector.claim import (
     recorded,
     stored_bytes,
 )
+from inference_operator.inspector.files import InspectionError
 from inference_operator.inspector.kernels import Kernels, prepare_kernels
-from inference_operator.inspector.listing import ListedFile, disk_full, wanted_files
+from inference_operator.inspector.listing import ListedFile, claim_failed, disk_full, wanted_files
 from inference_operator.model_cache.result import Downloaded
 
 AT_ONCE = 4
@@ -36,14 +38,12 @@ STEP_PERCENT = 5
 LOOK_SECONDS = 1.0
 _INVALID_ANSWERS = (OSError, ValueError, KeyError, TypeError)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
+"""Errors with a number that are not of the claim. The clients' own exceptions have none."""
 
 
-class DamagedError(Exception):
+class DamagedError(InspectionError):
     """A file differs from the listing, or the listing from what was asked for."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class ModelOrigin(Protocol):
@@ -105,11 +105,13 @@ def download(
             say(line)
         with locked(claim.lock(origin.model), say):
             return _complete(claim, origin, revision, say, allow_pickle=allow_pickle)
-    except DamagedError as error:
+    except InspectionError as error:
         return error.failure
     except failures as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return disk_full(origin.source, 1, shutil.disk_usage(root).free)
+        if isinstance(error, OSError) and error.errno and not isinstance(error, _OF_NETWORK):
+            return claim_failed(origin.source, error.strerror or str(error))
         return origin.failure(revision, error)
 
 

@@ -12,8 +12,8 @@ from inference_operator.units import GIB
 
 MAX_FILES = 20_000
 """Maximum number of files of a model. The largest models have some hundreds."""
-MAX_NAME_LENGTH = 1024
-"""Characters of a file's path; the hub's own limit is lower."""
+MAX_NAME_LENGTH, MAX_PART_BYTES = 1024, 255
+"""Characters of a file's path; the hub's own limit is lower. Bytes of one part (Linux, `NAME_MAX`)."""
 
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 _OTHER_FORMATS = (".bin", ".pt", ".pth", ".msgpack", ".h5", ".onnx", ".ot", ".gguf", ".tflite", ".mlmodel")
@@ -88,6 +88,7 @@ def is_safe_name(path: str) -> bool:
         len(path) <= MAX_NAME_LENGTH
         and not _ODD.search(path)
         and all(p.strip(" ") not in ("", ".", "..") for p in parts)
+        and all(len(p.encode(errors="replace")) <= MAX_PART_BYTES for p in parts)
     )
 
 
@@ -98,6 +99,12 @@ def disk_full(model: str, needed_bytes: int, free_bytes: int) -> Failure:
     )
     cure = "Expand the claim, delete models that nothing uses, or use a larger claim."
     return Failure(Cause.DISK_FULL, NotUnderstood(model, problem, cure))
+
+
+def claim_failed(model: str, why: str) -> Failure:
+    """The failure for a claim that cannot be read or written."""
+    cure = "Make the claim writable for the engines' user (2000, group 0), and check its storage."
+    return Failure(Cause.DAMAGED, NotUnderstood(model, f"the claim in `spec.cache` cannot be used: {why}.", cure))
 
 
 def wrong_content(model: str, path: str, what: str) -> Failure:

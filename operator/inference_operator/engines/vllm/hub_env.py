@@ -21,7 +21,12 @@ _HUB_VARIABLE = re.compile(
 """Variables that huggingface_hub (2.4.0, `constants.py`) and its HTTP client read."""
 
 _BUCKET_VARIABLE = re.compile(r"AWS_.+|HOME|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
-"""Variables that obstore (0.12) and its HTTP client read."""
+"""Variables that obstore (0.12) and its HTTP client read. Of those of AWS's clients, it reads no profile, no
+configuration file and no `AWS_CA_BUNDLE` (object_store 0.14, `aws/builder.rs`)."""
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_SKIP_SIGNATURE")
+"""The same in other spellings, as the client reads them (object_store 0.14, `aws/builder.rs`)."""
 
 _ELSEWHERE = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_CACHE_ROOT")
 """Variables that decide where the hub's client looks for files and whether it asks a hub (huggingface_hub 2.4.0,
@@ -47,18 +52,28 @@ def access_variables(env: Sequence[EnvironmentVariable], model: ModelSpec | None
 
 
 def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[EnvironmentVariable, ...]:
-    """The variables with which a Job reaches a bucket: the engine's own, under those of `model.s3`.
+    """The variables with which a Job reaches a bucket: those of `model.s3`, and the engine's own beside them.
+
+    A variable of the container wins over a Secret's (Kubernetes, `envFrom`). So an engine's key is left out where
+    `model.s3` names a Secret.
 
     Examples:
-        >>> env = [EnvironmentVariable(name=n, value="1") for n in ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN")]
-        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000"))
+        >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
+        >>> env = [EnvironmentVariable(name=name, value="1") for name in names]
+        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", secret_name="store"))
         >>> [(one.name, one.value) for one in found]
         [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
     """
-    stated = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
-    own = [EnvironmentVariable(name=name, value=value) for name, value in stated.items() if value]
-    names = {one.name for one in own}
-    return (*(one for one in env if _BUCKET_VARIABLE.fullmatch(one.name) and one.name not in names), *own)
+    replaced = {
+        *(_ENDPOINTS if s3.endpoint else ()),
+        *(_REGIONS if s3.region else ()),
+        *(_KEYS if s3.secret_name else ()),
+    }
+    own = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
+    return (
+        *(one for one in env if _BUCKET_VARIABLE.fullmatch(one.name) and one.name not in replaced),
+        *(EnvironmentVariable(name=name, value=value) for name, value in own.items() if value),
+    )
 
 
 def offline_variables(hub_cache: str) -> Mapping[str, str]:
