@@ -194,7 +194,7 @@ def test_pickle_weights_are_downloaded_only_with_consent(hub: Hub, download: Inf
     content = b"pickle" * 1000
     hub.large = {"pytorch_model.bin": content}
     status, document = download(f"--revision={COMMIT}")
-    assert (status, document["error"]["cause"]) == (1, "Unusable")
+    assert (status, document["error"]["cause"]) == (1, "Pickle")
     assert "set `spec.model.allowPickle: true`" in document["error"]["cure"]
     assert not (tmp_path / "claim" / SNAPSHOT).exists()
     assert download(f"--revision={COMMIT}", "--allow-pickle")[0] == 0

@@ -300,7 +300,7 @@ def test_pickle_weights_need_consent_and_are_then_counted_without_files_of_train
     sizes = {"pytorch_model-1.bin": 300_000, "pytorch_model-2.bin": 120_352}
     folder = model(**sizes, **{"training_args.bin": 5_000, "other.pt": 9_000})
     assert refused(folder) == (
-        Cause.UNUSABLE,
+        Cause.PICKLE,
         "weights: they are pickle files, which can run code when they are loaded.",
     )
     with pytest.raises(SystemExit, match="1"):

@@ -11,7 +11,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import ModelSpec
 from inference_operator.inspection.config_map import model_config_map, model_config_ref
-from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult
+from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult, unusable
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.models.checkpoint import Weights, weights_of_files
 from inference_operator.models.config import NotUnderstood
@@ -203,6 +203,19 @@ def test_an_update_of_the_operator_inspects_no_model_of_a_pinned_plan() -> None:
     again = outcome(updated)
     assert isinstance(again, Planned)
     assert (JOB.name in kinds(again), args(again)) == (False, args(made))
+
+
+@pytest.mark.parametrize("spec", [{"parallelism": {"tensor": 1}}, {"hardware": CPUS}], ids=["GPUs", "CPUs"])
+def test_no_engine_starts_with_pickle_weights_without_consent_though_its_sizes_are_given(spec: Manifest) -> None:
+    weights = weights_of_files({"pytorch_model.bin": 16_381_470_720})
+    assert isinstance(weights, NotUnderstood)
+    asked = inspected(unusable(weights), **spec)
+    found = outcome(asked)
+    assert isinstance(found, Refused)
+    assert found.refusal.reason is Reason.PICKLE_WEIGHTS
+    assert "set `spec.model.allowPickle: true`" in found.refusal.message
+    assert "spec.parallelism" not in found.refusal.message
+    assert "pickle files" in condition(asked, found, ConditionType.MODEL_RESOLVED)
 
 
 def test_pickle_weights_with_consent_are_sized_and_named_until_the_consent_is_withdrawn() -> None:

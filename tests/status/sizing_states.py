@@ -46,6 +46,7 @@ CAUSES = {
     Cause.NOT_FOUND: "ModelNotFound",
     Cause.UNREACHABLE: "HubUnreachable",
     Cause.TIMED_OUT: "InspectionFailed",
+    Cause.PICKLE: "PickleWeights",
     Cause.UNUSABLE: "ModelNotUnderstood",
 }
 

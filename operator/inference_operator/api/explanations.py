@@ -334,6 +334,11 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "The model's config lacks figures that sizing needs.",
         "Set `spec.parallelism.tensor`. Engines then start without a memory check.",
     ),
+    Reason.PICKLE_WEIGHTS: Explanation(
+        _MODEL,
+        "The weights are pickle files, which can run code when they are loaded. No engine starts with them.",
+        "Use safetensors, or set `spec.model.allowPickle: true` if you trust their author.",
+    ),
     Reason.FITS: Explanation(
         _SIZED, "The model fits on the GPUs. `status.plan` shows the memory of one GPU.", _NO_ACTION
     ),

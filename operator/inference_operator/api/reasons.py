@@ -62,6 +62,7 @@ class Reason(StrEnum):
     MODEL_KNOWN = "ModelKnown"
     MODEL_UNKNOWN = "ModelUnknown"
     MODEL_NOT_UNDERSTOOD = "ModelNotUnderstood"
+    PICKLE_WEIGHTS = "PickleWeights"
     FITS = "Fits"
     CONTEXT_REDUCED = "ContextReduced"
     PARTLY_ESTIMATED = "PartlyEstimated"

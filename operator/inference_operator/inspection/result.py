@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.models.checkpoint import PickleWeights
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry, entry_document, entry_of
 
@@ -34,6 +35,8 @@ class Cause(StrEnum):
     """A downloaded file differs from what the hub lists."""
     UNVERIFIED = "Unverified"
     """The image is not signed with the key, or that could not be found out."""
+    PICKLE = "Pickle"
+    """The weights can run code, and nobody allowed that."""
     UNUSABLE = "Unusable"
     """The files exist, but sizing cannot use them."""
 
@@ -67,6 +70,7 @@ _REASONS: Mapping[Cause, Reason] = {
     Cause.DISK_FULL: Reason.DISK_FULL,
     Cause.DAMAGED: Reason.DOWNLOAD_FAILED,
     Cause.UNVERIFIED: Reason.VERIFICATION_FAILED,
+    Cause.PICKLE: Reason.PICKLE_WEIGHTS,
     Cause.UNUSABLE: Reason.MODEL_NOT_UNDERSTOOD,
 }
 
@@ -85,7 +89,7 @@ def refusal_of(failure: Failure) -> Refusal:
 
 def unusable(why: NotUnderstood) -> Failure:
     """The failure of an inspection whose files are not sufficient."""
-    return Failure(Cause.UNUSABLE, why)
+    return Failure(Cause.PICKLE if isinstance(why, PickleWeights) else Cause.UNUSABLE, why)
 
 
 def result_text(result: InspectionResult) -> str:

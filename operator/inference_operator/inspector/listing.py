@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from inference_operator.inspection.result import Cause, Failure
-from inference_operator.models.checkpoint import GGUF, PICKLE, PICKLE_CURE, PICKLE_PROBLEM, SAFETENSORS
+from inference_operator.inspection.result import Cause, Failure, unusable
+from inference_operator.models.checkpoint import GGUF, PICKLE, PICKLE_CURE, PICKLE_PROBLEM, SAFETENSORS, PickleWeights
 from inference_operator.models.config import NotUnderstood
 from inference_operator.units import GIB
 
@@ -64,7 +64,7 @@ def wanted_files(
             return _damaged(model, f"has more than {MAX_FILES:,} files.")
     has_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in found)
     if not allow_pickle and _has_only_pickle(found):
-        return Failure(Cause.UNUSABLE, NotUnderstood(model, f"its weights are {PICKLE_PROBLEM}", PICKLE_CURE))
+        return unusable(PickleWeights(model, f"its weights are {PICKLE_PROBLEM}", PICKLE_CURE))
     wanted = [file for path, file in sorted(found.items()) if not (has_safetensors and path.endswith(_OTHER_FORMATS))]
     return wanted if sum(file.size_bytes for file in wanted) else _damaged(model, "lists no content.")
 

@@ -31,6 +31,11 @@ class WeightFormat(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PickleWeights(NotUnderstood):
+    """Weights that need consent and have none. An engine would load them, so none may start."""
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
     """The size of the checkpoint files that an engine loads."""
 
@@ -117,7 +122,7 @@ def weights_of_files(
     if named := {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
         return _gguf(named)
     if not allow_pickle and any(_top_level_files(sizes, ending) for ending in PICKLE):
-        return NotUnderstood("weights", f"they are {PICKLE_PROBLEM}", PICKLE_CURE)
+        return PickleWeights("weights", f"they are {PICKLE_PROBLEM}", PICKLE_CURE)
     for ending in _LOADED:
         if found := _pickle(sizes, ending):
             return found

@@ -77,8 +77,10 @@ def _with_parsers(plan: Plan, request: PlanRequest, engine: Engine) -> Plan:
 
 
 def _sizes(request: PlanRequest, engine: Engine) -> Plan | Refusal:
-    if isinstance(request.source, BucketModel) and request.model is None:  # its path contains the revision
-        return request.unavailable or _unknown(None, request)
+    if request.model is None:
+        needs_consent = request.unavailable is not None and request.unavailable.reason is Reason.PICKLE_WEIGHTS
+        if needs_consent or isinstance(request.source, BucketModel):  # whose path contains the revision
+            return request.unavailable or _unknown(None, request)
     if request.spec.hardware.device is Device.CPU:
         return _on_cpus(request, engine)
     facts = request.model.facts if request.model else None

@@ -15,6 +15,7 @@ UNREADABLE = frozenset(
         Reason.HUB_UNREACHABLE,
         Reason.INSPECTION_FAILED,
         Reason.MODEL_NOT_UNDERSTOOD,
+        Reason.PICKLE_WEIGHTS,
     }
 )
 """Reasons for which a model is unknown."""
