@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,9 +15,12 @@ import obstore
 import pytest
 
 from e2e.s3_server import S3Server, s3_server
+from e2e.waiting import eventually
+from inference_operator.cli.main import main
 from inference_operator.inspection.result import Cause, Failure, InspectionResult
 from inference_operator.inspector.bucket import inspect_bucket
 from inference_operator.inspector.bucket_download import BucketOrigin
+from inference_operator.inspector.claim import Claim
 from inference_operator.inspector.download import download
 from inference_operator.inspector.listing import ListedFile
 from inference_operator.model_cache.result import Downloaded
@@ -267,3 +271,47 @@ def test_a_claim_that_cannot_be_used_is_not_taken_for_a_store_that_cannot_be_rea
         Cause.DAMAGED,
         "the claim in `spec.cache` cannot be used: File exists.",
     )
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_store_that_never_answers_ends_the_inspection_at_its_time_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(SystemExit) as ended:
+            main(["inspect", MODEL.name, "--time-limit=1"])
+    assert ended.value.code == 1
+    assert "could not be read within 1 s" in capsys.readouterr().err
+
+
+@pytest.fixture
+def next_revision(bucket: S3Server, tmp_path: Path) -> S3Server:
+    """A bucket with other weights than the revision that is on the claim."""
+    assert isinstance(downloaded(tmp_path), Downloaded)
+    bucket.put(f"{MODEL.path}/model.safetensors", os.urandom(4096))
+    return bucket
+
+
+@pytest.mark.usefixtures("next_revision")
+def test_the_progress_of_a_revision_does_not_count_what_a_former_one_has_on_the_claim(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Slow(BucketOrigin):
+        def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+            eventually(lambda: said, seconds=60, what="the first step of the progress")
+            super().fetch(claim, commit, file)
+
+    assert isinstance(download(Slow(MODEL, print), None, tmp_path, kernels=None, say=said.append), Downloaded)
+    assert said[0].startswith("Downloading 0 %")
+
+
+def test_room_for_a_revision_is_not_what_a_former_one_has_on_the_claim(
+    next_revision: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = next_revision.requests()
+    free = shutil.disk_usage(tmp_path)._replace(free=4095)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    found = downloaded(tmp_path)
+    assert isinstance(found, Failure)
+    assert (found.cause, next_revision.requests()) == (Cause.DISK_FULL, asked)

@@ -4,7 +4,9 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -95,12 +97,26 @@ def _inspected(options: argparse.Namespace) -> InspectionResult:
         case BucketModel():
             from inference_operator.inspector.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
 
-            return inspect_bucket(source, options.revision, allow_pickle=options.allow_pickle)
+            return _apart(lambda: inspect_bucket(source, options.revision, allow_pickle=options.allow_pickle))
     if options.folder is None:
         cure = "Set --folder to its mount path."
         return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))
     folder = options.folder / source.path if isinstance(source, ClaimModel) else options.folder
     return inspect_folder(folder, name=options.source, source=options.source, allow_pickle=options.allow_pickle)
+
+
+def _apart(work: Callable[[], InspectionResult]) -> InspectionResult:
+    """The result of work in a thread, which is left behind when a signal comes: Python sees none inside obstore."""
+    future: Future[InspectionResult] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result()
 
 
 def _of_folder(name: str, *, allow_pickle: bool) -> InspectionResult:

@@ -109,8 +109,19 @@ def delete_leftovers(claim: Claim, model: str, files: Sequence[ListedFile]) -> N
             part.unlink(missing_ok=True)
 
 
+def present_bytes(claim: Claim, model: str, files: Sequence[ListedFile]) -> int:
+    """Bytes of these files that are on the claim, also of parts. Small files of a hub have other names there."""
+    total = 0
+    for file in files:
+        for path in (claim.blobs(model) / file.blob, claim.partial(model, file)):
+            if path.is_file():
+                total += min(path.stat().st_size, file.size_bytes)
+                break
+    return total
+
+
 def stored_bytes(claim: Claim, model: str) -> int:
-    """Bytes of the model that are on the claim, also of files that are not complete."""
+    """Bytes of the model that are on the claim: of all revisions, and of files that are not complete."""
     total = 0
     try:
         for entry in os.scandir(claim.blobs(model)):

@@ -22,6 +22,7 @@ from inference_operator.inspector.claim import (
     Say,
     delete_leftovers,
     locked,
+    present_bytes,
     record_complete,
     recorded,
     stored_bytes,
@@ -129,11 +130,12 @@ def _complete(
         return files
     claim.blobs(model).mkdir(parents=True, exist_ok=True)
     delete_leftovers(claim, model, files)
-    total, before = sum(file.size_bytes for file in files), stored_bytes(claim, model)
+    total, present = sum(file.size_bytes for file in files), present_bytes(claim, model, files)
     free = shutil.disk_usage(claim.root).free
-    if total - before > free:
-        return disk_full(origin.source, total - before, free)
-    with _progress(lambda: stored_bytes(claim, model), total, say), ThreadPoolExecutor(AT_ONCE) as pool:
+    if total - present > free:
+        return disk_full(origin.source, total - present, free)
+    others = stored_bytes(claim, model) - present  # of former revisions
+    with _progress(lambda: stored_bytes(claim, model) - others, total, say), ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda file: origin.fetch(claim, commit, file), files))
     origin.finish(claim, revision, commit)
     result = Downloaded(commit, total, len(files))
