@@ -112,14 +112,17 @@ def test_a_name_that_no_path_can_have_is_refused_with_its_cause(bucket: S3Server
         assert (found.cause, "control character" in found.why.problem) == (Cause.DAMAGED, True)
 
 
-def test_a_model_of_more_files_than_one_page_of_the_listing_is_whole(bucket: S3Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1100, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_model_of_more_files_than_one_page_of_the_listing_is_whole(
+    bucket: S3Server, tmp_path: Path, count: int
+) -> None:
     """A page has at most 1,000 (Amazon S3 API reference, ListObjectsV2). These files have no ETag at all."""
-    for number in range(1100):
+    for number in range(count):
         (bucket.folder / MODEL.path / f"{number}.json").write_text(str(number))
     found = downloaded(tmp_path)
     assert isinstance(found, Downloaded)
-    assert found.files == 1100 + len(FILES)
-    assert snapshot(tmp_path)["1099.json"] == b"1099"
+    assert found.files == count + len(FILES)
+    assert snapshot(tmp_path)[f"{count - 1}.json"] == str(count - 1).encode()
 
 
 def test_a_safetensors_file_without_a_header_is_inspected(bucket: S3Server) -> None:

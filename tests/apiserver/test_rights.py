@@ -124,8 +124,11 @@ def _leave_scaling_to_others(workspace: Workspace, backend: str, kind: str) -> N
 
 
 def _keep_a_model(workspace: Workspace) -> None:
-    """A claim of a resource, which is then its own, and a claim of the users', which is looked up."""
+    """A claim that stays without its resource, one that goes with it, and one of the users', which is looked up."""
+    workspace.create("left", {**QWEN, "cache": {"size": "40Gi", "retain": True}})
     workspace.create("kept", {**QWEN, "cache": {"size": "40Gi", "retain": True}})
+    eventually(lambda: workspace.exists("persistentvolumeclaim", "left-cache"), seconds=20, what="the claim")
+    workspace.kubectl("delete", "infd", "left")
     eventually(lambda: workspace.exists("persistentvolumeclaim", "kept-cache"), seconds=20, what="the claim")
     workspace.patch("kept", {"cache": {"retain": False}})
     eventually(partial(_is_owned, workspace, "kept-cache"), seconds=20, what="an owner of the claim")
@@ -133,6 +136,7 @@ def _keep_a_model(workspace: Workspace) -> None:
     workspace.settled("kept", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
     workspace.kubectl("delete", "infd", "kept")
     eventually(partial(_is_gone, workspace, "persistentvolumeclaim", "kept-cache"), seconds=20, what="no claim")
+    assert workspace.exists("persistentvolumeclaim", "left-cache"), "it is retained"
 
 
 def _is_owned(workspace: Workspace, claim: str) -> bool:
