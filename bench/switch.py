@@ -16,9 +16,11 @@ import json
 import shutil
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import yaml
@@ -38,7 +40,7 @@ REQUESTS, BEFORE, AFTER, MOST = 2000, 200, 300, 200_000
 """Requests of a switch at least, those answered before and after it, and the limit."""
 SECONDS = 900.0
 """Limit of one switch."""
-POLL_SECONDS = 0.1
+HEALTH_SECONDS = 5.0
 FREE_SLOT_AIM = 3.0
 NO_SLOT_MARGIN = 10.0
 """Beside `dnsStalenessSeconds`, for which an old engine serves on after it has left DNS."""
@@ -82,7 +84,7 @@ def switched(served: Served) -> Switch:
         served.kubectl("patch", "infd", NAME, "--type=merge", f"--patch={json.dumps(source)}")
         found = eventually(lambda: _new(served, old), seconds=SECONDS, what="an address of a new engine")
         pod, address = found or ("", "")
-        healthy = _first(lambda: metric(address, "", path="/health") == 0)
+        healthy = _first(lambda: _is_healthy(address))
         answered = _first(lambda: metric(address, "vllm:request_success_total{") > 0)
         stack.wait_ready(served.cluster, NAME)
         phase.await_answers(AFTER)
@@ -94,13 +96,22 @@ def _new(served: Served, old: set[str]) -> tuple[str, str] | None:
 
 
 def _started(served: Served, pod: str) -> float:
-    """When the container of an engine was started, after the node's clock, which is this machine's."""
+    """When the container of an engine was started, after the node's clock, which is this machine's.
+
+    Kubernetes has whole seconds, rounded down. So an engine's own start may be shown up to 1 s too long, and what is
+    left without it up to 1 s too short.
+    """
     path = '{.status.containerStatuses[?(@.name=="engine")].state.running.startedAt}'
     return datetime.fromisoformat(served.kubectl("get", "pod", pod, f"--output=jsonpath={path}")).timestamp()
 
 
+def _is_healthy(address: str) -> bool:
+    with urllib.request.urlopen(f"http://{stack.authority(address, 8000)}/health", timeout=HEALTH_SECONDS) as answer:
+        return bool(answer.status == HTTPStatus.OK)
+
+
 def _first(happened: Callable[[], bool]) -> float:
-    """The time at which something is true first; an engine that does not listen yet raises OSError."""
+    """The time at which something is true first; an engine that does not listen or is not healthy raises OSError."""
 
     def seen() -> bool:
         try:
