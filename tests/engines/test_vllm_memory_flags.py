@@ -94,3 +94,16 @@ def test_a_kv_cache_larger_than_any_gpu_memory_is_refused() -> None:
     )
     most = EngineSpec(args=(f"--kv-cache-memory-bytes={MAX_CACHE_BYTES}",))
     assert Vllm().check(most, image=IMAGE, settings=Settings()) is None
+
+
+def test_an_amount_that_vllm_cannot_read_is_refused_with_its_bytes() -> None:
+    refusal = Vllm().check(EngineSpec(args=("--kv-cache-memory-bytes=57.5G",)), image=IMAGE, settings=Settings())
+    assert refusal is not None
+    assert refusal.message == (
+        "spec.engine.args[0]: vLLM takes no decimals with the unit `G`, as in `57.5G`. "
+        "Write `61740154880`, which is the same number of bytes."
+    )
+    for accepted in ("61740154880", "57.5g", "57G"):
+        asked = EngineSpec(args=(f"--kv-cache-memory-bytes={accepted}",))
+        assert Vllm().check(asked, image=IMAGE, settings=Settings()) is None
+        assert Vllm().shape(asked).kv_cache_bytes

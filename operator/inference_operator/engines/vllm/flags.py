@@ -140,6 +140,9 @@ MANAGED_VARIABLES: dict[str, str] = {
     "VLLM_ENGINE_READY_TIMEOUT_S": "Use `spec.startupTimeout`.",
     "VLLM_PORT": _NO_FIELD,
     "VLLM_HOST_IP": _NO_FIELD,
+    # Its fingerprint of an engine leaves the utilization out (0.32.0, v1/worker/startup_plan.py).
+    "VLLM_ENABLE_STARTUP_PLAN": "Use `--kv-cache-memory-bytes` in `spec.engine.args`; a kept size of the KV cache stays"
+    " if `spec.engine.gpuMemoryUtilization` changes.",
     **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), "Remove it; Kubernetes assigns the GPUs."),
 }
 """Environment variables that the operator sets, with the cure. Users may move the caches, but not the home."""

@@ -29,9 +29,11 @@ DEFAULT_RANK, MAX_RANK = 16, 512
 """Of LoRA adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 MAX_ADAPTERS = 65_536
 """vLLM refuses more; they are a mistake."""
-_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmgtKMGT]?)", re.ASCII)
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6}(?=[kmgt]))?)([kmgtKMGT]?)", re.ASCII)
+_BINARY_FRACTION = re.compile(r"\d{1,15}\.\d{1,6}[KMGT]", re.ASCII)
+"""What vLLM refuses: it takes decimals with the units k, m, g and t only."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-"""Units of amounts (0.32.0, `engine/arg_utils.py`, `human_readable_int`). No machine needs more digits."""
+"""Units of amounts (0.32.0, `utils/argparse_utils.py`, `human_readable_int`). No machine needs more digits."""
 MAX_CACHE_BYTES = 2**50
 """A larger cache is a mistake and is refused. Its size would not fit into the status."""
 _GIBIBYTES = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
@@ -121,6 +123,8 @@ def given_cache_bytes(args: Sequence[str]) -> int | None:
     Examples:
         >>> given_cache_bytes(["--kv_cache_memory_bytes=64M"]), given_cache_bytes(["--kv-cache-memory", "1g"])
         (67108864, 1000000000)
+        >>> given_cache_bytes(["--kv-cache-memory-bytes=57.2g"])
+        57200000000
         >>> given_cache_bytes(["--seed=8"]) is None
         True
     """
@@ -129,12 +133,17 @@ def given_cache_bytes(args: Sequence[str]) -> int | None:
 
 
 def refusal_of_cache_bytes(args: Sequence[str]) -> Refusal | None:
-    """The refusal of a KV cache that is larger than any machine's memory, or None."""
-    size, given = given_cache_bytes(args), list(given_options(args, KV_CACHE_BYTES))
-    if size is None or size <= MAX_CACHE_BYTES:
+    """The refusal of a KV cache larger than any machine's memory, or of an amount that vLLM cannot read; or None."""
+    amount, size = value_of(args, KV_CACHE_BYTES) or "", given_cache_bytes(args)
+    if _BINARY_FRACTION.fullmatch(amount):
+        problem = f"vLLM takes no decimals with the unit `{amount[-1]}`, as in `{amount}`."
+        cure = f"Write `{int(float(amount[:-1]) * _UNITS[amount[-1]])}`, which is the same number of bytes."
+    elif size is not None and size > MAX_CACHE_BYTES:
+        problem = f"`{KV_CACHE_BYTES}` asks for a KV cache of {size // 2**40:,} TiB on each GPU, which none has."
+        cure = "Give the bytes of one GPU's cache, for example `64G`, or remove it to use all free memory."
+    else:
         return None
-    problem = f"`{KV_CACHE_BYTES}` asks for a KV cache of {size // 2**40:,} TiB on each GPU, which none has."
-    cure = "Give the bytes of one GPU's cache, for example `64G`, or remove it to use all free memory."
+    given = list(given_options(args, KV_CACHE_BYTES))
     return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given[-1].index}]", problem, cure)
 
 
