@@ -5,7 +5,7 @@ import math
 import operator
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ class Figure:
     """Not a number if it was not measured."""
     unit: str
     aim: Aim | None = None
+    why: str = ""
+    """Why it was not measured."""
+
+
+def unmeasured(name: str, unit: str, why: str) -> Figure:
+    """A figure that cannot be measured here, with the reason.
+
+    Examples:
+        >>> print(shown([unmeasured("wake-up", "s", "it needs a GPU")], "text"))
+        wake-up not measured: it needs a GPU
+    """
+    return Figure(name, math.nan, unit, why=why)
 
 
 def parser_of(program: str, description: str) -> ArgumentParser:
@@ -76,7 +88,7 @@ def shown(figures: Sequence[Figure], output: str) -> str:
 def json_of(figures: Sequence[Figure]) -> str:
     """A JSON list of `{name, value, unit, aim}`; an aim is text such as `<= 3`, or null.
 
-    A value that was not measured is null.
+    A value that was not measured is null, and `why` has the reason if it is known.
 
     Examples:
         >>> print(json_of([Figure("writes", 2, "requests", at_most(3))]))
@@ -89,18 +101,21 @@ def json_of(figures: Sequence[Figure]) -> str:
           }
         ]
     """
-    fields = [
-        {
-            **asdict(figure),
-            "value": None if math.isnan(figure.value) else figure.value,
-            "aim": str(figure.aim) if figure.aim else None,
-        }
-        for figure in figures
-    ]
-    return json.dumps(fields, indent=2)
+    return json.dumps([_fields(figure) for figure in figures], indent=2)
+
+
+def _fields(figure: Figure) -> dict[str, str | float | None]:
+    return {
+        "name": figure.name,
+        "value": None if math.isnan(figure.value) else figure.value,
+        "unit": figure.unit,
+        "aim": str(figure.aim) if figure.aim else None,
+        **({"why": figure.why} if figure.why else {}),
+    }
 
 
 def _line(figure: Figure, width: int) -> str:
     aim = f"(aim: {figure.aim})" if figure.aim else ""
-    value = "not measured" if math.isnan(figure.value) else f"{figure.value:10.3f} {figure.unit:12}"
+    missing = f"not measured: {figure.why}" if figure.why else "not measured"
+    value = missing if math.isnan(figure.value) else f"{figure.value:10.3f} {figure.unit:12}"
     return f"{figure.name:{width}} {value} {aim}".rstrip()

@@ -1,14 +1,15 @@
-"""`python -m bench.startup`: where the time of an engine's start goes, cold and warm, on this machine.
+"""`python -m bench.startup`: the phases of an engine's start on this machine, and what each way to shorten it saves.
 
-Two ways run here, and each is measured cold and warm in the same run:
+What runs here is measured in the same run:
 
 - The download of a model to a claim by `infd download`, from a hub on this machine, and the second Job of the same
   model, which finds the record.
 - The start of a real vLLM on the CPU with 1.3 GB of weights (root or Docker), with its program and weights dropped from
-  the page cache, and again with both in it. The phases come from its log, by the rules that status uses.
+  the page cache, and again with both in it; and both with several threads that load the weights. The phases come from
+  its log, by the rules that status uses.
 
-Other programs only make a start slower. So each way is measured `PASSES` times, in turn, and the fastest counts. The
-ratios say what is saved. What needs a GPU, a compiler or a remote registry reads "not measured".
+Other programs only make a start slower. So each way is measured `PASSES` times, in turn, and the fastest counts. What
+needs a GPU, a compiler or a remote registry reads "not measured", with the reason.
 """
 
 import os
@@ -19,9 +20,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from pathlib import Path
+from statistics import median
 
-from bench.figures import Figure, at_most, parser_of, shown
-from e2e.engine_starts import TimedStart, timed_starts
+from bench.figures import Figure, at_most, parser_of, shown, unmeasured
+from bench.startups import startups
+from e2e.engine_starts import TimedStart, Way, timed_starts
 from inference_operator.engines.base import Phase
 from inference_operator.engines.vllm.phase import phase
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
@@ -44,15 +47,20 @@ NAMES: Mapping[Phase, str] = {
     Phase.CAPTURING: "capture of CUDA graphs",
 }
 FIRST = "first answer"
-UNMEASURED = (
-    "pull of the image, warm / cold",
-    "torch.compile with kept kernels / without",
-    "capture of CUDA graphs",
-    "profiling of memory / --kv-cache-memory-bytes",
-    "loading by several threads / by one",
-    "wake-up from sleep / start",
-)
-"""Each needs a GPU, a compiler in the image, or a remote registry."""
+COLD, WARM = Way(is_cold=True), Way(is_cold=False)
+THREADED = {way: Way(way.is_cold, in_threads=True) for way in (COLD, WARM)}
+WAYS = (COLD, WARM, THREADED[COLD], THREADED[WARM])
+UNMEASURED: Mapping[str, str] = {
+    "image that a node has already pulled": "it needs a remote registry",
+    "compiled kernels on a claim": "the engine's image for CPUs has no compiler",
+    "no CUDA graphs (--enforce-eager)": "it needs a GPU",
+    "given size of the KV cache (--kv-cache-memory-bytes)": "only engines on GPUs estimate the memory of CUDA graphs",
+    "wake-up from sleep instead of a start": "it needs a GPU, and the operator has no sleep mode",
+}
+"""Ways to shorten a start that cannot be measured here, with the reason."""
+MARGIN_GIB = 150 / 1024
+"""vLLM's suggested size of the KV cache leaves this out, and the CUDA graphs twice (0.32.0, v1/worker/gpu_worker.py,
+`compile_or_warm_up_model`; vllm-project/vllm#57936)."""
 
 
 def phase_seconds(start: TimedStart) -> dict[str, float]:
@@ -60,7 +68,7 @@ def phase_seconds(start: TimedStart) -> dict[str, float]:
 
     Examples:
         >>> lines = [(2.0, "Initializing a V1 LLM engine"), (3.0, "Starting to load model /m"), (5.5, "x")]
-        >>> phase_seconds(TimedStart(True, lines, ready=6.0, answered=6.5))
+        >>> phase_seconds(TimedStart(COLD, lines, ready=6.0, answered=6.5))
         {'program': 2.0, 'set-up': 1.0, 'load': 3.0, 'first answer': 0.5}
     """
     text, latest, since = "", PROGRAM, 0.0
@@ -79,12 +87,13 @@ def phase_seconds(start: TimedStart) -> dict[str, float]:
 
 
 def figures(starts: Sequence[TimedStart], downloads: Sequence[tuple[float, float]]) -> Iterator[Figure]:
-    """The figures of some starts, and of some downloads: seconds of the first Job and of the second one."""
+    """The figures of starts in all ways, and of some downloads: seconds of the first Job and of the second one."""
     first, second = (min(times) for times in zip(*downloads, strict=True))
     yield Figure("download to a claim, first Job", first, "s")
     yield Figure("download to a claim, second Job", second, "s")
     yield Figure("download, second / first", second / first, "x", at_most(RECORD_AIM))
-    cold, warm = (min((s for s in starts if s.is_cold is wanted), key=_answered) for wanted in (True, False))
+    fastest = {way: min((one for one in starts if one.way == way), key=_answered) for way in WAYS}
+    cold, warm = fastest[COLD], fastest[WARM]
     of_cold, of_warm = phase_seconds(cold), phase_seconds(warm)
     for name in of_cold:
         yield Figure(f"start, cold: {name}", of_cold[name], "s")
@@ -93,10 +102,33 @@ def figures(starts: Sequence[TimedStart], downloads: Sequence[tuple[float, float
     yield Figure("start to first answer, cold", cold.answered, "s")
     yield Figure("start to first answer, warm", warm.answered, "s")
     yield Figure("start to first answer, warm / cold", warm.answered / cold.answered, "x", at_most(WARM_AIM))
-    for one in (True, False):
-        times = [start.answered for start in starts if start.is_cold is one]
-        yield Figure(f"{'cold' if one else 'warm'} starts: slowest / fastest", max(times) / min(times), "x")
-    yield from (Figure(name, nan, "x") for name in UNMEASURED)
+    for way, name in ((COLD, "cold"), (WARM, "warm")):
+        times = [one.answered for one in starts if one.way == way]
+        yield Figure(f"{name} starts: slowest / fastest", max(times) / min(times), "x")
+    yield from savings(fastest, first - second)
+
+
+def savings(fastest: Mapping[Way, TimedStart], download: float) -> Iterator[Figure]:
+    """What each way to shorten a start saves, in seconds; negative if it makes the start longer.
+
+    Args:
+        fastest: the fastest start of each way.
+        download: seconds of a download that a second Job does not repeat.
+    """
+    yield Figure("saved by: model on a claim", download, "s")
+    yield Figure("saved by: files in the page cache", fastest[COLD].answered - fastest[WARM].answered, "s")
+    for way, threaded in THREADED.items():
+        one, several = (phase_seconds(fastest[chosen])["load"] for chosen in (way, threaded))
+        yield Figure(f"saved by: several threads that load, {'cold' if way.is_cold else 'warm'}", one - several, "s")
+    for name, why in UNMEASURED.items():
+        yield unmeasured(f"saved by: {name}", "s", why)
+    yield Figure("KV cache lost by vLLM's suggested size, median of published starts", median(lost_shares()), "%")
+
+
+def lost_shares() -> list[float]:
+    """For each published start, the per cent of its KV cache that it would lose with the size that vLLM suggests."""
+    rows = ((row.number("cuda_graph_gib") or 0.0, row.number("kv_gib_per_gpu")) for row in startups() if row.started)
+    return [100 * (graphs + MARGIN_GIB) / cache for graphs, cache in rows if cache and graphs > 0]
 
 
 def _answered(start: TimedStart) -> float:
@@ -125,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, and print the figures."""
     args = parser_of("python -m bench.startup", "Phases of starts, cold and warm.").parse_args(arguments)
     downloads = [timed_downloads() for _ in range(PASSES)]
-    print(shown(list(figures(timed_starts([True, False] * PASSES), downloads)), args.output))
+    print(shown(list(figures(timed_starts(WAYS * PASSES), downloads)), args.output))
     return 0
 
 

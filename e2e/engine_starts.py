@@ -24,16 +24,28 @@ ASKED = EngineSpec(
     args=("--enforce-eager", f"--kv-cache-memory-bytes={512 * 2**20}"), maxModelLen=CONTEXT, maxNumSeqs=16
 )
 """The image for CPUs has no compiler."""
+THREADS = 4
+IN_THREADS = f'--model-loader-extra-config={{"enable_multithread_load":true,"num_threads":{THREADS}}}'
+"""vLLM 0.32.0, model_executor/model_loader/default_loader.py. Without it, one thread loads all files."""
 SCRIPT = Path(__file__).parent / "model" / "run_starts.py"
 _NAME, _PYTHON, _SERVED = "engine-starts", "/opt/vllm/bin/python", "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an engine is started."""
+
+    is_cold: bool
+    """Whether model and program have to be read from the disk."""
+    in_threads: bool = False
+    """Whether several threads load the weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedStart:
     """One start; times are seconds since the process was created."""
 
-    is_cold: bool
-    """Whether model and program had to be read from the disk."""
+    way: Way
     lines: Sequence[tuple[float, str]]
     """The log."""
     ready: float
@@ -41,15 +53,15 @@ class TimedStart:
     """When it had answered the first request."""
 
 
-def timed_starts(cold: Sequence[bool]) -> list[TimedStart]:
-    """Start a model with 1.3 GB of weights this often, one start after the other."""
+def timed_starts(ways: Sequence[Way]) -> list[TimedStart]:
+    """Start a model with 1.3 GB of weights in each of these ways, one start after the other."""
     images.build(["tiny-llama"])
     log_path(_NAME).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for name in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copy(model_folder() / name, folder)
-        (folder / "job.json").write_text(json.dumps(_job(cold)))
+        (folder / "job.json").write_text(json.dumps(_job(ways)))
         volumes = {SCRIPT.parent: "/script:ro", folder: "/data"}
         found_builder().run(
             _NAME, images.reference("engine-cpu"), (_PYTHON, f"/script/{SCRIPT.name}", "/data"), volumes
@@ -57,13 +69,13 @@ def timed_starts(cold: Sequence[bool]) -> list[TimedStart]:
         starts = json.loads((folder / "starts.json").read_text())
     return [
         TimedStart(
-            is_cold, [(float(at), str(text)) for at, text in one["lines"]], float(one["ready"]), float(one["answered"])
+            way, [(float(at), str(text)) for at, text in one["lines"]], float(one["ready"]), float(one["answered"])
         )
-        for is_cold, one in zip(cold, starts, strict=True)
+        for way, one in zip(ways, starts, strict=True)
     ]
 
 
-def _job(cold: Sequence[bool]) -> Mapping[str, Any]:
+def _job(ways: Sequence[Way]) -> Mapping[str, Any]:
     model, port, config = "/tmp/loaded", free_port(), KINDS[LARGE]  # noqa: S108 - in a container of its own
     facts = model_facts({**config, "dtype": "bfloat16"})
     plan = planned(facts if isinstance(facts, ModelFacts) else None)
@@ -73,7 +85,7 @@ def _job(cold: Sequence[bool]) -> Mapping[str, Any]:
         "config": config,
         "model": model,
         "served": _SERVED,
-        "cold": list(cold),
+        "ways": [{"cold": way.is_cold, "args": [IN_THREADS] if way.in_threads else []} for way in ways],
         "url": f"http://127.0.0.1:{port}",
         "command": [*process.command, *process.args, f"--port={port}"],  # the last of two options counts
         "env": {variable.name: variable.value for variable in process.env if variable.value is not None},

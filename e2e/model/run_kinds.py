@@ -96,13 +96,16 @@ def outcome(job: dict[str, Any], folder: Path) -> Outcome:
     return result
 
 
-def make(config: dict[str, Any], folder: Path) -> None:
-    """Write random weights for a config, and the config unchanged; transformers would rewrite it."""
+def make(config: dict[str, Any], folder: Path, *, file_size: str = "50GB") -> None:
+    """Write random weights for a config in files of at most this size, and the config unchanged.
+
+    transformers would rewrite the config. The default size is its own.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     torch.manual_seed(SEED)
     fields = {name: value for name, value in config.items() if name not in ("architectures", "model_type")}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config["model_type"], **fields), dtype=torch.bfloat16)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=file_size)
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}))
 
 

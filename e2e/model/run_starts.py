@@ -24,24 +24,26 @@ from run_kinds import make, started
 
 REQUEST_SECONDS = 300
 PROGRAM = Path("/opt/vllm")
+FILE_SIZE = "300MB"
+"""Largest file of the weights. With one file, several threads would have nothing to share."""
 
 
 def main() -> None:
-    """Start it as often as the job says, cold or warm."""
+    """Start it as often as the job says, each time in its way."""
     folder = Path(sys.argv[1])
     job = json.loads((folder / "job.json").read_text())
     model = Path(job["model"])
-    make(job["config"], model)
+    make(job["config"], model, file_size=FILE_SIZE)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(folder / name, model)
     os.sync()
     starts = []
-    for is_cold in job["cold"]:
-        if is_cold:
+    for way in job["ways"]:
+        if way["cold"]:
             for place in (model, PROGRAM):
                 forget(place)
-        starts.append(start(job))
-        print(f"{'cold' if is_cold else 'warm'}: {starts[-1]['ready']:.1f} s", flush=True)
+        starts.append(start(job, way["args"]))
+        print(f"{'cold' if way['cold'] else 'warm'} {way['args']}: {starts[-1]['ready']:.1f} s", flush=True)
     (folder / "starts.json").write_text(json.dumps(starts))
 
 
@@ -53,12 +55,12 @@ def forget(place: Path) -> None:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def start(job: dict[str, Any]) -> dict[str, Any]:
-    """One start: the lines of the log with their seconds, readiness, and the first answer."""
+def start(job: dict[str, Any], args: list[str]) -> dict[str, Any]:
+    """One start with these arguments too: the lines of the log with their seconds, readiness, and the first answer."""
     lines: list[tuple[float, str]] = []
     began = time.monotonic()
     process = subprocess.Popen(
-        job["command"],
+        [*job["command"], *args],
         env={**os.environ, **job["env"]},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -326,6 +326,11 @@ def test_a_kv_cache_size_in_the_engine_arguments_is_counted() -> None:
     assert small.per_gpu.kv_cache_gib == 8
     tiny = sizes(inference_deployment(engine={"args": ["--kv-cache-memory-bytes=1280M"], "maxModelLen": 8192}))
     assert (tiny.gpus_per_replica, tiny.max_model_len) == (1, 8192)
+    too_small = {"args": ["--kv-cache-memory-bytes=1280M"], "maxModelLen": 32768}
+    assert sizes(inference_deployment(engine=too_small)).gpus_per_replica == 4
+    refused = outcome(inputs(inference_deployment(engine=too_small, parallelism={"tensor": 1})))
+    assert isinstance(refused, Refused)
+    assert refused.refusal.cure == "Fits with tensor parallel 4, or a context of 8,192."
     found = outcome(inputs(inference_deployment(engine={"args": ["--kv-cache-memory-bytes=400G"]})))
     assert isinstance(found, Refused)
     assert found.refusal.reason in (Reason.INSUFFICIENT_GPU_MEMORY, Reason.NEEDS_MULTI_NODE)
