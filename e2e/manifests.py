@@ -53,13 +53,11 @@ def with_values(name: str) -> list[Object]:
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
     operator = [one for one in rendered() if one["kind"] != "CustomResourceDefinition"]
-    every_namespace = [_identity(one) for one in operator]
-    namespaced = [one for one in with_values("namespaced") if one["kind"] != "CustomResourceDefinition"]
     namespace = (FOLDER / "base" / "namespace.yaml").read_text()
     return {
         FOLDER / "base" / "operator.yaml": GENERATED + _text(operator),
-        FOLDER / "overlays" / "namespaced" / "roles.yaml": GENERATED
-        + _text([one for one in namespaced if _identity(one) not in every_namespace]),
+        FOLDER / "overlays" / "namespaced" / "roles.yaml": GENERATED + _text(_added("namespaced")),
+        FOLDER / "overlays" / "monitoring" / "monitoring.yaml": GENERATED + _text(_added("monitoring")),
         FOLDER / "install.yaml": "---\n".join((GENERATED, CRD.read_text(), namespace, _text(operator))),
         ARGO_CD_CONFIG_MAP: config_map(),
     }
@@ -92,6 +90,16 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(Script, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|"))
+
+
+def _added(values: str) -> list[Object]:
+    """The objects that the chart has only with one of its `ci/*-values.yaml`. Dashboards are shown line by line."""
+    base = {_identity(one) for one in rendered()}
+    added = [one for one in with_values(values) if _identity(one) not in base]
+    for one in added:
+        if one["kind"] == "ConfigMap":
+            one["data"] = {name: Script(text) for name, text in one["data"].items()}
+    return added
 
 
 def _identity(one: Object) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """Rendering and installing the chart with a real Helm."""
 
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -34,19 +35,19 @@ class Helm:
             env={"HOME": str(self.home), "PATH": "/usr/bin:/bin"},
         )
 
-    def text(self, *sets: str) -> str:
-        """Everything that `helm template` prints for these values (`key=value`), without the objects of `helm test`."""
-        done = self._template(*sets)
+    def text(self, *sets: str, files: Iterable[Path] = ()) -> str:
+        """What `helm template` prints for values and files of values, without the objects of `helm test`."""
+        done = self._template(*sets, files=files)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def objects(self, *sets: str) -> list[Manifest]:
+    def objects(self, *sets: str, files: Iterable[Path] = ()) -> list[Manifest]:
         """The rendered objects."""
-        return [document for document in yaml.safe_load_all(self.text(*sets)) if document]
+        return [document for document in yaml.safe_load_all(self.text(*sets, files=files)) if document]
 
-    def one(self, kind: str, *sets: str) -> Manifest:
+    def one(self, kind: str, *sets: str, files: Iterable[Path] = ()) -> Manifest:
         """The only object of a kind."""
-        found = [o for o in self.objects(*sets) if o["kind"] == kind]
+        found = [o for o in self.objects(*sets, files=files) if o["kind"] == kind]
         assert len(found) == 1, f"{len(found)} objects of kind {kind}"
         return found[0]
 
@@ -64,6 +65,6 @@ class Helm:
         assert done.returncode != 0, f"Helm accepted {sets}"
         return done.stderr
 
-    def _template(self, *sets: str) -> subprocess.CompletedProcess[str]:
-        flags = [flag for value in sets for flag in ("--set", value)]
+    def _template(self, *sets: str, files: Iterable[Path] = ()) -> subprocess.CompletedProcess[str]:
+        flags = [*(f"--values={path}" for path in files), *(flag for value in sets for flag in ("--set", value))]
         return self.run("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--skip-tests", *flags)

@@ -1,11 +1,14 @@
 """The chart on a real API server; KWOK simulates the node, so the operator pod is Ready without running."""
 
+import json
 import os
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e.cluster import local
 from e2e.cluster.binaries import Level, ensure_helm_3
@@ -14,8 +17,10 @@ from e2e.cluster.handle import LocalCluster
 from e2e.local_registry import local_registry
 from e2e.push import push_chart
 from e2e.waiting import eventually
+from inference_operator.manifest import Manifest
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
 from tests.testing.kubectl_diff import await_no_difference
+from tests.testing.prometheus_operator import prometheus_operator_crd
 
 MANIFESTS = CHART.parents[1] / "manifests"
 SAMPLES = MANIFESTS / "samples"
@@ -24,6 +29,7 @@ POLICY = "validatingadmissionpolicies,validatingadmissionpolicybindings"
 RESOURCE = "inferencedeployments.inference-operator.dev"
 OBJECTS = "customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,deployments"
 OURS = f"--selector=app.kubernetes.io/name={RELEASE}"
+NOTED_COMMAND = re.compile(r"^ *(kubectl .*<<EOF\n(?s:.*?)\nEOF|kubectl .*)$", re.MULTILINE)
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
 
 
@@ -35,6 +41,8 @@ def cluster() -> Iterator[LocalCluster]:
     found.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     for namespace in ("team-a", "team-b"):
         found.kubectl("create", "namespace", namespace)
+    for plural in ("podmonitors", "prometheusrules"):
+        found.kubectl("apply", "--server-side", f"--filename={prometheus_operator_crd(plural)}")
     yield found
     local.down(name, purge=True)
 
@@ -55,7 +63,15 @@ class Release:
         self._cluster = cluster
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        flags = (f"--kubeconfig={self._cluster.kubeconfig}", f"--namespace={NAMESPACE}", "--timeout=60s")
+        return self._on_cluster(*arguments, "--timeout=60s")
+
+    def get(self, what: str) -> str:
+        done = self._on_cluster("get", what, RELEASE)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _on_cluster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        flags = (f"--kubeconfig={self._cluster.kubeconfig}", f"--namespace={NAMESPACE}")
         return self._helm.run(*arguments, *flags)
 
     def install(self, *sets: str, command: str = "install") -> None:
@@ -183,7 +199,7 @@ def test_a_release_with_another_name_needs_the_flag_take_ownership_for_a_crd_tha
     assert release.run("uninstall", "models", "--wait").returncode == 0
 
 
-@pytest.mark.parametrize("folder", ["base", "overlays/namespaced", "overlays/air-gapped"])
+@pytest.mark.parametrize("folder", ["base", *(f"overlays/{one}" for one in ("namespaced", "monitoring", "air-gapped"))])
 def test_kustomize_installs_the_operator_and_nothing_differs_afterwards(cluster: LocalCluster, folder: str) -> None:
     path = f"--kustomize={MANIFESTS / folder}"
     cluster.kubectl("apply", "--server-side", "--force-conflicts", path)
@@ -192,6 +208,33 @@ def test_kustomize_installs_the_operator_and_nothing_differs_afterwards(cluster:
         await_no_difference(lambda: cluster.kubectl("diff", "--server-side", "--force-conflicts", path))
     finally:
         delete_objects(cluster, path)
+
+
+def test_the_api_server_neither_drops_nor_adds_a_field_of_monitors_and_rules(
+    release: Release, cluster: LocalCluster
+) -> None:
+    release.install("monitoring.podMonitors.enabled=true", "monitoring.rules.enabled=true")
+    rendered = [one for one in yaml.safe_load_all(release.get("manifest")) if one]
+    asked = ("--namespace", NAMESPACE, "get", "podmonitors,prometheusrules", "--output=json")
+    found = specs(json.loads(cluster.kubectl(*asked))["items"])
+    assert len(found) == 4
+    assert found == {name: spec for name, spec in specs(rendered).items() if name in found}
+
+
+def specs(objects: Iterable[Manifest]) -> dict[tuple[str, str], Manifest]:
+    return {(one["kind"], one["metadata"]["name"]): one.get("spec", {}) for one in objects}
+
+
+def test_the_commands_of_the_notes_run_as_they_are(release: Release, cluster: LocalCluster) -> None:
+    release.install()
+    commands = NOTED_COMMAND.findall(release.get("notes"))
+    assert len(commands) == 3
+    path = f"{cluster.binary('kubectl').parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
+    for command in commands:  # the last one watches until somebody ends it
+        once = ["bash", "-euc", command.replace(" --watch", "")]
+        subprocess.run(once, check=True, timeout=60, env=environment)
+    assert cluster.kubectl("get", RESOURCE, "--output=name").split() == [f"{RESOURCE.replace('s.', '.', 1)}/qwen"]
 
 
 def test_install_yaml_installs_the_operator_with_a_plain_kubectl_apply(cluster: LocalCluster) -> None:

@@ -46,7 +46,7 @@ def test_the_kustomize_base_equals_the_chart_with_default_values() -> None:
     assert by_name(kustomized(FOLDER / "base")) == by_name(manifests.rendered())
 
 
-@pytest.mark.parametrize("overlay", ["namespaced", "air-gapped"])
+@pytest.mark.parametrize("overlay", ["namespaced", "monitoring", "air-gapped"])
 def test_an_overlay_equals_the_chart_with_the_values_of_the_same_name(overlay: str) -> None:
     built = by_name(kustomized(FOLDER / "overlays" / overlay))
     assert built == by_name(manifests.with_values(overlay))

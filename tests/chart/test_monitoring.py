@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -9,7 +11,9 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
 from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.observe import ROUTER_METRICS_PATH
-from tests.chart.helm import Helm
+from inference_operator.settings import Settings
+from tests.chart.helm import REPOSITORY, Helm
+from tests.testing.builders import ENGINES, inference_deployment, planned
 from tests.testing.prometheus_operator import prometheus_operator_crd
 from tests.testing.structural import schema_errors
 
@@ -70,6 +74,22 @@ def test_both_processes_of_a_router_are_scraped_on_both_pages(helm: Helm) -> Non
     ports = [f"metrics-{number}" for number, _ in enumerate(METRICS_PORTS, start=1)]
     expected = [(port, path) for port in ports for path in (None, ROUTER_METRICS_PATH)]
     assert [(one["port"], one.get("path")) for one in endpoints] == expected
+
+
+def test_the_documented_annotations_name_the_port_at_which_the_operator_and_engines_serve_metrics(
+    helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "monitoring.md").read_text()
+    (shown,) = re.findall(r"```yaml\n(podAnnotations: .*?)```", page, re.DOTALL)
+    (tmp_path / "values.yaml").write_text(shown)
+    operator = helm.one("Deployment", files=(tmp_path / "values.yaml",))
+    for variable in operator["spec"]["template"]["spec"]["containers"][0]["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    engines = planned(inference_deployment(), settings=Settings()).desired[ENGINES]
+    for pod in (operator["spec"]["template"], engines["spec"]["template"]):
+        (port,) = (one for one in pod["spec"]["containers"][0]["ports"] if one["name"] == "http")
+        noted = {name: text for name, text in pod["metadata"]["annotations"].items() if "prometheus" in name}
+        assert noted == {"prometheus.io/scrape": "true", "prometheus.io/port": str(port["containerPort"])}
 
 
 def test_monitors_look_into_the_namespaces_of_the_scope_only(helm: Helm) -> None:
