@@ -47,6 +47,8 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
             "tag of an image": {"source": "oci://registry.example/a:1"},
         }.items()
     },
+    "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
+    "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     **{
         f"signature of {name}": (
             {"model": {"source": source, "verify": {"configMap": "keys"}}},
@@ -68,8 +70,6 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
             "bracket": "https://[::1",
         }.items()
     },
-    "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
-    "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     "key of a Secret": (
         {"engine": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a/b"}}}]}},
         "spec.engine.env[0].valueFrom.secretKeyRef.key",

@@ -35,10 +35,10 @@ class Cause(StrEnum):
     """A downloaded file differs from what the hub lists."""
     UNVERIFIED = "Unverified"
     """The image is not signed with the key, or that could not be found out."""
-    PICKLE = "Pickle"
-    """The weights can run code, and nobody allowed that."""
     UNUSABLE = "Unusable"
     """The files exist, but sizing cannot use them."""
+    PICKLE = "Pickle"
+    """The weights can run code, and nobody allowed that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ _REASONS: Mapping[Cause, Reason] = {
     Cause.DISK_FULL: Reason.DISK_FULL,
     Cause.DAMAGED: Reason.DOWNLOAD_FAILED,
     Cause.UNVERIFIED: Reason.VERIFICATION_FAILED,
-    Cause.PICKLE: Reason.PICKLE_WEIGHTS,
     Cause.UNUSABLE: Reason.MODEL_NOT_UNDERSTOOD,
+    Cause.PICKLE: Reason.PICKLE_WEIGHTS,
 }
 
 
