@@ -20,7 +20,7 @@ from e2e.waiting import eventually
 from inference_operator.manifest import Manifest
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
 from tests.testing.kubectl_diff import await_no_difference
-from tests.testing.prometheus_operator import prometheus_operator_crd
+from tests.testing.upstream_crds import prometheus_operator_crd
 
 MANIFESTS = CHART.parents[1] / "manifests"
 SAMPLES = MANIFESTS / "samples"

@@ -14,8 +14,8 @@ from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.settings import Settings
 from tests.chart.helm import REPOSITORY, Helm
 from tests.testing.builders import ENGINES, inference_deployment, planned
-from tests.testing.prometheus_operator import prometheus_operator_crd
 from tests.testing.structural import schema_errors
+from tests.testing.upstream_crds import prometheus_operator_crd
 
 MONITORS = "monitoring.podMonitors.enabled=true"
 ALERTS = "monitoring.rules.enabled=true"

@@ -17,7 +17,13 @@ SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.y
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-POOL = {"quickstart": "RTX-4090:1", "zero": "RTX-4090:1", "pvc": "L4:4", "llama-70b-tp8": "H100-80GB:8"}
+POOL = {
+    "quickstart": "RTX-4090:1",
+    "rtx-4090": "RTX-4090:1",
+    "zero": "RTX-4090:1",
+    "pvc": "L4:4",
+    "llama-70b-tp8": "H100-80GB:8",
+}
 """GPUs that somebody has who takes the sample; others name theirs."""
 INSPECTED = {"llama-70b-gptq-int8": "meta-llama/Meta-Llama-3-70B"}
 """What is in the volume of a sample, as far as it matters."""
@@ -43,6 +49,25 @@ SIZES = {
     ],
 }
 """What vLLM is told of sizes, exactly."""
+GPUS = {
+    "cpu": 0,
+    "cpu-oci": 0,
+    "quickstart": 1,
+    "small-gpu": 1,
+    "rtx-4090": 1,
+    "llama-70b-tp8": 16,
+    "llama-70b-throughput": 8,
+    "llama-70b-gptq-int8": 8,
+    "fp8": 1,
+    "awq-70b-offload": 1,
+    "prefix-affinity": 2,
+    "vision": 1,
+    "air-gapped": 1,
+    "tenant": 1,
+    "exposed": 1,
+    "zero": 1,
+}
+"""GPUs of all engines that the list of samples names as needed."""
 
 
 def planned(sample: Path) -> Planned:
@@ -68,6 +93,23 @@ def test_the_sizes_of_a_sample_are_rendered_exactly(name: str) -> None:
     start = args.index(SIZES[name][0])
     assert args[start : start + len(SIZES[name])] == SIZES[name]
     assert args[start + len(SIZES[name])].startswith(("--enable-auto-tool-choice", "--shutdown-timeout"))
+
+
+@pytest.mark.parametrize(("name", "gpus"), GPUS.items())
+def test_a_sample_needs_as_many_gpus_as_the_list_says(name: str, gpus: int) -> None:
+    (sample,) = (path for path in SAMPLES if path.stem == name)
+    found = planned(sample)
+    (engines,) = (m for ref, m in found.desired.items() if ref.name.endswith("-engine") and m["kind"] == "Deployment")
+    assert found.plan.plan.gpus_per_replica * engines["spec"]["replicas"] == gpus
+
+
+def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_node_that_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (sample,) = (path for path in SAMPLES if path.stem == "rtx-4090")
+    monkeypatch.setitem(POOL, "rtx-4090", "RTX-4090:2")
+    assert planned(sample).plan.plan.gpus_per_replica == 2
+    assert "takes two" in sample.read_text()
 
 
 def test_the_list_of_samples_names_every_sample() -> None:

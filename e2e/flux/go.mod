@@ -1,0 +1,5 @@
+module inference-operator.dev/flux
+
+go 1.24.0
+
+require github.com/fluxcd/kustomize-controller v1.9.6
