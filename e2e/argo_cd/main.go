@@ -1,6 +1,9 @@
 // argo-cd reads the ConfigMap argocd-cm whose path is the first argument, and a JSON list of {"object", "action"} from
 // standard input. It prints what Argo CD makes of each one: its health, the actions that it offers, and the object after the
 // action.
+//
+// With the arguments CONFIGMAP sync|diff KUBECONFIG, it reads manifests from standard input, as a JSON list. It syncs them as Argo
+// CD does, or prints which of them Argo CD would show as OutOfSync.
 package main
 
 import (
@@ -84,6 +87,10 @@ func answered(vm lua.VM, object *unstructured.Unstructured, asked string) answer
 }
 
 func main() {
+	if len(os.Args) > 2 {
+		onCluster(virtualMachine(os.Args[1]), os.Args[2], os.Args[3])
+		return
+	}
 	given, err := io.ReadAll(os.Stdin)
 	check(err)
 	var asked []interface{}

@@ -43,7 +43,7 @@ HELM_3_MODULE = Path(__file__).parents[1] / "helm3"
 KSTATUS_MODULE = Path(__file__).parents[1] / "kstatus"
 """Of a command that applies kstatus to recorded objects."""
 ARGO_CD_MODULE = Path(__file__).parents[1] / "argo_cd"
-"""Of a command that runs customizations with Argo CD's own code."""
+"""Of a command that runs customizations, syncs and compares with Argo CD's own code."""
 KIND_MODULE = Path(__file__).parents[1] / "kind"
 """Of kind, and of what an image of a node for it needs beside the commands here."""
 KEY_DIGITS = 16
@@ -170,7 +170,7 @@ def ensure_kstatus() -> Path:
 
 
 def ensure_argo_cd() -> Path:
-    """The command that runs the customizations of a ConfigMap with Argo CD's own code, built if it is missing."""
+    """The command that runs customizations, syncs and compares with Argo CD's own code, built if it is missing."""
     return _ensure((ARGO_CD,), ARGO_CD_MODULE) / ARGO_CD.name
 
 
