@@ -19,6 +19,7 @@ from e2e.push import push_chart
 from e2e.waiting import eventually
 from inference_operator.manifest import Manifest
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
+from tests.testing.definitions import await_established
 from tests.testing.kubectl_diff import await_no_difference
 from tests.testing.upstream_crds import prometheus_operator_crd
 
@@ -43,6 +44,7 @@ def cluster() -> Iterator[LocalCluster]:
         found.kubectl("create", "namespace", namespace)
     for plural in ("podmonitors", "prometheusrules"):
         found.kubectl("apply", "--server-side", f"--filename={prometheus_operator_crd(plural)}")
+        await_established(found, f"{plural}.monitoring.coreos.com")
     yield found
     local.down(name, purge=True)
 
