@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 import string
 import time
 from collections import Counter
@@ -13,11 +14,20 @@ import pytest
 
 from e2e.router.loopback import POLL_SECONDS, Loopback
 from inference_operator.api.router import RouterAccessLog, RouterSpec
-from inference_operator.router.observe import LOG_FIELDS, METRIC_PREFIX, METRICS, ROUTER_METRICS_PATH
+from inference_operator.router.observe import (
+    LOG_FIELDS,
+    MAX_COMMON_SERIES,
+    MAX_USER_SERIES,
+    METRIC_PREFIX,
+    METRICS,
+    ROUTER_METRICS_PATH,
+)
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SOON = 60.0
+REFUSED = ("queue", "rate", "concurrency", "engine")
+"""Reasons of `refused_requests_total`; one has a sample in a test of this file."""
 JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
 ASKED: dict[str, object] = {"stream_options": {"include_usage": True}}
 
@@ -243,6 +253,10 @@ async def test_requests_tokens_and_refusals_are_counted_for_each_user_over_all_t
         assert samples[f'tokens_total{{user="{user}",type="completion"}}'] == 50 * each
     assert samples['requests_total{user="e__ve",code="4xx"}'] == 1
     assert samples['refused_requests_total{reason="rate"}'] == 1
+    of_users = Counter(user for series in samples for user in re.findall('user="(.+?)"', series))
+    assert max(of_users.values()) <= MAX_USER_SERIES
+    common = [series for series in samples if 'user="' not in series and 'engine="' not in series]
+    assert len(common) + len(REFUSED) - 1 <= MAX_COMMON_SERIES
     assert Counter(line["user"] for line in await _logged(loopback, 2 * each + 1)) == {
         "alice": 20,
         "bob": 20,

@@ -51,6 +51,7 @@ def attempts_progress(
         parsed: reads the termination message of an attempt; None if it is invalid.
 
     Examples:
+        >>> from inference_operator.inspection.result import parsed_result
         >>> start = datetime(2026, 1, 2)
         >>> attempts_progress([], start, wanted=True, parsed=parsed_result).jobs
         (1,)

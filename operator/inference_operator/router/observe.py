@@ -55,6 +55,14 @@ LOG_FIELDS = {
 METRIC_PREFIX = "inference_operator_router_"
 
 
+MAX_USER_SERIES = 10
+"""Series of `ROUTER_METRICS_PATH` for one user of an API key: four classes of status, two limits, three kinds of
+tokens, and answers without usage."""
+
+MAX_COMMON_SERIES = 16
+"""Series of the same page that belong to no user and to no engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class RouterMetric:
     """A metric of `ROUTER_METRICS_PATH`; one whose name ends in `_total` is a counter, any other one a gauge."""

@@ -60,7 +60,7 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     Examples:
         >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
         >>> env = [EnvironmentVariable(name=name, value="1") for name in names]
-        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", secret_name="store"))
+        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", secretName="store"))
         >>> [(one.name, one.value) for one in found]
         [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
     """
