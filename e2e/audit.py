@@ -15,6 +15,7 @@ TELLING = frozenset({"inferencedeployments/status", "events"})
 """Resources in which the operator reports; writes of them change no other object."""
 
 _LINE_SECONDS = 5.0
+_QUIET_LIMIT_SECONDS = 60.0
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -57,6 +58,17 @@ class AuditLog:
         """Writes of everything except Leases since a mark, in one namespace or in all."""
         writes = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
         return [r for r in writes if namespace in {None, r.namespace}]
+
+    def quiet(self, seconds: float, *, namespace: str | None = None) -> int:
+        """Wait until the user has written nothing for so long, in one namespace or in all; returns a mark."""
+        deadline = time.monotonic() + _QUIET_LIMIT_SECONDS
+        while True:
+            mark = self.mark()
+            time.sleep(seconds)
+            if not (writes := self.writes(mark, namespace=namespace)):
+                return self.mark()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"writes did not end within {_QUIET_LIMIT_SECONDS:.0f} s: {writes[-1]}")
 
     def _read(self, since: int) -> Iterator[Request]:
         with self._path.open("rb") as log:

@@ -63,8 +63,7 @@ def test_a_service_becomes_a_load_balancer_and_a_cluster_ip_again_without_drift(
     set_status(qwen, "service", {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
     until_external(qwen, "https://192.0.2.1/v1")
     qwen.settled("qwen", "Exposed", "True", "Exposed")
-    time.sleep(QUIET_SECONDS)
-    mark = audit.mark()
+    mark = audit.quiet(QUIET_SECONDS, namespace=qwen.namespace)
     qwen.kubectl("annotate", "service", "qwen", "cloud.example.com/id=lb-2", "--overwrite")
     time.sleep(QUIET_SECONDS)
     assert not [r for r in audit.requests(mark) if r.resource == "services" and r.verb in ("patch", "create")]

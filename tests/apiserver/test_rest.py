@@ -41,9 +41,8 @@ def test_an_idle_operator_writes_nothing_but_its_lease(
     seen = audit.mark()
     qwen.kubectl("delete", "service", "qwen", "--wait=false")
     eventually(lambda: audit.writes(seen, namespace=qwen.namespace), seconds=10, what="the log shows a write")
-    time.sleep(QUIET_SECONDS)
 
-    mark = audit.mark()
+    mark = audit.quiet(QUIET_SECONDS)
     qwen.kubectl("annotate", "infd", "qwen", "every", "look=again")
     time.sleep(IDLE_SECONDS)
     listings = [r for r in audit.requests(mark) if r.verb == "list" and r.resource == "deployments"]
