@@ -6,6 +6,7 @@ from http import HTTPStatus
 import pytest
 
 from e2e.audit import TELLING, AuditLog
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.conftest import new_workspace
@@ -199,7 +200,10 @@ def test_a_resource_recreated_at_once_gets_new_children(qwen: Workspace) -> None
 
     def renewed() -> bool:
         names = [c.split("/") for c in qwen.children("qwen")]
-        owners = {qwen.get(k, n)["metadata"]["ownerReferences"][0]["uid"] for k, n in names if qwen.exists(k, n)}
+        try:
+            owners = {qwen.get(k, n)["metadata"]["ownerReferences"][0]["uid"] for k, n in names}
+        except ClusterError:  # a child of the former owner has gone since it was listed
+            return False
         return qwen.children("qwen") == CHILDREN and owners == {uid}
 
     eventually(renewed, seconds=40, what="children of the new owner")
