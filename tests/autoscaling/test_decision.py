@@ -107,6 +107,30 @@ def test_engines_that_start_for_longer_than_the_window_stay_while_the_ready_ones
     assert all(former <= later for former, later in pairwise(numbers))
 
 
+def test_a_service_time_of_a_few_slow_requests_ends_while_engines_have_more_than_their_target() -> None:
+    """The first request takes 10 s, as on a new engine. Then 12 clients ask again at once, and requests take 1 s."""
+    own = replace(SETTINGS, max_replicas=1, target_concurrency=4)
+    state, finished = ScalingState(), 0.0
+    for at in range(0, 900, 5):
+        running = 1.0 if at <= 10 else 12.0
+        finished += 0.0 if at < 10 else 1.0 if at == 10 else 5 * running
+        sample = ScalingSample(at, running, finished + running, finished, running, ready=1, starting=0)
+        decision, state = decide(sample, own, state, replicas=1)
+        if at == 10:
+            assert state.service_seconds == 10
+    assert state.service_seconds == pytest.approx(1, rel=0.1)
+    assert decision.terms.steady == pytest.approx(12, rel=0.1)
+
+
+def test_a_service_time_of_many_requests_lasts_while_more_requests_make_engines_slow() -> None:
+    fleet = Fleet(replace(SETTINGS, max_replicas=1))
+    fleet.run(rate=2, seconds=600)
+    known = fleet.state.service_seconds
+    assert known == pytest.approx(SERVICE, rel=0.05)
+    fleet.run(rate=16, seconds=600)
+    assert fleet.state.service_seconds == pytest.approx(known, rel=0.05)
+
+
 def _asked_again(own: ScalingSettings, *, lasts: int) -> list[int]:
     """The replicas for one client, and from 120 s on for 16, that ask again at once; engines start in 60 s."""
     state, replicas, ready_at, finished, numbers = ScalingState(), 1, [0.0], 0.0, list[int]()
@@ -147,7 +171,7 @@ def test_missing_metrics_keep_the_replicas_and_never_lead_to_zero(rate: float) -
     for _ in range(400):
         decision = fleet.step(rate, missing=("engine-1",))
     assert decision.replicas == held
-    assert decision.bound is Bound.MISSING
+    assert decision.bound is Bound.MISSING_METRICS
 
 
 @given(

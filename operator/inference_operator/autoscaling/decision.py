@@ -10,7 +10,9 @@ The rules:
    ratio of the present replicas, so nothing compounds while new engines load.
 2. The backlog is what exceeds C x n: it waits, wherever the queue stands.
 3. The steady demand R is the number of requests that arrivals keep in engines: arrivals per second x S (Little's law).
-   If arrivals clearly grow, those expected after half of L count.
+   If arrivals clearly grow, those expected after half of L count. Engines with more than C are slow, so S is measured
+   while they have at most C, and lasts while they have more. It ends once it is clearly longer than requests take even
+   then: it came from a few slow ones, such as the first ones of an engine.
 4. If engines have more requests than R and its headroom, these count instead, up to C x n: replicas that are full are
    wanted. The rest of a backlog says how long the queue is, and not how many engines arrivals need.
 5. The headroom is 2 sqrt(R): the probability that a request waits then does not depend on the size (Halfin and Whitt,
@@ -41,8 +43,8 @@ second, 30 s have a standard deviation of 18 %."""
 HISTORY_SECONDS = 300.0
 """Samples are kept for this long: growth is the last `RATE_SECONDS` against the time before."""
 
-GROWTH_SIGMAS = 3.0
-"""Arrivals grow if two rates differ by this many standard deviations of a Poisson count."""
+CLEAR_SIGMAS = 3.0
+"""Two counts differ clearly, and not by chance, if it is by this many standard deviations of a Poisson count."""
 
 HEADROOM_FACTOR = 2.0
 """Standard deviations of the Poisson number of requests in flight that stay free (Halfin and Whitt, beta = 2)."""
@@ -114,14 +116,14 @@ class ScalingSettings:
 
 
 class Bound(Enum):
-    """What decided the number of replicas."""
+    """What decided the number of replicas: a name for metrics, and words for messages."""
 
     DEMAND = "demand"
     MIN_REPLICAS = "minReplicas"
     MAX_REPLICAS = "maxReplicas"
-    WINDOW = "the window of scaling down"
-    IDLE = "idleTimeout"
-    MISSING = "missing metrics"
+    SCALE_DOWN_DELAY = "the window of scaling down"
+    IDLE_TIMEOUT = "idleTimeout"
+    MISSING_METRICS = "missing metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,17 +261,17 @@ def _limited(
     if number > settings.max_replicas:
         number, bound = settings.max_replicas, Bound.MAX_REPLICAS
     if _is_idle(sample, settings, state):
-        return (0, Bound.IDLE) if not sample.missing else (replicas, Bound.MISSING)
+        return (0, Bound.IDLE_TIMEOUT) if not sample.missing else (replicas, Bound.MISSING_METRICS)
     if replicas == 0 and sample.outstanding <= 0:
-        return (settings.min_replicas, Bound.MIN_REPLICAS) if settings.min_replicas else (0, Bound.IDLE)
+        return (settings.min_replicas, Bound.MIN_REPLICAS) if settings.min_replicas else (0, Bound.IDLE_TIMEOUT)
     if number >= replicas:
         return number, bound
     if sample.missing:
-        return replicas, Bound.MISSING
+        return replicas, Bound.MISSING_METRICS
     whole = state.since is not None and sample.at - state.since >= settings.down_seconds
     floor = max(_floor(sample, state), _started_for(sample, settings)) if whole else replicas
     if min(replicas, floor) > number:
-        return min(max(min(replicas, floor), low), settings.max_replicas), Bound.WINDOW
+        return min(max(min(replicas, floor), low), settings.max_replicas), Bound.SCALE_DOWN_DELAY
     return number, bound
 
 
@@ -311,11 +313,11 @@ def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
     former = _increase(early, "arrivals") / before
     error = sqrt(rate / seconds + former / before)
     growth = (rate - former) / ((seconds + before) / 2)
-    return rate, growth if rate - former > GROWTH_SIGMAS * error else 0.0
+    return rate, growth if rate - former > CLEAR_SIGMAS * error else 0.0
 
 
 def _service_seconds(samples: Sequence[ScalingSample], target: float, before: float | None) -> float | None:
-    """S over the last samples; the former one while engines have more than their target, which makes them slow.
+    """S over the last samples; while engines have more than their target, the former one, as rule 3 says.
 
     Without a former one, only the target counts as running: it is what S is wanted for.
     """
@@ -326,7 +328,9 @@ def _service_seconds(samples: Sequence[ScalingSample], target: float, before: fl
         return before
     running = sum(one.running for one in late)
     bounded = sum(min(one.running, target * one.ready) for one in late)
+    each = seconds / len(late) / finished
     if running > bounded and before is not None:
-        return before
-    found = bounded / len(late) * seconds / finished
+        most = running * each  # what requests take now, which is longer than S
+        return before if before <= most * (1 + CLEAR_SIGMAS / sqrt(finished)) else most
+    found = bounded * each
     return found if isfinite(found) and found > 0 else before
