@@ -1,7 +1,8 @@
 """What a scrape of the operator costs: `python -m bench.exposition`.
 
-The cache holds resources with all conditions, a GPU plan, a start under way and one engine pod each. Collecting
-their metrics blocks the operator; the text is written in a thread. CPU time, the best of some rounds.
+The cache holds resources with all conditions, a GPU plan, a start under way and one engine pod each. Autoscaling has
+decided about all of them. Collecting their metrics blocks the operator; the text is written in a thread. CPU time, the
+best of some rounds.
 """
 
 import sys
@@ -12,6 +13,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.figures import Figure, at_most, parser_of, shown
 from inference_operator.api.reasons import ConditionType
+from inference_operator.autoscaling.decision import Bound, Decision, Terms
+from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.objects.names import ENGINE, labels
 from inference_operator.settings import Settings
@@ -30,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     metrics, registry = ResourceMetrics(), CollectorRegistry()
     metrics.resources, metrics.prices = _cache(asked.resources).figures, {"H100-80GB": 2.5}
+    metrics.scaling = lambda _: ScalingResult(Decision(2, Bound.DEMAND, Terms(8, 6, 2), target_concurrency=8))
     registry.register(metrics)
     series = sum(len(family.samples) for family in metrics.collect())
     figures = [

@@ -18,6 +18,7 @@ DAYS: Steps = ((None, "red"), (7, "green"))
 """Until a certificate ends; red where the alert InferenceCertificateEnds fires with the default notice."""
 NONE = "None recorded"
 """For panels about faults: their series begin with the first fault."""
+NO_AUTOSCALING = "spec.autoscaling is not set, or another autoscaler decides"
 
 
 def _quantiles(histogram: str, labels: str, *quantiles: float) -> Queries:
@@ -46,6 +47,25 @@ SERVICE = Dashboard(
                 "maxReplicas": f"max(infd_max_replicas{ONE})",
             },
             whole=True,
+        ),
+        Panel(
+            "Demand that autoscaling sees",
+            "Requests for which engines are wanted, and what the ready engines should have in all",
+            "short",
+            {
+                "{{part}}": f"max by (part) (infd_scaling_demand_requests{ONE})",
+                "ready engines x target": f'max(infd_replicas{{state="ready",{OF}}})'
+                f" * max(infd_scaling_target_concurrency{ONE})",
+            },
+            nothing=NO_AUTOSCALING,
+        ),
+        Panel(
+            "What sets the number of engines",
+            "As autoscaling decided it last",
+            "short",
+            {"{{bound}}": f"max by (bound) (infd_scaling_bound{ONE})"},
+            kind=STATES,
+            nothing=NO_AUTOSCALING,
         ),
         Panel(
             "Requests",
@@ -374,6 +394,7 @@ ROUTER = Dashboard(
             "Answers per second to requests with an API key",
             "reqps",
             {"{{user}} {{code}}": f"sum by (user, code) (rate(inference_operator_router_requests_total{ONE}{R}))"},
+            nothing="router.keys is not set",
         ),
         Panel(
             "Requests over a limit",
@@ -390,6 +411,7 @@ ROUTER = Dashboard(
             "As answers told, with router.usage",
             "short",
             {"{{user}} {{type}}": f"sum by (user, type) (rate(inference_operator_router_tokens_total{ONE}{R}))"},
+            nothing="router.usage is not Enabled",
         ),
         Panel(
             "Answers whose tokens are not counted",
@@ -486,7 +508,7 @@ OPERATOR = Dashboard(
             "Requests to the API server",
             "Per second",
             "reqps",
-            {"{{verb}} {{kind}} {{code}}": f"sum by (verb, kind, code) (rate(infd_api_requests_total{R}))"},
+            {"{{verb}} {{kind}} {{code}}": f"sum by (verb, kind, code) (rate(infd_api_requests_total{R})) > 0"},
         ),
         Panel(
             "Watches",

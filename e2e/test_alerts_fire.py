@@ -1,12 +1,12 @@
 """Every alert of the chart fires on a real fault on the node, and no other resource is named.
 
-A real Prometheus scrapes the pods with the chart's rules. All durations of the rules are divided by `FASTER`, so that
-an alert about an hour fires in two minutes; e2e/router/test_alerts.py has the rules with their own durations.
+A real Prometheus has the scrape jobs of docs/how-to/monitoring.md and the chart's rules. All durations of the rules are
+divided by `FASTER`, so that an alert about an hour fires in two minutes; e2e/router/test_alerts.py has the rules with
+their own durations.
 """
 
 import asyncio
 import contextlib
-import json
 import re
 import subprocess
 import time
@@ -27,11 +27,10 @@ from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes
 from e2e.faults import kill_container, paused
 from e2e.offered_gpus import gpus_of_kind
-from e2e.router.prometheus import Prometheus, Target
+from e2e.router.prometheus import Prometheus, documented_jobs
 from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
-from inference_operator.router.observe import ROUTER_METRICS_PATH
 
 pytestmark = pytest.mark.full
 
@@ -41,7 +40,7 @@ SCRAPE_SECONDS = 1.0
 FIRES_SECONDS = 480
 """Limit for an alert. The longest one takes 240 s: two of the shortened hours."""
 IDLE, BUSY, STUCK, REFUSED, EDGE = "alert-idle", "alert-busy", "alert-stuck", "alert-refused", "alert-edge"
-ENGINES, ROUTERS = (IDLE, BUSY, STUCK), (IDLE, BUSY, STUCK, EDGE)
+ROUTERS = (IDLE, BUSY, STUCK, EDGE)
 SMALL_CACHE = 2 * 2**20
 """The tiny model needs 1,024 bytes for each token: room for 2,048 tokens, so for about ten answers of 200."""
 TOKENS, MOST_CLIENTS, CLIENTS_EACH_SECOND = 200, 400, 3
@@ -140,26 +139,6 @@ def resources(cluster: LocalCluster) -> Iterator[None]:
         cluster.kubectl("delete", "deployment", taken)
         for name in (*ROUTERS, REFUSED):
             Served(cluster, name).await_gone()
-
-
-def targets(cluster: LocalCluster) -> list[Target]:
-    """What the chart's PodMonitors select, with the labels that they give."""
-    found = []
-    listed = json.loads(cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods", "--output=json"))["items"]
-    for pod in listed:
-        labels = {"pod": pod["metadata"]["name"], "namespace": stack.SYSTEM}
-        found.append(Target(f"{pod['status']['podIP']}:8080", labels))
-    for name in ENGINES:
-        for pod, address in stack.pods(cluster, name).items():
-            found.append(Target(f"{address}:8000", {"pod": pod, "namespace": "default", "name": name}))
-    for name in ROUTERS:
-        for pod, address in stack.pods(cluster, name, "router").items():
-            labels = {"pod": pod, "namespace": "default", "name": name}
-            for port in (9100, 9101):
-                scope = {"scope": ("frontend", "backend")}
-                found.append(Target(f"{address}:{port}", labels, parameters=scope))
-                found.append(Target(f"{address}:{port}", labels, ROUTER_METRICS_PATH))
-    return found
 
 
 @asynccontextmanager
@@ -274,7 +253,8 @@ async def scraped(cluster: LocalCluster, folder: Path, say: Say) -> AsyncIterato
     shortened = folder / "rules.yaml"
     shortened.write_text(faster(RULES.read_text(encoding="utf-8")))
     async with aiohttp.ClientSession() as session:
-        prometheus = await Prometheus.start(folder, targets(cluster), session, seconds=SCRAPE_SECONDS, rules=shortened)
+        jobs = documented_jobs(cluster.kubeconfig)
+        prometheus = await Prometheus.start(folder, jobs, session, seconds=SCRAPE_SECONDS, rules=shortened)
         try:
             yield Node(cluster, prometheus, say)
         finally:

@@ -40,6 +40,8 @@ COLLECTOR_MODULE = Path(__file__).parents[1] / "collector"
 """Of a collector of OpenTelemetry, for the test of spans."""
 HELM_3_MODULE = Path(__file__).parents[1] / "helm3"
 """Of the Helm before, for the tests that install with it."""
+KUSTOMIZE_MODULE = Path(__file__).parents[1] / "kustomize"
+"""Of kustomize as a command of its own, for the test of the plain manifests."""
 KSTATUS_MODULE = Path(__file__).parents[1] / "kstatus"
 """Of a command that applies kstatus to recorded objects."""
 ARGO_CD_MODULE = Path(__file__).parents[1] / "argo_cd"
@@ -69,6 +71,7 @@ class Command:
 
 
 API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
+KUSTOMIZE = Command("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
 S3_SERVER = Command("versitygw", "github.com/versity/versitygw/cmd/versitygw")
@@ -109,6 +112,11 @@ COMMANDS = {Level.CONTROL_PLANE: CONTROL_PLANE, Level.NODE: CONTROL_PLANE + NODE
 def ensure_binaries(level: Level) -> Path:
     """The folder that holds the commands of this level; builds the missing ones and says so."""
     return _ensure(COMMANDS[level], MODULE)
+
+
+def ensure_kustomize() -> Path:
+    """The command kustomize, built if it is missing."""
+    return _ensure((KUSTOMIZE,), KUSTOMIZE_MODULE) / KUSTOMIZE.name
 
 
 def ensure_previous_api_server() -> Path:
@@ -241,8 +249,8 @@ def module_version(go_mod: str, module: str) -> str:
 def _flags(module: Path) -> tuple[str, ...]:
     """The build's flags; versions are set because clients refuse a server that calls itself v0.0.0."""
     if module == PROMETHEUS_MODULE:
-        # Without service discovery, which brings the clients of 20 clouds, and without the pages of the web interface.
-        return ("-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w")
+        # Of service discovery only Kubernetes: the rest brings clients of 20 clouds. And without the web interface.
+        return ("-trimpath", "-tags", "remove_all_sd,enable_kubernetes_sd", "-ldflags", "-s -w")
     if module not in (MODULE, PREVIOUS_MODULE, KIND_MODULE):
         return ("-trimpath", "-ldflags", "-s -w")
     go_mod = (module / "go.mod").read_text()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import subprocess
 import time
@@ -9,6 +10,7 @@ from asyncio.subprocess import Process, create_subprocess_exec
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import yaml
@@ -20,6 +22,10 @@ SCRAPE_SECONDS = 0.25
 START_SECONDS = 60.0
 POLL_SECONDS = 0.2
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
+
+Jobs = Sequence[Mapping[str, Any]]
+"""Entries of `scrape_configs`."""
 Series = Sequence[tuple[Mapping[str, str], float]]
 
 
@@ -46,7 +52,7 @@ class Prometheus:
     async def start(
         cls,
         folder: Path,
-        targets: Sequence[Target],
+        jobs: Jobs,
         session: aiohttp.ClientSession,
         *,
         seconds: float = SCRAPE_SECONDS,
@@ -56,7 +62,7 @@ class Prometheus:
 
         Args:
             folder: for its configuration and its data.
-            targets: what it scrapes.
+            jobs: what it scrapes: `static_jobs`, or those of the docs (`documented_jobs`).
             session: for queries.
             seconds: time between two scrapes.
             rules: recording rules and alerts; those of the chart unless said otherwise.
@@ -64,7 +70,7 @@ class Prometheus:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         configuration, log = folder / "prometheus.json", folder / "prometheus.log"
-        configuration.write_text(json.dumps(scrape_configuration(targets, seconds, rules)))
+        configuration.write_text(json.dumps(configured(jobs, seconds, rules)))
         command = await asyncio.to_thread(ensure_prometheus)
         arguments = (
             f"--config.file={configuration}",
@@ -120,24 +126,38 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
 
 
-def scrape_configuration(
-    targets: Sequence[Target], seconds: float = SCRAPE_SECONDS, rules: Path = RULES
-) -> dict[str, object]:
-    """Its configuration: these targets, each scraped once in so many seconds, and rules."""
+def static_jobs(targets: Sequence[Target]) -> Jobs:
+    """A job for each target."""
+    return [
+        {
+            "job_name": f"target-{number}",
+            "honor_labels": True,
+            "metrics_path": target.path,
+            "params": dict(target.parameters or {}),
+            "static_configs": [{"targets": [target.address], "labels": dict(target.labels)}],
+        }
+        for number, target in enumerate(targets)
+    ]
+
+
+def documented_jobs(kubeconfig: Path) -> Jobs:
+    """The jobs of docs/how-to/monitoring.md, which find pods by the API server of a kubeconfig."""
+    (block,) = re.findall(r"```yaml\nscrape_configs:\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    jobs: list[dict[str, Any]] = yaml.safe_load(block)
+    for job in jobs:
+        job["kubernetes_sd_configs"] = [
+            {**found, "kubeconfig_file": str(kubeconfig)} for found in job["kubernetes_sd_configs"]
+        ]
+    return jobs
+
+
+def configured(jobs: Jobs, seconds: float = SCRAPE_SECONDS, rules: Path = RULES) -> dict[str, object]:
+    """Its configuration: these jobs, each page scraped once in so many seconds, and rules."""
     interval = f"{int(1000 * seconds)}ms"
     return {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
-        "scrape_configs": [
-            {
-                "job_name": f"target-{number}",
-                "honor_labels": True,
-                "metrics_path": target.path,
-                "params": dict(target.parameters or {}),
-                "static_configs": [{"targets": [target.address], "labels": dict(target.labels)}],
-            }
-            for number, target in enumerate(targets)
-        ],
+        "scrape_configs": list(jobs),
     }
 
 

@@ -18,12 +18,14 @@ from cryptography import x509
 from docs.dashboards import DASHBOARDS, FOLDER
 from e2e.router.loopback import Loopback
 from e2e.router.pictures import Source, Span, draw, with_gaps
-from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target
+from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target, static_jobs
 from e2e.router.simulated import MODEL, started
 from inference_operator.api.router import RouterSpec
+from inference_operator.autoscaling.decision import Bound, Decision, Terms
+from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.hardware.offers import prices
-from inference_operator.manifest import API_VERSION, KIND, Manifest
+from inference_operator.manifest import API_VERSION, KIND, Key, Manifest
 from inference_operator.objects.names import ENGINE, labels
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.settings import Settings
@@ -34,7 +36,7 @@ from tests.testing.operator_process import free_port
 ENGINES = ("127.0.54.1", "127.0.54.2")
 REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
 BEGIN_SECONDS = 60.0
-PRICE, GPUS, MOST = 2.5, 4, 6
+PRICE, GPUS, MOST, TARGET = 2.5, 4, 6, 8
 TOLERANCE = 0.05
 REST_SECONDS = 6.0
 """After the load: a rate adds half a scrape interval before the begin of a series, 5 % of a short slow one."""
@@ -114,9 +116,12 @@ async def cache() -> AsyncIterator[Cache]:
         cache.put(pod(name, ready=False))
     RESOURCES.states = cache.states
     RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = cache.figures, prices([f"H100:8@{PRICE}"])
+    decision = Decision(len(ENGINES), Bound.DEMAND, Terms(steady=6, headroom=5, backlog=1), TARGET)
+    RESOURCE_METRICS.scaling = {Key("default", MODEL): ScalingResult(decision)}.get
     LEADER.set(1)
     yield cache
     RESOURCES.states, RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = dict, tuple, {}
+    RESOURCE_METRICS.scaling = lambda _: None
     LEADER.set(0)
 
 
@@ -215,6 +220,13 @@ def explained(load: Load) -> Mapping[str, Values]:
         "service: Ends of answers": {"length": answered},
         "service: Requests that miss an objective": {"5xx": 0, "late first token": 0},
         "service: Engines": engines,
+        "service: Demand that autoscaling sees": {
+            "steady": 6,
+            "headroom": 5,
+            "backlog": 1,
+            "ready engines x target": len(ENGINES) * TARGET,
+        },
+        "service: What sets the number of engines": {"demand": 1},
         "service: Start of the last engine": {"node": 2, "prepare": 10, "load": 50},
         "service: Start under way": {"LoadingWeights": 1},
         "service: Conditions": {"Ready=True: Serving": 1},
@@ -262,7 +274,7 @@ async def monitored(loopback: Loopback, cache: Cache, folder: Path) -> AsyncIter
     left = certificate.not_valid_after_utc - datetime.now(UTC)
     port, load = free_port(), Load(loopback, certificate_days=left / timedelta(days=1))
     async with serve_health(port, alive=lambda: True, ready=lambda: True):
-        prometheus = await Prometheus.start(folder, targets(loopback, port), loopback.session)
+        prometheus = await Prometheus.start(folder, static_jobs(targets(loopback, port)), loopback.session)
         try:
             pages = 1 + len(ENGINES) + 4
             await prometheus.until("sum(up)", pages)

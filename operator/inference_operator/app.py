@@ -175,6 +175,7 @@ class Operator:
     def _measure(self, settings: Settings) -> None:
         RESOURCES.states = self._cache.states
         RESOURCE_METRICS.resources = self._cache.figures
+        RESOURCE_METRICS.scaling = self._cache.scaling.result
         RESOURCE_METRICS.prices = prices(settings.gpu_offers)
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)

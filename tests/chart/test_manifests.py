@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from e2e import manifests
-from e2e.cluster.binaries import ensure_command
+from e2e.cluster.binaries import ensure_command, ensure_kustomize
 from inference_operator.manifest import Manifest
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, Helm
 
@@ -18,8 +18,9 @@ FOLDER = manifests.FOLDER
 CI = sorted((CHART / "ci").glob("*-values.yaml"))
 
 
-def kustomized(folder: Path) -> list[Manifest]:
-    command = [str(ensure_command("kubectl")), "kustomize", str(folder)]
+def kustomized(folder: Path, *command: str) -> list[Manifest]:
+    """What `kubectl kustomize` builds, or another command."""
+    command = (*(command or (str(ensure_command("kubectl")), "kustomize")), str(folder))
     built = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert not built.stderr, "a warning of kustomize"
     return list(yaml.safe_load_all(built.stdout))
@@ -51,6 +52,12 @@ def test_an_overlay_equals_the_chart_with_the_values_of_the_same_name(overlay: s
     built = by_name(kustomized(FOLDER / "overlays" / overlay))
     assert built == by_name(manifests.with_values(overlay))
     assert built != by_name(manifests.rendered())
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/namespaced", "overlays/monitoring", "overlays/air-gapped"])
+def test_kustomize_itself_builds_what_kubectl_builds(folder: str) -> None:
+    itself = kustomized(FOLDER / folder, str(ensure_kustomize()), "build")
+    assert by_name(itself) == by_name(kustomized(FOLDER / folder))
 
 
 def test_install_yaml_equals_the_kustomize_base() -> None:

@@ -4,9 +4,11 @@ import pytest
 from prometheus_client.samples import Sample
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.autoscaling.decision import Bound, Decision, Terms
+from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.hardware.offers import prices
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER, labels
 from inference_operator.telemetry.resources import MAX_SERIES, ResourceMetrics
 from tests.testing.builders import NOW, SETTINGS, inference_deployment
@@ -50,6 +52,10 @@ class World:
 
 def condition(kind: str, status: str, reason: str) -> dict[str, str]:
     return {"type": kind, "status": status, "reason": reason}
+
+
+def decision(bound: Bound) -> Decision:
+    return Decision(3, bound, Terms(steady=60, headroom=15.5, backlog=12), target_concurrency=32)
 
 
 def reached(*, ready_after: int | None = None, restarts: int = 0) -> Manifest:
@@ -106,6 +112,20 @@ def test_the_most_engines_of_autoscaling_are_told_only_with_autoscaling() -> Non
     assert world.samples("infd_max_replicas") == {"": 6}
 
 
+@pytest.mark.parametrize(
+    ("bound", "name"),
+    [(Bound.DEMAND, "demand"), (Bound.MAX_REPLICAS, "max_replicas"), (Bound.SCALE_DOWN_DELAY, "scale_down_delay")],
+)
+def test_the_last_decision_of_autoscaling_is_told_with_its_parts_and_what_set_it(bound: Bound, name: str) -> None:
+    world = World()
+    world.resource()
+    of = ("infd_scaling_demand_requests", "infd_scaling_target_concurrency", "infd_scaling_bound")
+    assert [world.samples(metric) for metric in of] == [{}, {}, {}], "no decision"
+    world.metrics.scaling = {Key("default", "qwen"): ScalingResult(decision(bound))}.get
+    parts = {"steady": 60, "headroom": 15.5, "backlog": 12}
+    assert [world.samples(metric) for metric in of] == [parts, {"": 32}, {name: 1}]
+
+
 @pytest.mark.parametrize("plan", [{}, {"device": "CPU", "gpusPerReplica": 0}])
 def test_a_resource_without_gpus_has_no_series_of_gpus_or_cost(plan: dict[str, object]) -> None:
     world = World("H100:8@2.5")
@@ -146,6 +166,7 @@ def test_an_engine_that_was_ready_before_the_first_scrape_or_was_restarted_tells
 
 def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resource() -> None:
     world = World("H100:8@2.5")
+    world.metrics.scaling = lambda _: ScalingResult(decision(Bound.DEMAND))
     conditions = [condition(kind, "True", "Reason") for kind in ConditionType]
     status: Manifest = {"conditions": conditions, "plan": SIZED, "startup": {"step": "PullingImages"}}
     for number in range(MANY):
@@ -156,7 +177,7 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     for number in range(MANY):
         world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
     assert len(world.series()) == MANY * MAX_SERIES
-    assert MAX_SERIES == 22
+    assert MAX_SERIES == 27
     for key in world.cache.resource_keys()[1:]:
         world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
     assert len(world.series()) == MAX_SERIES

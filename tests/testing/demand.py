@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.binaries import PROMETHEUS, ensure_prometheus
-from e2e.router.prometheus import Target, scrape_configuration
+from e2e.router.prometheus import Target, configured, static_jobs
 from e2e.waiting import eventually
 from inference_operator.autoscaling.query import BACKEND, OUTSTANDING
 from inference_operator.engines.vllm.metrics import DEMAND_METRICS
@@ -95,7 +95,7 @@ def prometheus(page: Demand, folder: Path, port: int | None = None) -> Iterator[
     """Run a real Prometheus that scrapes the page, until the block ends; yields its address."""
     url = f"127.0.0.1:{port or free_port()}"
     target = Target(f"127.0.0.1:{page.server_address[1]}", {})
-    (folder / "prometheus.json").write_text(json.dumps(scrape_configuration([target], SCRAPE_SECONDS)))
+    (folder / "prometheus.json").write_text(json.dumps(configured(static_jobs([target]), SCRAPE_SECONDS)))
     command = [
         str(ensure_prometheus() / PROMETHEUS.name),
         f"--config.file={folder / 'prometheus.json'}",

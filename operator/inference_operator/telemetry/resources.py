@@ -12,6 +12,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.autoscaling.decision import Bound, Decision
+from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.manifest import Key
 from inference_operator.objects.names import INSPECTION, ROUTER
 from inference_operator.telemetry.description import Description
@@ -20,12 +22,22 @@ from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.resource_figures import ResourceFigures
 
 Resource = tuple[Key, ResourceFigures, Sequence[PodView]]
+Series = tuple[Description, float, *tuple[str, ...]]
+"""Metric, value, and the values of the labels beside namespace and name."""
 
 REPLICA_STATES = ("desired", "ready", "starting", "unscheduled", "terminating")
 GPU_STATES = ("allocated", "pending")
 PHASES = ("node", "prepare", "load")
+DEMAND_PARTS = ("steady", "headroom", "backlog")
 
-MAX_SERIES = len(ConditionType) + len(REPLICA_STATES) + len(GPU_STATES) + len(PHASES) + len(("step", "cost", "max"))
+MAX_SERIES = (
+    len(ConditionType)
+    + len(REPLICA_STATES)
+    + len(GPU_STATES)
+    + len(PHASES)
+    + len(DEMAND_PARTS)
+    + len(("max", "target", "bound", "cost", "step"))
+)
 """Series of one InferenceDeployment."""
 
 _OF = ("namespace", "name")
@@ -40,6 +52,26 @@ REPLICAS = Description(
     "Engines: `desired` by autoscaling or spec, `ready`, `starting`, `unscheduled` (without a node), `terminating`",
 )
 MAX_REPLICAS = Description("infd_max_replicas", "gauge", _OF, "Most engines of autoscaling: its `maxReplicas`")
+DEMAND = Description(
+    "infd_scaling_demand_requests",
+    "gauge",
+    (*_OF, "part"),
+    "Requests for which the last decision of autoscaling wants engines: `steady`, `headroom`, and `backlog`, the part"
+    " of the backlog that counts",
+)
+TARGET = Description(
+    "infd_scaling_target_concurrency",
+    "gauge",
+    _OF,
+    "Requests that one engine should have at a time, as the last decision of autoscaling used it",
+)
+BOUND = Description(
+    "infd_scaling_bound",
+    "gauge",
+    (*_OF, "bound"),
+    "Always 1; the label holds what set the number of engines in the last decision of autoscaling: "
+    + ", ".join(f"`{bound.name.lower()}`" for bound in Bound),
+)
 GPUS = Description(
     "infd_gpus",
     "gauge",
@@ -65,7 +97,7 @@ START = Description(
     "Start of the engine that became ready last, since the operator runs: `node` (until it is scheduled), `prepare`"
     " (volumes, images), `load` (until it is ready)",
 )
-DESCRIPTIONS = (CONDITION, REPLICAS, MAX_REPLICAS, GPUS, COST, STEP, START)
+DESCRIPTIONS = (CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START)
 
 
 class ResourceMetrics(Collector):
@@ -73,6 +105,8 @@ class ResourceMetrics(Collector):
 
     def __init__(self) -> None:
         self.resources: Callable[[], Iterable[Resource]] = tuple
+        self.scaling: Callable[[Key], ScalingResult | None] = lambda _: None
+        """The latest decision of autoscaling; None where the operator does not decide."""
         self.prices: Mapping[str, float] = {}
         """Price of one GPU per hour, by kind."""
         self._startups = _Startups()
@@ -80,29 +114,40 @@ class ResourceMetrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The current values."""
         families = {one.name: GaugeMetricFamily(one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
-
-        def add(metric: Description, key: Key, value: float, *labels: str) -> None:
-            families[metric.name].add_metric([key.namespace, key.name, *labels], value)
-
         every = [(key, figures, _engines(pods)) for key, figures, pods in self.resources()]
         self._startups.update({key: engines for key, _, engines in every})
         for key, figures, engines in every:
-            for condition in figures.conditions:
-                add(CONDITION, key, 1, *condition)
-            for state, count in _replicas(figures, engines).items():
-                add(REPLICAS, key, count, state)
-            if figures.max_replicas:
-                add(MAX_REPLICAS, key, figures.max_replicas)
-            gpus = _gpus(figures, engines)
-            for state, count in gpus.items():
-                add(GPUS, key, count, figures.gpu, state)
-            if gpus and figures.gpu in self.prices:
-                add(COST, key, gpus["allocated"] * self.prices[figures.gpu], figures.gpu)
-            if figures.startup_step:
-                add(STEP, key, 1, figures.startup_step)
-            for phase, seconds in self._startups.last(key).items():
-                add(START, key, seconds, phase)
+            for metric, value, *labels in self._series(key, figures, engines):
+                families[metric.name].add_metric([key.namespace, key.name, *labels], value)
         yield from families.values()
+
+    def _series(self, key: Key, figures: ResourceFigures, engines: Sequence[PodView]) -> Iterator[Series]:
+        """The series of one InferenceDeployment."""
+        for condition in figures.conditions:
+            yield CONDITION, 1, *condition
+        for state, count in _replicas(figures, engines).items():
+            yield REPLICAS, count, state
+        if figures.max_replicas:
+            yield MAX_REPLICAS, figures.max_replicas
+        if scaling := self.scaling(key):
+            yield from _decided(scaling.decision)
+        gpus = _gpus(figures, engines)
+        for state, count in gpus.items():
+            yield GPUS, count, figures.gpu, state
+        if gpus and figures.gpu in self.prices:
+            yield COST, gpus["allocated"] * self.prices[figures.gpu], figures.gpu
+        if figures.startup_step:
+            yield STEP, 1, figures.startup_step
+        for phase, seconds in self._startups.last(key).items():
+            yield START, seconds, phase
+
+
+def _decided(decision: Decision) -> Iterator[Series]:
+    terms = decision.terms
+    for part, requests in zip(DEMAND_PARTS, (terms.steady, terms.headroom, terms.backlog), strict=True):
+        yield DEMAND, requests, part
+    yield TARGET, decision.target_concurrency
+    yield BOUND, 1, decision.bound.name.lower()
 
 
 def _engines(pods: Sequence[PodView]) -> list[PodView]:
