@@ -63,11 +63,21 @@ def up(provided_by: str = local.PROVIDER) -> None:
     with _part(f"3. kubectl apply -f {stack.SAMPLE.relative_to(stack.ROOT)}"):
         print(_indented(stack.SAMPLE.read_text()))
         print(cluster.kubectl("apply", "--filename", str(stack.SAMPLE)), end="")
+        _check_unchanged(cluster)
         stack.wait_ready(cluster, NAME, tell=lambda message: print(f"  {message}", flush=True))
         print(cluster.kubectl("get", "infd"), end="")
     with stack.reached(cluster, NAME) as address:
         _use(cluster, address)
     print(f"\nAll of this took {time.monotonic() - start:.0f} s. Look around:\n{_hints(cluster)}")
+
+
+def _check_unchanged(cluster: Cluster) -> None:
+    """Refuse a resource whose engines the demo cannot scale, because somebody has added autoscaling to it."""
+    if cluster.kubectl("get", "infd", NAME, "--output=jsonpath={.spec.autoscaling}"):
+        raise ClusterError(
+            f"{NAME} has spec.autoscaling, which the sample has not, so `kubectl scale` has no effect. Remove it:"
+            f' eval "$(make -s demo-env)"; kubectl delete infd {NAME}; then run `make demo` again.'
+        )
 
 
 def _use(cluster: Cluster, address: str) -> None:

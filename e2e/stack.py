@@ -145,8 +145,18 @@ def wait_engines(cluster: Cluster, name: str, count: int, namespace: str = "defa
         ):
             return
         if time.monotonic() > deadline:
-            raise ClusterError(f"{name} has {status.get('ready')} engines ready after {READY_SECONDS} s")
+            said = " ".join(f"{c['type']}={c['status']} ({c['reason']}): {c['message']}" for c in _unwell(status))
+            raise ClusterError(
+                f"{name} has {status.get('readyReplicas', 0)} of {status.get('replicas', 0)} engines ready after"
+                f" {READY_SECONDS} s, and {count} were wanted. {said}"
+            )
         time.sleep(POLL_SECONDS)
+
+
+def _unwell(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conditions that explain why the engines are not as wanted."""
+    wanted = {"Ready": "True", "Reconciling": "False", "Stalled": "False", "ScalingActive": "True"}
+    return [c for c in status.get("conditions", []) if c["status"] != wanted.get(c["type"], c["status"])]
 
 
 def pods(cluster: Cluster, name: str, component: str = "engine", namespace: str = "default") -> dict[str, str]:

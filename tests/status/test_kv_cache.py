@@ -78,6 +78,7 @@ def test_sized_names_the_reported_kv_cache_of_a_cpu_engine() -> None:
     one = replace(situation, pods=[replace(OLD, template=template)], samples=Samples({OLD.uid: engine}))
     text = message(reported(one), ConditionType.SIZED)
     assert text == (
-        "On CPUs an engine requests 23Gi of memory, of which 4.5 GiB for the KV cache; free memory of nodes is not"
-        " checked. An engine reports a KV cache of 65,536 tokens."
+        "On CPUs an engine needs 23Gi of memory, of which 4.5 GiB for the KV cache. It requests as much, unless"
+        " `spec.engine.resources` names another amount. Free memory of nodes is not checked. An engine reports a KV"
+        " cache of 65,536 tokens."
     )

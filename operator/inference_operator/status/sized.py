@@ -60,7 +60,10 @@ def _without_sizing(plan: Plan) -> str:
         kv_cache = f", of which {plan.kv_cache_bytes / GIB:.1f} GiB for the KV cache" if plan.kv_cache_bytes else ""
         model = "" if plan.weight_bytes else " Nothing is known about the model, so its weights are not counted."
         missing = f" Not counted: {', '.join(plan.uncounted)}." if plan.uncounted else ""
-        memory = f"On CPUs an engine requests {plan.memory} of memory{kv_cache}; free memory of nodes is not checked."
+        memory = (
+            f"On CPUs an engine needs {plan.memory} of memory{kv_cache}. It requests as much, unless"
+            " `spec.engine.resources` names another amount. Free memory of nodes is not checked."
+        )
         return f"{memory}{model}{missing}"
     return f"{plan.unchecked} Tensor parallel {plan.parallel.tensor} is as requested; its memory use was not computed."
 
