@@ -13,7 +13,7 @@ the clients' rates in 10 minutes, with a file of token quantiles) or kvcache-ai/
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isfinite, nan
@@ -116,13 +116,29 @@ def service_seconds(work: Workload, fleet: Fleet, concurrency: float) -> float:
     return float(work.outputs.mean()) * token + concurrency * prefill
 
 
+class RulesError(Exception):
+    """Rules that cannot be compared; the message names them and those that can."""
+
+
+def check_rules(only: Sequence[str], known: Iterable[str]) -> None:
+    """Raise RulesError unless the rules exist, and the shipped one and a rival are among them. None means all."""
+    names = list(known)
+    rivals = [name for name in names if name not in {OURS, *HINDSIGHT, *QUERIES}]
+    if unknown := [name for name in only if name not in names]:
+        raise RulesError(f"--rules: there is no rule {', '.join(unknown)}; there are: {', '.join(map(repr, names))}")
+    if only and (OURS not in only or not set(only) & set(rivals)):
+        raise RulesError(f"--rules: name {OURS!r}, and at least one of {', '.join(map(repr, rivals))}")
+
+
 def curves_of(scenario: Scenario, seeds: int, only: Sequence[str] = ()) -> dict[str, list[list[Point]]]:
-    """For each rule, a curve for each seed."""
+    """For each rule, a curve for each seed; RulesError if `only` has rules that cannot be compared."""
     found: dict[str, list[list[Point]]] = {}
     for seed in range(seeds):
         work = scenario.workload(seed)
         warm = initial_replicas(scenario, work)
-        for name, targets in rules(scenario, work).items():
+        every = rules(scenario, work)
+        check_rules(only, every)
+        for name, targets in every.items():
             if only and name not in only:
                 continue
             curve = []
@@ -253,14 +269,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--bursts", action="store_true", help="judge the trace as bursts, not as a day")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--starts", type=float, nargs="+", default=[120.0], help="median start times in seconds")
-    parser.add_argument("--rules", nargs="+", default=[], metavar="RULE", help="only these rules")
+    parser.add_argument("--rules", nargs="+", default=[], metavar="RULE", help="only these: the shipped one and rivals")
     parser.add_argument("--wrong", action="store_true", help="only what a wrong target concurrency costs")
     parser.add_argument("--scarce", action="store_true", help="only the scenario in which GPUs run out")
     parser.add_argument("--generated", choices=list(GENERATED), nargs="+", default=list(GENERATED))
     args = parser.parse_args(arguments)
     try:
         figures = _measured(args)
-    except TraceError as error:
+    except (TraceError, RulesError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json_of(figures) if args.output == "json" else "\n" + shown(figures, "text"))

@@ -50,13 +50,26 @@ PATIENT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One switch, in seconds."""
+    """One switch, as times of this machine's clock, in seconds."""
 
-    whole: float
-    """From the edit to the first answer of the new engine."""
-    own_start: float
-    """From the start of the new engine's container until it is healthy."""
+    edited: float
+    started: float
+    """When the container of the new engine was started."""
+    healthy: float
+    """When the new engine was healthy first."""
+    answered: float
+    """When the new engine had answered its first request."""
     result: Result
+
+    @property
+    def own_start(self) -> float:
+        """The new engine's own start."""
+        return self.healthy - self.started
+
+    @property
+    def waited(self) -> float:
+        """From the edit to the first answer, without the new engine's own start."""
+        return self.answered - self.edited - self.own_start
 
 
 def sample(folder: str, *, gpu: bool) -> Mapping[str, Any]:
@@ -88,7 +101,7 @@ def switched(served: Served) -> Switch:
         answered = _first(lambda: metric(address, "vllm:request_success_total{") > 0)
         stack.wait_ready(served.cluster, NAME)
         phase.await_answers(AFTER)
-    return Switch(answered - edited, healthy - _started(served, pod), phase.result)
+    return Switch(edited, _started(served, pod), healthy, answered, phase.result)
 
 
 def _new(served: Served, old: set[str]) -> tuple[str, str] | None:
@@ -152,9 +165,11 @@ def without_a_slot(cluster: LocalCluster) -> Switch:
 def figures(way: str, switch: Switch, aim: float) -> Iterator[Figure]:
     """The figures of one way."""
     result = switch.result
-    yield Figure(f"{way}: edit to first answer", switch.whole, "s")
+    yield Figure(f"{way}: edit to first answer", switch.answered - switch.edited, "s")
     yield Figure(f"{way}: the new engine's own start", switch.own_start, "s")
-    yield Figure(f"{way}: edit to first answer, without that", switch.whole - switch.own_start, "s", at_most(aim))
+    yield Figure(f"{way}: edit to first answer, without that", switch.waited, "s", at_most(aim))
+    yield Figure(f"{way}: of it, edit to the start of the container", switch.started - switch.edited, "s")
+    yield Figure(f"{way}: of it, healthy to first answer", switch.answered - switch.healthy, "s")
     yield Figure(f"{way}: requests", result.sent, "")
     yield Figure(f"{way}: requests that were lost", result.sent - result.ok, "", exactly(0))
 

@@ -55,6 +55,23 @@ def test_a_replay_with_the_same_seed_gives_the_same_result() -> None:
     assert (found[0].gpu_hours, found[0].changes) == (found[1].gpu_hours, found[1].changes)
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["nosuch"], "there is no rule nosuch; there are: "),
+        ([OURS], f"name '{OURS}', and at least one of "),
+        (["KEDA outstanding"], f"name '{OURS}', and at least one of "),
+    ],
+)
+def test_rules_that_cannot_be_compared_are_refused_with_those_that_can(
+    asked: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--generated", "flash", "--seeds", "1", "--rules", *asked]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: --rules: {said}")
+    assert "'Knative KPA'" in message
+
+
 def test_bursts_need_fewer_gpu_hours_than_the_best_rule_on_outstanding_requests() -> None:
     curves = curves_of(SHORT, 1, only=(OURS, "KEDA outstanding", "Knative KPA"))
     mean = means(curves)
