@@ -54,6 +54,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
     _inspect_a_model(workspace)
+    _await_garbage_collection(workspace)
     _find_names_taken(workspace, "left", {**QWEN, "router": EXPOSED}, "httproute")
     _leave_routing_to_others(workspace)
     for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
@@ -83,6 +84,23 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     assert granted - used == set()
     # In namespaces that are being deleted admission forbids to create, whatever the rights.
     assert [str(r) for r in requests if r.code == FORBIDDEN and r.namespace == workspace.namespace] == []
+
+
+def _await_garbage_collection(workspace: Workspace) -> None:
+    """Wait until the garbage collector knows the optional kinds: it looks for new ones every 30 s.
+
+    Until then it leaves the owner in objects that should become orphans, and deletes them once it knows their kind.
+    """
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}
+    meta = {"name": "probe", "namespace": workspace.namespace, "ownerReferences": [owner]}
+    scaled = {"scaleTargetRef": {"name": "nothing"}, "triggers": [{"type": "cpu", "metadata": {"value": "1"}}]}
+    for version, kind, spec in (
+        ("gateway.networking.k8s.io/v1", "HTTPRoute", {}),
+        ("keda.sh/v1alpha1", "ScaledObject", scaled),
+    ):
+        probe = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+        workspace.kubectl("create", "--filename=-", input=json.dumps(probe))
+        eventually(partial(_is_gone, workspace, kind.lower(), "probe"), seconds=90, what=f"{kind}s are collected")
 
 
 def _inspect_a_model(workspace: Workspace) -> None:
