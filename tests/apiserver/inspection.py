@@ -1,6 +1,8 @@
 """Sets the status of an inspection pod as a kubelet would: KWOK ends every Job pod without a termination message."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from e2e.waiting import eventually
@@ -22,6 +24,16 @@ GATED = {"error": {"cause": "Gated", "field": "hf://a/b", "problem": "is gated."
 def job_pods(workspace: Workspace, selector: str = INSPECTION) -> list[dict[str, Any]]:
     """The pods of all inspections, or of other Jobs."""
     return workspace.all("pods", selector)
+
+
+@contextmanager
+def without_nodes(workspace: Workspace) -> Iterator[None]:
+    """No pod gets a node until the block ends: KWOK ends the pod of a Job as soon as it has one."""
+    workspace.kubectl("cordon", "--selector=type=kwok")
+    try:
+        yield
+    finally:
+        workspace.kubectl("uncordon", "--selector=type=kwok")
 
 
 def let_it_say(workspace: Workspace, document: object, *, component: str = "inspection") -> None:

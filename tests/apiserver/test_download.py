@@ -40,10 +40,11 @@ def names(workspace: Workspace, kind: str) -> list[str]:
 def test_engines_start_after_the_download_and_everything_but_the_claim_is_deleted_with_the_resource(
     workspace: Workspace,
 ) -> None:
+    workspace.create("mine", CACHED)
+    # Without the claim, the Job's pod has no node: once it has one, KWOK ends it at once.
+    workspace.settled("mine", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
     workspace.kubectl("apply", "--filename=-", input=CLAIM % workspace.namespace)
     try:
-        workspace.create("mine", CACHED)
-        workspace.settled("mine", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
         let_it_say(workspace, FULL, component="download")
         workspace.settled("mine", "Stalled", "True", "DiskFull", saying="Expand the claim. It is tried again")
         assert not workspace.all("pods", "app.kubernetes.io/component=engine")

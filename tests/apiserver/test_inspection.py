@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
-from tests.apiserver.inspection import GATED, INSPECTION, MINE, MODEL, job_pods, let_it_say
+from tests.apiserver.inspection import GATED, INSPECTION, MINE, MODEL, job_pods, let_it_say, without_nodes
 from tests.testing.workspace import QWEN, Workspace
 
 
@@ -18,8 +18,9 @@ def test_an_unknown_model_is_inspected_once_and_the_engine_is_sized_for_it(
     workspace: Workspace, audit: AuditLog
 ) -> None:
     mark = audit.mark()
-    workspace.create("mine", MINE)
-    workspace.settled("mine", "ModelResolved", "Unknown", "InspectingModel")
+    with without_nodes(workspace):
+        workspace.create("mine", MINE)
+        workspace.settled("mine", "ModelResolved", "Unknown", "InspectingModel")
     let_it_say(workspace, MODEL)
     workspace.settled("mine", "ModelResolved", "True", "ModelKnown", saying="15.2 GiB of weights")
     workspace.settled("mine", "Sized", "True", "Fits")
