@@ -247,8 +247,8 @@ FLEET = Dashboard(
             "GPUs of InferenceDeployments that had no request for an hour",
             "short",
             {
-                "{{namespace}}/{{name}}": 'sum by (namespace, name) (infd_gpus{state="allocated"})'
-                " and on (namespace, name) sum by (namespace, name) (max_over_time(vllm:num_requests_running[1h])) == 0"
+                "{{namespace}}/{{name}}": 'sum by (namespace, name) (infd_gpus{state="allocated"}) > 0'
+                " and on (namespace, name) infd:requests:increase1h == 0"
             },
             whole=True,
             nothing=NONE,

@@ -1,5 +1,7 @@
 """Every alert fires on the series of its fault, and is silent for healthy resources and for those scaled to zero."""
 
+import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,6 +40,7 @@ def resource(name: str, **changes: str) -> Series:
         f'vllm:num_requests_waiting{{{of},pod="p"}}': "waiting",
         f'vllm:kv_cache_usage_perc{{{of},pod="p"}}': "cache",
         f'vllm:num_preemptions_total{{{of},pod="p"}}': "preempted",
+        f'vllm:request_success_total{{{of},pod="p",finished_reason="stop"}}': "ended",
         f'vllm:time_to_first_token_seconds_bucket{{{of},pod="p",le="2.5"}}': "in_time",
         f'vllm:time_to_first_token_seconds_count{{{of},pod="p"}}': "tokens",
     }
@@ -59,6 +62,7 @@ def resource(name: str, **changes: str) -> Series:
         "waiting": "1",
         "cache": "0.5",
         "preempted": "0",
+        "ended": "0+100",
         "in_time": "0+95",
         "tokens": "0+100",
     }
@@ -74,7 +78,13 @@ def over_time(value: str) -> str:
     return f"{start}+{step or 0}x{MINUTES}"
 
 
-ENGINES_GONE = dict.fromkeys(("gpus", "running", "waiting", "cache", "preempted", "in_time", "tokens"), "")
+def wave(mean: int, height: int, minutes: int = 20) -> str:
+    """A value that goes up and down around its mean, once in so many minutes."""
+    values = [mean + round(height * math.sin(2 * math.pi * minute / minutes)) for minute in range(MINUTES)]
+    return " ".join(f"{value}x0" for value in values)
+
+
+ENGINES_GONE = dict.fromkeys(("gpus", "running", "waiting", "cache", "preempted", "ended", "in_time", "tokens"), "")
 ZERO = resource("zero", desired="0", ready="0", good="0+1", bad="0+9", **ENGINES_GONE)
 """Scaled to zero: its routers answer 503."""
 LEADS, STANDS_BY = 'infd_leader{pod="o-1"}', 'infd_leader{pod="o-2"}'
@@ -97,7 +107,15 @@ FAULTS = (
     Fault("InferenceErrorBudgetBurn", 240, resource("ill", good="0+96", bad="0+4"), "critical"),
     Fault("InferenceFirstTokenBudgetBurn", 60, resource("ill", in_time="0+20", tokens="0+100")),
     Fault("InferenceFirstTokenBudgetBurn", 240, resource("ill", in_time="0+60", tokens="0+100")),
+    Fault("InferenceErrorBudgetBurn", 60, resource("ill", good="0", bad="0+1"), "critical"),
+    Fault("InferenceErrorBudgetBurn", 130, resource("ill", desired=f"0x60 2x{MINUTES}", bad="0+10"), "critical"),
     Fault("InferenceNoEngine", 70, resource("ill", ready="2x60 0x540", **ENGINES_GONE), "critical"),
+    Fault(
+        "InferenceNoEngine",
+        75,
+        resource("ill", desired=f"0x20 2x{MINUTES}", ready=f"0x24 2x40 0x{MINUTES}", **ENGINES_GONE),
+        "critical",
+    ),
     Fault("InferenceStalled", 6, resource("ill", stalled="1"), labels={"reason": "DiskFull"}),
     Fault(
         "InferenceStartStuck",
@@ -110,7 +128,7 @@ FAULTS = (
     Fault("InferenceQueueGrowing", 20, resource("ill", held="1+1")),
     Fault("InferenceQueueGrowing", 20, resource("ill", waiting="1+1")),
     Fault("InferenceScalingLimited", 20, resource("ill", most="2", held="3")),
-    Fault("InferenceGpusIdle", 130, resource("ill", gpus="8", running="0"), "info"),
+    Fault("InferenceGpusIdle", 130, resource("ill", gpus="8", running="0", ended="5"), "info"),
     Fault("InferenceCertificateEnds", 11, resource("ill", certificate=str(7 * DAY))),
     Fault("InferenceCertificateEnds", 11, resource("ill", certificate="0")),
     Fault("InferenceKeysInvalid", 6, resource("ill", skipped="1")),
@@ -128,16 +146,32 @@ NOT_FAULTS = {
     "a full cache without preemptions": resource("ill", cache="1"),
     "all engines that autoscaling may want": resource("ill", most="2", waiting="0"),
     "a long queue that does not grow": resource("ill", queued="50"),
+    "a long queue that goes up and down": resource("ill", queued=wave(50, 35)),
     "a step of a start for 20 minutes": resource("ill", loading=f"1x20 _x{MINUTES}"),
-    "an hour without a request": resource("ill", running=f"1x30 0x60 1x{MINUTES}"),
+    "an hour without a request": resource("ill", running="0", ended=f"0+1x30 30x60 30+1x{MINUTES}"),
+    "short requests that no scrape sees": resource("ill", running="0", ended="0+1"),
+    "one request for hours": resource("ill", running="1", ended="5"),
+    "engines that have just started": resource("ill", gpus=f"_x60 8x59 _x{MINUTES}", running="0", ended="5"),
     "a fault that is over": resource("ill", good="0+99", bad=f"0+8x4 40+0x{MINUTES}"),
     "a certificate that was renewed": resource("ill", certificate=f"{DAY}x5 {30 * DAY}x{MINUTES}"),
     "no certificate and no keys": resource("ill", certificate="", users="", skipped=""),
     "engines that were scaled to zero": resource("ill", desired="2x60 0x540", ready="2x60 0x540"),
+    "a slow start from zero": resource("ill", desired="2x30 0x30 2x540", ready="2x30 0x50 2x520"),
+    "answers at zero before engines start": resource(
+        "ill",
+        desired=f"0x60 2x{MINUTES}",
+        ready=f"0x62 2x{MINUTES}",
+        good=f"0x62 0+99x{MINUTES}",
+        bad=f"0+9x62 567x{MINUTES}",
+    ),
+    "three failed answers of ten": resource("ill", good=f"0x28 7x{MINUTES}", bad=f"0x28 3x{MINUTES}"),
+    "three late first tokens of three": resource("ill", in_time="0", tokens=f"0x28 3x{MINUTES}"),
 }
 
 
-def outcome(folder: Path, series: Series, minutes: Sequence[int], expected: Sequence[str]) -> str:
+def outcome(
+    folder: Path, series: Series, minutes: Sequence[int], expected: Sequence[str], rules_file: Path = RULES
+) -> str:
     """What promtool says if exactly these alerts fire; empty if they do."""
     lines = [{"series": name, "values": values} for name, values in series.items()]
     firing = {"expr": 'ALERTS{alertstate="firing"}', "exp_samples": [{"labels": one, "value": 1} for one in expected]}
@@ -146,7 +180,9 @@ def outcome(folder: Path, series: Series, minutes: Sequence[int], expected: Sequ
         "input_series": lines,
         "promql_expr_test": [{**firing, "eval_time": f"{minute}m"} for minute in minutes],
     }
-    file = written(folder / "test.yaml", {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]})
+    file = written(
+        folder / "test.yaml", {"rule_files": [str(rules_file)], "evaluation_interval": "1m", "tests": [test]}
+    )
     done = promtool("test", "rules", str(file))
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -166,7 +202,28 @@ def test_an_alert_fires_on_its_fault_alone_and_not_for_a_resource_at_zero(fault:
 
 @pytest.mark.parametrize("case", NOT_FAULTS)
 def test_no_alert_fires_without_a_fault(case: str, tmp_path: Path) -> None:
-    assert outcome(tmp_path, {**others(), **NOT_FAULTS[case]}, [30, 61, 90, 180], []) == ""
+    assert outcome(tmp_path, {**others(), **NOT_FAULTS[case]}, range(30, 190, 2), []) == ""
+
+
+@pytest.mark.parametrize(
+    ("objective", "bad", "alert"),
+    [
+        ("infd:availability_objective:ratio", {"good": "0+1", "bad": "0+99"}, "InferenceErrorBudgetBurn"),
+        ("infd:first_token_objective:ratio", {"in_time": "0+1"}, "InferenceFirstTokenBudgetBurn"),
+    ],
+)
+def test_the_lowest_objective_of_the_chart_has_an_alert(
+    objective: str, bad: dict[str, str], alert: str, tmp_path: Path
+) -> None:
+    schema = json.loads((RULES.parents[1] / "values.schema.json").read_text())
+    lowest = schema["definitions"]["objective"]["minimum"]
+    changed = yaml.safe_load(RULES.read_text())
+    (rule,) = [one for group in changed["groups"] for one in group["rules"] if one.get("record") == objective]
+    rule["expr"] = f"vector({lowest})"
+    file = written(tmp_path / "rules.yaml", changed)
+    severity = "critical" if alert == "InferenceErrorBudgetBurn" else "warning"
+    expected = f'ALERTS{{alertname="{alert}",alertstate="firing",namespace="a",name="ill",severity="{severity}"}}'
+    assert outcome(tmp_path, {**others(), **resource("ill", **bad)}, [60, 400], [expected], file) == ""
 
 
 def test_every_alert_is_tested() -> None:

@@ -135,7 +135,11 @@ def test_the_objectives_come_from_the_values(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["availability=1.5", "availability=0", "firstTokenSeconds=3", "certificateDays=0", "runbooks=docs"]
+    "wrong",
+    [
+        *("availability=1.5", "availability=0", "availability=0.4", "firstTokens=.45"),
+        *("firstTokenSeconds=3", "certificateDays=0", "runbooks=docs"),
+    ],
 )
 def test_an_impossible_objective_is_refused(helm: Helm, wrong: str) -> None:
     assert wrong.partition("=")[0] in helm.refusal(ALERTS, f"monitoring.rules.{wrong}")
