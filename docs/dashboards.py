@@ -75,20 +75,21 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Error budget left",
-            "Share of the 30 days' budget for answers with status 5xx that is left",
+            "Share of the budget for answers with status 5xx that is left, of 30 days or of all that Prometheus keeps",
             "percentunit",
             {
                 "left": "1 - (sum(increase(haproxy_frontend_http_responses_total"
-                f'{{proxy="api",code="5xx",{OF}}}[30d])) / sum(increase(haproxy_frontend_http_responses_total'
-                f'{{proxy="api",{OF}}}[30d]))) / (1 - scalar(infd:availability_objective:ratio))'
+                f'{{proxy="api",code="5xx",{OF}}}[30d])) / (sum(increase(haproxy_frontend_http_responses_total'
+                f'{{proxy="api",{OF}}}[30d])) > 0)) / (1 - scalar(infd:availability_objective:ratio))'
             },
+            nothing="No request yet",
             kind=NUMBERS,
             steps=BUDGET,
             maximum=1,
         ),
         Panel(
             "Time to the first token",
-            "As the engines measure it, from the request's arrival",
+            "As the engines measure it, from the request's arrival there: without the wait in a router",
             "s",
             _quantiles("vllm:time_to_first_token_seconds", OF, 0.5, 0.95, 0.99),
         ),
@@ -237,9 +238,12 @@ FLEET = Dashboard(
         ),
         Panel(
             "GPUs",
-            "GPUs that engines request, by kind: on nodes, and without a node",
+            "By kind: those that engines request, on nodes and without a node, and all of nodes, used or not",
             "short",
-            {"{{gpu}} {{state}}": "sum by (gpu, state) (infd_gpus)"},
+            {
+                "{{gpu}} {{state}}": "sum by (gpu, state) (infd_gpus)",
+                "{{gpu}} of nodes": "max by (gpu) (infd_node_gpus)",
+            },
             whole=True,
         ),
         Panel(

@@ -10,6 +10,9 @@ WIDTH, HEIGHT = 12, 8
 """Of a panel, in the units of Grafana's grid, which is 24 wide."""
 GRAPH, NUMBERS, STATES = "timeseries", "stat", "state-timeline"
 """Kinds of panels: lines over time, the last value of each query, and a bar while a series has a value."""
+INTERVAL = "30s"
+"""Shortest time of a step: the chart's `monitoring.podMonitors.interval`, which it writes here if it is another. A rate
+counts four of them, so that it has two scrapes at least."""
 Steps = Sequence[tuple[float | None, str]]
 """Colours by the value from which they hold; the first value is None."""
 PLAIN: Steps = ((None, "text"),)
@@ -85,17 +88,19 @@ def _variables(names: Sequence[str]) -> Iterator[dict[str, object]]:
 
 
 def _panel(number: int, panel: Panel) -> dict[str, object]:
+    once = {"instant": True, "range": False} if panel.kind == NUMBERS else {}
     return {
         "id": number + 1,
         "type": panel.kind,
         "title": panel.title,
         "description": panel.meaning,
         "datasource": SOURCE,
+        "interval": INTERVAL,
         "gridPos": {"x": WIDTH * (number % 2), "y": HEIGHT * (number // 2), "w": WIDTH, "h": HEIGHT},
         "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
         "options": _options(panel.kind),
         "targets": [
-            {"refId": chr(ord("A") + at), "datasource": SOURCE, "expr": query, "legendFormat": legend}
+            {"refId": chr(ord("A") + at), "datasource": SOURCE, "expr": query, "legendFormat": legend, **once}
             for at, (legend, query) in enumerate(panel.queries.items())
         ],
     }

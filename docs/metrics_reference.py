@@ -67,8 +67,9 @@ This page is generated from `docs/metrics_reference.py`, `operator/inference_ope
 `operator/inference_operator/router/observe.py`.
 
 ## Of the operator
-Every operator pod serves `/metrics` on port 8080. Standby pods have the same metrics, mostly zero: use the sum over
-pods, or the pod whose `infd_leader` is 1. The Prometheus client adds `process_*` and `python_*`.
+Every operator pod serves `/metrics` on port 8080. A standby pod has no series of InferenceDeployments and nodes, and
+its counters stay at zero: use the sum over pods, or the pod whose `infd_leader` is 1. The Prometheus client adds
+`process_*` and `python_*`.
 
 | metric | type | labels | meaning | used by |
 |---|---|---|---|---|
@@ -76,8 +77,9 @@ pods, or the pod whose `infd_leader` is 1. The Prometheus client adds `process_*
 
 CARDINALITY = f"""
 Metrics with the labels `namespace` and `name` tell of one InferenceDeployment. They are computed from the operator's
-cache at each scrape, and end with their InferenceDeployment. Each has at most {MAX_SERIES} series (the two
-`infd_engine_…_total` have two more once an engine has hung): {MAX_SERIES * 1000:,} series for a thousand.
+cache at each scrape, and end with their InferenceDeployment. Each has at most {MAX_SERIES} series:
+{MAX_SERIES * 1000:,} for a thousand. The others have a fixed number, but for `infd_api_requests_total`: at most one for
+each verb, kind and status that occurred, some dozens.
 """
 
 ROUTER_PART = f"""
@@ -99,8 +101,8 @@ more for each user of an API key (`user`): with 100 users and 8 engines about 1,
 
 EXPORTER_PART = """
 `/metrics` is HAProxy's exporter. These of its metrics are used. The proxy `engines` is the requests that routers
-forward; requests wait at `hold` while no engine is up. `/metrics?scope=frontend&scope=backend` leaves out the metrics
-of each server, so that the number of series does not grow with the engines.
+forward; those that wait while no engine is up are among its sessions. `/metrics?scope=frontend&scope=backend` leaves
+out the metrics of each server, so that the number of series does not grow with the engines.
 
 | metric | labels | meaning | used by |
 |---|---|---|---|
@@ -109,7 +111,7 @@ of each server, so that the number of series does not grow with the engines.
 ENGINE_PART = """
 ## Of an engine
 Engines serve `/metrics` on the port of their API. These are vLLM's own metrics that are used; their labels are
-`model_name` and `engine`, and those below.
+`model_name` and `engine`, and those below. An engine of vLLM 0.32 has about 430 series, most of them buckets.
 
 | metric | labels | meaning | used by |
 |---|---|---|---|

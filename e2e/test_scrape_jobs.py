@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -19,6 +20,7 @@ from e2e.served import Served
 SCRAPE_SECONDS = 1.0
 FOUND_SECONDS, SHOWN_SECONDS = 60, 90
 ANSWERS = 4
+REQUESTS, TOKENS = 40, 12
 OPERATOR = {"app.kubernetes.io/name": "inference-operator"}
 SHOWN = {
     "service": {
@@ -82,6 +84,21 @@ async def shown(prometheus: Prometheus, tiny: Served) -> Mapping[str, Mapping[st
     }
 
 
+async def counted(prometheus: Prometheus, tiny: Served) -> Mapping[str, float]:
+    """Requests and tokens since the processes began, as the sums of the dashboards' own series."""
+    of = f'namespace="{tiny.namespace}",name="{tiny.name}"'
+    asked = {
+        "answered": f'haproxy_frontend_http_responses_total{{proxy="api",code="2xx",{of}}}',
+        "forwarded": f'haproxy_backend_http_requests_total{{proxy="engines",{of}}}',
+        "ended": f'vllm:request_success_total{{finished_reason="length",{of}}}',
+        "prompt": f"vllm:prompt_tokens_total{{{of}}}",
+        "generated": f"vllm:generation_tokens_total{{{of}}}",
+        "first tokens": f"vllm:time_to_first_token_seconds_count{{{of}}}",
+    }
+    found = {name: await prometheus.query(f"sum({query})") for name, query in asked.items()}
+    return {name: series[0][1] if series else 0 for name, series in found.items()}
+
+
 async def test_the_documented_jobs_read_every_page_and_give_the_dashboards_their_labels(
     cluster: LocalCluster, tiny: Served, tmp_path: Path
 ) -> None:
@@ -97,5 +114,27 @@ async def test_the_documented_jobs_read_every_page_and_give_the_dashboards_their
             lines = await shown(prometheus, tiny)
             empty = [(name, title) for name, titles in SHOWN.items() for title in titles if not lines[name][title]]
             if not empty:
-                return
+                break
             assert time.monotonic() < deadline, empty
+        await load_is_counted(prometheus, tiny)
+
+
+async def load_is_counted(prometheus: Prometheus, tiny: Served) -> None:
+    """Real engines and routers count what was asked, exactly."""
+    await asyncio.sleep(2 * SCRAPE_SECONDS)
+    before, prompts = await counted(prometheus, tiny), 0
+    for number in range(REQUESTS):
+        body = {"model": tiny.name, "prompt": f"otters and {number}", "max_tokens": TOKENS, "ignore_eos": True}
+        status, text = await asyncio.to_thread(tiny.post, "/v1/completions", body)
+        assert status == HTTPStatus.OK, text
+        prompts += json.loads(text)["usage"]["prompt_tokens"]
+    requests = dict.fromkeys(("answered", "forwarded", "ended", "first tokens"), REQUESTS)
+    expected = {**requests, "prompt": prompts, "generated": REQUESTS * TOKENS}
+    deadline = time.monotonic() + FOUND_SECONDS
+    while True:
+        after = await counted(prometheus, tiny)
+        found = {name: value - before[name] for name, value in after.items()}
+        if found == expected:
+            return
+        assert time.monotonic() < deadline, (found, expected)
+        await asyncio.sleep(SCRAPE_SECONDS)

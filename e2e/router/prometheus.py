@@ -106,6 +106,13 @@ class Prometheus:
             return [({}, float(data["result"][1]))]
         return [(one["metric"], float(one["value"][1])) for one in data["result"]]
 
+    async def values(self, label: str, series: str) -> Sequence[str]:
+        """The values that a label has in some series, as Grafana asks for what a variable offers."""
+        url = f"{self.url}/api/v1/label/{label}/values"
+        async with self.session.get(url, params={"match[]": series}) as answer:
+            found: Sequence[str] = (await answer.json())["data"]
+        return found
+
     async def until(self, text: str, wanted: float) -> None:
         """Wait until a query has one series with this value."""
         deadline = time.monotonic() + START_SECONDS

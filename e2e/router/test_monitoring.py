@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import json
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,6 +18,7 @@ import pytest
 from cryptography import x509
 
 from docs.dashboards import DASHBOARDS, FOLDER
+from docs.metrics_reference import EXPORTED
 from e2e.router.loopback import Loopback
 from e2e.router.pictures import Source, Span, draw, with_gaps
 from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target, static_jobs
@@ -30,13 +33,13 @@ from inference_operator.objects.names import ENGINE, labels
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.settings import Settings
 from inference_operator.telemetry.http import serve_health
-from inference_operator.telemetry.metrics import LEADER, RESOURCE_METRICS, RESOURCES
+from inference_operator.telemetry.metrics import LEADER, NODE_GPUS, RESOURCE_METRICS, RESOURCES
 from tests.testing.operator_process import free_port
 
 ENGINES = ("127.0.54.1", "127.0.54.2")
 REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
 BEGIN_SECONDS = 60.0
-PRICE, GPUS, MOST, TARGET = 2.5, 4, 6, 8
+PRICE, GPUS, GPUS_OF_NODES, MOST, TARGET = 2.5, 4, 16, 6, 8
 TOLERANCE = 0.05
 REST_SECONDS = 6.0
 """After the load: a rate adds half a scrape interval before the begin of a series, 5 % of a short slow one."""
@@ -61,8 +64,6 @@ NOTHING_TO_SHOW = {
     "fleet: Use of GPUs",
     "fleet: Engines without a node",
     "fleet: Requests that wait",
-    "fleet: Engines without progress",
-    "router: Refused requests",
     "router: Requests over a limit",
     "router: Answers whose tokens are not counted",
     "operator: Errors",
@@ -72,6 +73,9 @@ NEEDS_AN_API_SERVER = {"operator: Requests to the API server", "operator: Watche
 """Metrics with labels that an operator has once it has made its first request."""
 NEEDS_RECONCILES = {"operator: Times"}
 """Without a reconcile, its quantiles are no numbers."""
+
+NEEDS_A_RECONCILE = {"operator: Reconciles, {{result}}"}
+"""Series that begin with the first reconcile, beside others of the same panel."""
 
 Values = dict[str, float]
 
@@ -118,10 +122,11 @@ async def cache() -> AsyncIterator[Cache]:
     RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = cache.figures, prices([f"H100:8@{PRICE}"])
     decision = Decision(len(ENGINES), Bound.DEMAND, Terms(steady=6, headroom=5, backlog=1), TARGET)
     RESOURCE_METRICS.scaling = {Key("default", MODEL): ScalingResult(decision)}.get
+    NODE_GPUS.gpus = lambda: {"H100-80GB": GPUS_OF_NODES}
     LEADER.set(1)
     yield cache
     RESOURCES.states, RESOURCE_METRICS.resources, RESOURCE_METRICS.prices = dict, tuple, {}
-    RESOURCE_METRICS.scaling = lambda _: None
+    RESOURCE_METRICS.scaling, NODE_GPUS.gpus = lambda _: None, dict
     LEADER.set(0)
 
 
@@ -185,17 +190,19 @@ class Load:
             await asyncio.sleep(SCRAPE_SECONDS)
 
 
-async def shown(prometheus: Prometheus) -> Mapping[str, Values]:
-    """What each panel shows now: values by legend."""
-    return {
-        f"{name}: {panel.title}": {
-            legend.replace("{{", "{").replace("}}", "}").format_map(defaultdict(str, series)): value
-            for legend, query in panel.queries.items()
-            for series, value in await prometheus.query(_in_the_window(query))
-        }
-        for name, board in DASHBOARDS.items()
-        for panel in board.panels
-    }
+async def shown(prometheus: Prometheus) -> tuple[Mapping[str, Values], set[str]]:
+    """What each panel shows now, as values by legend; and the legends whose queries return no series."""
+    found, empty = dict[str, Values](), set[str]()
+    for name, board in DASHBOARDS.items():
+        for panel in board.panels:
+            title = f"{name}: {panel.title}"
+            for legend, query in panel.queries.items():
+                series = await prometheus.query(_in_the_window(query))
+                form = legend.replace("{{", "{").replace("}}", "}")
+                found.setdefault(title, {}).update({form.format_map(defaultdict(str, one)): v for one, v in series})
+                if not series:
+                    empty.add(f"{title}, {legend}")
+    return found, empty
 
 
 def _in_the_window(query: str) -> str:
@@ -233,7 +240,8 @@ def explained(load: Load) -> Mapping[str, Values]:
         "service: Cost per hour": {"cost": cost},
         "service: Cost per million tokens": {"cost": per_million},
         "fleet: Resources": {"ready": 1, "progressing": 0, "stalled": 0},
-        "fleet: GPUs": {"H100-80GB allocated": GPUS, "H100-80GB pending": 0},
+        "fleet: GPUs": {"H100-80GB allocated": GPUS, "H100-80GB pending": 0, "H100-80GB of nodes": GPUS_OF_NODES},
+        "fleet: Engines without progress": {"no progress": 2, "replaced": 1},
         "fleet: Cost per hour": {"default": cost},
         "fleet: Cost per million tokens": {f"default/{MODEL}": per_million},
         "fleet: Tokens per second": {f"default/{MODEL}": prompt + generated},
@@ -242,6 +250,7 @@ def explained(load: Load) -> Mapping[str, Values]:
         "router: Engines that get requests": {"smallest": 2, "largest": 2},
         "router: Tokens of users per second": {f"{USER} prompt": prompt, f"{USER} completion": generated},
         "router: Requests of users": {f"{USER} 2xx": answered, f"{USER} 4xx": refused},
+        "router: Refused requests": {"engine": 0, "queue": 0},
         "router: API keys": {"users": 1, "skipped lines": 0},
         "router: Certificate": {"left": load.certificate_days},
         "operator: Leader": {"leaders": 1},
@@ -256,6 +265,24 @@ def differences(found: Mapping[str, Values], expected: Mapping[str, Values]) -> 
         for panel, legend, value in pairs
         if found[panel].get(legend) != pytest.approx(value, rel=TOLERANCE, abs=1e-9)
     ]
+
+
+async def exported(loopback: Loopback) -> set[str]:
+    """The metrics that HAProxy's exporter has."""
+    scopes = [("scope", "frontend"), ("scope", "backend")]
+    async with loopback.session.get(f"http://127.0.0.1:{loopback.metrics_port}/metrics", params=scopes) as answer:
+        return set(re.findall(r"^# TYPE (\S+)", await answer.text(), re.MULTILINE))
+
+
+async def choices(prometheus: Prometheus) -> Mapping[str, Sequence[str]]:
+    """What the variables of the dashboard of one InferenceDeployment offer, each narrowed by those before it."""
+    found = dict[str, Sequence[str]]()
+    for variable in json.loads(DASHBOARDS["service"].json())["templating"]["list"][1:]:
+        query, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
+        for name, values in found.items():
+            query = query.replace(f"${name}", values[0])
+        found[variable["name"]] = await prometheus.values(label, query)
+    return found
 
 
 @asynccontextmanager
@@ -289,6 +316,8 @@ async def monitored(loopback: Loopback, cache: Cache, folder: Path) -> AsyncIter
 
 async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cache: Cache, tmp_path: Path) -> None:
     async with monitored(loopback, cache, tmp_path) as (prometheus, load):
+        for count in (*[RESOURCE_METRICS.count_no_progress] * 2, RESOURCE_METRICS.count_stall):
+            count(Key("default", MODEL))
         await load.ask_often(REQUESTS)
         answered = 'sum(haproxy_frontend_http_responses_total{proxy="api",code="2xx"})'
         await prometheus.until(answered, load.answered)
@@ -297,10 +326,12 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
         await prometheus.until('max(infd_engine_start_seconds{phase="load"})', 50)
         await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
         await asyncio.sleep(REST_SECONDS)
-        found = await shown(prometheus)
+        found, empty = await shown(prometheus)
+        assert [name for name in EXPORTED if name not in await exported(loopback)] == []
+        assert await choices(prometheus) == {"namespace": ["default"], "name": [MODEL]}
     assert differences(found, explained(load)) == []
-    empty = {panel for panel, values in found.items() if not values}
-    assert empty - NOTHING_TO_SHOW - NEEDS_AN_API_SERVER == set()
+    unexplained = {one for one in empty if one.rpartition(", ")[0] not in NOTHING_TO_SHOW | NEEDS_AN_API_SERVER}
+    assert unexplained == NEEDS_A_RECONCILE
     hits = found["service: Prefix cache hits"]["hits"]
     assert 0 < hits < 1, "a prompt in seven is new"
     first = found["service: Time to the first token"]

@@ -33,7 +33,7 @@ from inference_operator.manifest import Key
 from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.pipeline.inputs import RolePolicy
 from inference_operator.pipeline.roles import requested_roles
-from inference_operator.planning.gpu_offers import unknown_kinds
+from inference_operator.planning.gpu_offers import gpus_by_kind, unknown_kinds
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings, setting_errors
 from inference_operator.status.report import Requeue
@@ -42,10 +42,9 @@ from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import (
     API_REQUESTS,
     CACHE_AGE,
-    ENGINE_NO_PROGRESS,
-    ENGINE_STALLS,
     EVENT_TO_APPLY,
     LEADER,
+    NODE_GPUS,
     QUEUE_DEPTH,
     QUEUE_LONGEST,
     QUEUE_RETRIES,
@@ -101,8 +100,8 @@ class Operator:
             self._cache.samples,
             Callbacks(
                 on_stalled=self._queue.add,
-                on_no_progress=_count_no_progress,
-                on_stall=_count_stall,
+                on_no_progress=RESOURCE_METRICS.count_no_progress,
+                on_stall=RESOURCE_METRICS.count_stall,
                 on_scrape=_count_scrape,
                 on_kv_cache=self._queue.add,
                 on_readable=self._queue.add,
@@ -177,6 +176,7 @@ class Operator:
         RESOURCE_METRICS.resources = self._cache.figures
         RESOURCE_METRICS.scaling = self._cache.scaling.result
         RESOURCE_METRICS.prices = prices(settings.gpu_offers)
+        NODE_GPUS.gpus = lambda: gpus_by_kind(self._cache.nodes.nodes or (), settings.gpu_node_labels)
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)
@@ -194,14 +194,6 @@ def _count_request(verb: str, kind: str, code: str) -> None:
 
 def _count_scrape(component: str, *, answered: bool) -> None:
     SCRAPES.labels(component, "success" if answered else "missing").inc()
-
-
-def _count_stall(key: Key) -> None:
-    ENGINE_STALLS.labels(key.namespace, key.name).inc()
-
-
-def _count_no_progress(key: Key) -> None:
-    ENGINE_NO_PROGRESS.labels(key.namespace, key.name).inc()
 
 
 def _count_watch(resource: str) -> None:

@@ -145,6 +145,13 @@ def test_an_impossible_objective_is_refused(helm: Helm, wrong: str) -> None:
     assert wrong.partition("=")[0] in helm.refusal(ALERTS, f"monitoring.rules.{wrong}")
 
 
+def test_rates_of_dashboards_count_several_scrapes_of_the_interval(helm: Helm) -> None:
+    maps = of_kind(helm, "ConfigMap", BOARDS, "monitoring.podMonitors.interval=90s").values()
+    boards = [json.loads(text) for one in maps for text in one["data"].values()]
+    assert {panel["interval"] for board in boards for panel in board["panels"]} == {"90s"}
+    assert "interval" in helm.refusal(MONITORS, "monitoring.podMonitors.interval=5m")
+
+
 def test_dashboards_are_config_maps_with_the_label_of_the_sidecar(helm: Helm) -> None:
     maps = of_kind(helm, "ConfigMap", BOARDS, "monitoring.dashboards.annotations.grafana_folder=Inference").values()
     contents = {name: json.loads(text) for one in maps for name, text in one["data"].items()}

@@ -6,7 +6,7 @@ import pytest
 
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.manifest import Manifest
-from inference_operator.planning.gpu_offers import GpuOffers, gpu_offers, has_gpus, room_for
+from inference_operator.planning.gpu_offers import GpuOffers, gpu_offers, gpus_by_kind, has_gpus, room_for
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
@@ -47,6 +47,20 @@ def test_offers_include_cordoned_and_unready_nodes_that_match_the_pods_schedulin
     assert described(offers(seen, pod={"nodeSelector": {"pool": "y"}})) == [("L4", 4, 1, "NVIDIA-L4")]
     tolerant: Manifest = {"tolerations": [{"key": "team", "operator": "Exists"}]}
     assert [one.nodes for one in offers(seen, pod=tolerant).live] == [1, 2]
+
+
+def test_the_gpus_of_nodes_that_take_pods_are_counted_by_kind() -> None:
+    seen = nodes(
+        node("a", gpus=8),
+        node("b", gpus=8, labels=L4),
+        node("c", gpus=4, labels={"nvidia.com/gpu.product": ""}),
+        node("d", gpus=4, labels={"nvidia.com/gpu.product": "", "example.com/gpu": "l4"}),
+        node("e", gpus=8, cordoned=True),
+        node("f", gpus=8, ready=False),
+        node("g", gpus=8),
+    )
+    assert gpus_by_kind(seen, ["L4:example.com/gpu=l4"]) == {"H100-80GB": 16, "L4": 12, "unknown": 4}
+    assert gpus_by_kind([]) == {}
 
 
 def test_gpus_declared_in_settings_are_offered_although_no_node_has_them() -> None:

@@ -126,6 +126,21 @@ def test_the_last_decision_of_autoscaling_is_told_with_its_parts_and_what_set_it
     assert [world.samples(metric) for metric in of] == [parts, {"": 32}, {name: 1}]
 
 
+def test_faults_of_engines_are_counted_from_zero_and_end_with_their_resource() -> None:
+    world, key = World(), Key("default", "qwen")
+    world.resource()
+    of = ("infd_engine_no_progress_total", "infd_engine_stalls_total")
+    assert [world.samples(metric) for metric in of] == [{"": 0}, {"": 0}]
+    world.metrics.count_no_progress(key)
+    world.metrics.count_no_progress(key)
+    world.metrics.count_stall(key)
+    assert [world.samples(metric) for metric in of] == [{"": 2}, {"": 1}]
+    world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
+    assert world.series() == []
+    world.resource()
+    assert [world.samples(metric) for metric in of] == [{"": 0}, {"": 0}]
+
+
 @pytest.mark.parametrize("plan", [{}, {"device": "CPU", "gpusPerReplica": 0}])
 def test_a_resource_without_gpus_has_no_series_of_gpus_or_cost(plan: dict[str, object]) -> None:
     world = World("H100:8@2.5")
@@ -177,7 +192,7 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     for number in range(MANY):
         world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
     assert len(world.series()) == MANY * MAX_SERIES
-    assert MAX_SERIES == 27
+    assert MAX_SERIES == 29
     for key in world.cache.resource_keys()[1:]:
         world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
     assert len(world.series()) == MAX_SERIES

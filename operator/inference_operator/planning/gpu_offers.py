@@ -1,6 +1,7 @@
 """The GPUs that an engine may be sized for: of existing nodes, declared by the operator, or named in the spec."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.gpu import GpuSpec
@@ -21,6 +22,8 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.views.node import NodeView
 from inference_operator.views.node_fit import matches_node, schedulable_now
 
+UNKNOWN_KIND = "unknown"
+"""GPUs whose kind no label of their node names."""
 HINTED_PER_NODE = 8
 """GPUs of a node whose GPU kind the spec names and no node has: as many as most servers with NVLink have."""
 
@@ -124,6 +127,29 @@ def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
     """Engines of this plan that the nodes have GPUs for, if nothing else runs on them."""
     amount = plan.gpus_per_replica
     return sum(node.count(plan.resource) // amount for node in nodes if schedulable_now(node, pod)) if amount else 0
+
+
+def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mapping[str, int]:
+    """The GPUs of all nodes that take pods, whether a pod has them or not.
+
+    Args:
+        nodes: nodes with GPUs.
+        added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
+
+    Examples:
+        >>> node = {"metadata": {"name": "a"}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+        >>> node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        >>> from inference_operator.views.node import node_view
+        >>> gpus_by_kind([node_view(node)])
+        {'unknown': 8}
+    """
+    found: Counter[str] = Counter()
+    for node in nodes:
+        if node.ready and not node.unschedulable:
+            offers = offers_of_node(node.labels, node.allocatable, added)
+            counts = {one.kind: one.per_node for one in offers} or {UNKNOWN_KIND: node.count(GPU_RESOURCE)}
+            found.update(counts)
+    return dict(found)
 
 
 def has_gpus(node: NodeView) -> bool:

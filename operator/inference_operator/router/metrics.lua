@@ -16,6 +16,9 @@ local MAX_SERIES = 4096
 -- How often a waiting page looks for requests. It delays a start from zero by half of it on average.
 local HELD_CHECK_MS = 500
 
+-- Series that begin at 0: Prometheus does not see the first event of a series that begins with it.
+local FROM_ZERO = { 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
+
 local own, own_count = {}, 0
 
 local function variable(thread, index)
@@ -45,6 +48,9 @@ end
 -- The series of all threads, added up, as sorted lines. `get` returns a variable's value.
 local function counters(get, threads)
   local sums = {}
+  for _, series in ipairs(FROM_ZERO) do
+    sums[series] = 0
+  end
   for thread = 1, threads do
     for index = 1, MAX_SERIES do
       local series, value = (get(variable(thread, index)) or ""):match("^(.*) (%d+)$")

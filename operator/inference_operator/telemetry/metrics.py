@@ -79,18 +79,6 @@ CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listi
 UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
 
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
-ENGINE_NO_PROGRESS = _counter(
-    "infd_engine_no_progress",
-    "Engines that had requests, made no progress and did not respond for the operator's `noProgressSeconds`",
-    "namespace",
-    "name",
-)
-ENGINE_STALLS = _counter(
-    "infd_engine_stalls",
-    "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",
-    "namespace",
-    "name",
-)
 
 
 class Resources(Collector):
@@ -111,9 +99,34 @@ class Resources(Collector):
         yield family
 
 
+class NodeGpus(Collector):
+    """`infd_node_gpus`, counted at each scrape."""
+
+    description = Description(
+        "infd_node_gpus",
+        "gauge",
+        ("gpu",),
+        "GPUs of all ready nodes that are not cordoned, by kind, used or not; none where nodes cannot be listed",
+    )
+
+    def __init__(self) -> None:
+        self.gpus: Callable[[], Mapping[str, int]] = dict
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The current counts."""
+        family = GaugeMetricFamily(self.description.name, self.description.text, labels=self.description.labels)
+        for kind, count in self.gpus().items():
+            family.add_metric([kind], count)
+        yield family
+
+
 RESOURCES = Resources()
 REGISTRY.register(RESOURCES)
 DESCRIPTIONS.append(Resources.description)
+
+NODE_GPUS = NodeGpus()
+REGISTRY.register(NODE_GPUS)
+DESCRIPTIONS.append(NodeGpus.description)
 
 RESOURCE_METRICS = resources.ResourceMetrics()
 REGISTRY.register(RESOURCE_METRICS)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from inference_operator.api.reasons import ConditionType
@@ -36,7 +36,7 @@ MAX_SERIES = (
     + len(GPU_STATES)
     + len(PHASES)
     + len(DEMAND_PARTS)
-    + len(("max", "target", "bound", "cost", "step"))
+    + len(("max", "target", "bound", "cost", "step", "no progress", "stalls"))
 )
 """Series of one InferenceDeployment."""
 
@@ -97,7 +97,24 @@ START = Description(
     "Start of the engine that became ready last, since the operator runs: `node` (until it is scheduled), `prepare`"
     " (volumes, images), `load` (until it is ready)",
 )
-DESCRIPTIONS = (CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START)
+NO_PROGRESS = Description(
+    "infd_engine_no_progress_total",
+    "counter",
+    _OF,
+    "Engines that had requests, made no progress and did not respond for the operator's `noProgressSeconds`",
+)
+STALLS = Description(
+    "infd_engine_stalls_total",
+    "counter",
+    _OF,
+    "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",
+)
+DESCRIPTIONS = (
+    *(CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START),
+    *(NO_PROGRESS, STALLS),
+)
+Family = CounterMetricFamily | GaugeMetricFamily
+_FAMILIES: Mapping[str, type[Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
 class ResourceMetrics(Collector):
@@ -110,11 +127,23 @@ class ResourceMetrics(Collector):
         self.prices: Mapping[str, float] = {}
         """Price of one GPU per hour, by kind."""
         self._startups = _Startups()
+        self._faults: dict[Description, Counter[Key]] = {NO_PROGRESS: Counter(), STALLS: Counter()}
+        """Faults of engines. Each resource has them from its start: Prometheus does not see the begin of a series."""
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def count_no_progress(self, key: Key) -> None:
+        """Count an engine that gets no new requests."""
+        self._faults[NO_PROGRESS][key] += 1
+
+    def count_stall(self, key: Key) -> None:
+        """Count an engine that is replaced."""
+        self._faults[STALLS][key] += 1
+
+    def collect(self) -> Iterator[Family]:
         """The current values."""
-        families = {one.name: GaugeMetricFamily(one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
+        families = {one.name: _FAMILIES[one.type](one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
         every = [(key, figures, _engines(pods)) for key, figures, pods in self.resources()]
+        keys = {key for key, _, _ in every}
+        self._faults = {one: Counter({k: n for k, n in c.items() if k in keys}) for one, c in self._faults.items()}
         self._startups.update({key: engines for key, _, engines in every})
         for key, figures, engines in every:
             for metric, value, *labels in self._series(key, figures, engines):
@@ -140,6 +169,8 @@ class ResourceMetrics(Collector):
             yield STEP, 1, figures.startup_step
         for phase, seconds in self._startups.last(key).items():
             yield START, seconds, phase
+        for metric, counts in self._faults.items():
+            yield metric, counts[key]
 
 
 def _decided(decision: Decision) -> Iterator[Series]:
