@@ -53,8 +53,8 @@ test: check unit ## Everything that needs no root: linters, pure tests, a real A
 	@$(PYTEST) -m "not full" -n 5 --dist worksteal $(BUILT:%=tests/%)
 
 .PHONY: e2e
-e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root)
-	@$(RUN) python -m e2e.run -m "not full"
+e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root); with CLUSTER=kind those that need nothing of the node
+	@$(if $(filter kind,$(CLUSTER)),$(PYTEST) -m "not full" --cluster-provider=kind e2e,$(RUN) python -m e2e.run -m "not full")
 
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from e2e import stack
+from e2e.cluster import kind, local
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.network import IpFamily
 from e2e.said import pytest_runtest_logreport, say
@@ -18,6 +20,10 @@ LAST = ("test_release.py", "test_uninstall.py")
 """Replace and uninstall the operator that all tests share."""
 DUAL_STACK = "test_dual_stack.py"
 """Runs on a cluster with addresses of both families."""
+PROVIDER = "--cluster-provider"
+"""The option for what provides the tests' cluster."""
+ON_KIND = ("test_answers.py", "test_causes.py", "test_helm.py", "test_sizing.py", "test_uninstall.py", "test_zero.py")
+"""The tests that run on kind too: the others look into the node's processes, or change its network."""
 collect_ignore = [
     "model/make_tiny_llama.py",
     "model/make_tiny_models.py",
@@ -31,12 +37,15 @@ collect_ignore = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the options."""
+    parser.addoption(PROVIDER, choices=(local.PROVIDER, kind.PROVIDER), default=local.PROVIDER, help="of the cluster")
     parser.addoption(IP_FAMILY, choices=list(IpFamily), default=IpFamily.IPV4, help="addresses of the cluster")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the tests that need addresses of both families, on another cluster."""
+    """Leave out the tests that need addresses of both families or the local provider, on another cluster."""
+    if config.getoption(PROVIDER) == kind.PROVIDER and collection_path.suffix == ".py":
+        return None if collection_path.name in (*ON_KIND, "conftest.py") else True
     is_dual = config.getoption(IP_FAMILY) == IpFamily.DUAL_STACK
     return True if collection_path.name == DUAL_STACK and not is_dual else None
 
@@ -49,6 +58,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A node with the project's images, and the operator on it."""
+    if pytestconfig.getoption(PROVIDER) == kind.PROVIDER:
+        with stack.tests_cluster_of_kind() as of_kind:
+            yield cast("LocalCluster", of_kind)  # `ON_KIND` names the tests that need only what both have
+        return
     family = IpFamily(pytestconfig.getoption(IP_FAMILY))
     with stack.tests_cluster(family) as cluster:
         yield cluster

@@ -78,6 +78,21 @@ def tests_cluster(ip_family: IpFamily) -> Iterator[LocalCluster]:
             local.down(TESTS)
 
 
+@contextmanager
+def tests_cluster_of_kind() -> Iterator[KindCluster]:
+    """The same in a container of kind, with routes to its pods; one that runs already is used, and keeps running."""
+    name = f"{TESTS}-kind"
+    started_here = not kind.is_running(name)
+    try:
+        cluster = bring_up_kind(name)
+        with kind.routed(cluster):
+            install_operator(cluster)
+            yield cluster
+    finally:
+        if started_here:
+            kind.down(name)
+
+
 def install_operator(
     cluster: Cluster, settings: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
 ) -> None:

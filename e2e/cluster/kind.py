@@ -3,8 +3,8 @@
 import json
 import os
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -71,6 +71,27 @@ def up(name: str, *, node_image: str = "") -> KindCluster:
         server = _server(name)
         write_record(Record(name, PROVIDER, server=server, level=Level.NODE, context=f"kind-{_kind_name(name)}"))
     return KindCluster(name, server, where.kubeconfig, runtime)
+
+
+@contextmanager
+def routed(cluster: KindCluster) -> Iterator[None]:
+    """Let this machine reach the cluster's pods and Services until the block ends: routes through the node. Needs root.
+
+    Raises:
+        ClusterError: the container runtime, kubectl or `ip` refuses.
+    """
+    node = f"{_kind_name(cluster.name)}-control-plane"
+    form = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
+    address = _ran(cluster.runtime, "inspect", "--format", form, node).split()[0]
+    pods = cluster.kubectl("get", "nodes", "--output=jsonpath={.items[0].spec.podCIDR}")
+    services = cluster.kubectl("get", "servicecidr", "kubernetes", "--output=jsonpath={.spec.cidrs[0]}")
+    try:
+        for network in (pods, services):
+            _ran("ip", "route", "replace", network, "via", address)
+        yield
+    finally:
+        for network in (pods, services):
+            subprocess.run(["ip", "route", "del", network, "via", address], capture_output=True, check=False)
 
 
 def down(name: str) -> None:
@@ -161,6 +182,10 @@ def _kind(*arguments: str, given: str = "") -> str:
 def _in_node(cluster: KindCluster, *arguments: str, stdin: BinaryIO | None = None) -> str:
     node = f"{_kind_name(cluster.name)}-control-plane"
     command: Sequence[str] = (cluster.runtime, "exec", "--interactive", node, *_IN_NODE, *arguments)
+    return _ran(*command, stdin=stdin)
+
+
+def _ran(*command: str, stdin: BinaryIO | None = None) -> str:
     answer = subprocess.run(command, stdin=stdin or subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise ClusterError(f"{' '.join(command)}: {answer.stderr.strip()}")

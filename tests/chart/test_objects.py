@@ -16,6 +16,7 @@ from tests.testing.schemas import validate
 
 PREFIX = "INFERENCE_OPERATOR_"
 UNSTEADY = re.compile(r"\b(lookup|rand\w+|gen\w+Cert|genCA|now|uuidv4)\b")
+LABEL_LENGTH = 63
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 UNLABELLED = {"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -228,6 +229,20 @@ def test_common_labels_are_on_every_object_and_pod_of_the_chart(helm: Helm) -> N
         helm.one("Deployment", "commonLabels.team=inference")["spec"]["template"]["metadata"]["labels"]["team"]
         == "inference"
     )
+
+
+@pytest.mark.parametrize(
+    "label", [r"app\.kubernetes\.io/version=9", r"helm\.sh/chart=mine", "two words=x", "team=two words", "-team=x"]
+)
+def test_common_labels_that_kubernetes_or_the_chart_cannot_have_are_refused(label: str, helm: Helm) -> None:
+    assert "commonLabels" in helm.refusal(f"commonLabels.{label}")
+
+
+def test_a_long_name_leaves_room_in_every_label(helm: Helm) -> None:
+    for found in helm.objects(
+        f"nameOverride={'n' * 63}", "prePull.enabled=true", "monitoring.podMonitors.enabled=true"
+    ):
+        assert max(map(len, found["metadata"].get("labels", {"": ""}).values())) <= LABEL_LENGTH, found["kind"]
 
 
 def test_every_setting_of_the_operator_is_set_by_the_chart(helm: Helm) -> None:
