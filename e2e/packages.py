@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster.progress import step
+from e2e.cluster.state import exclusive
+
+LOCK_SECONDS = 300
+"""For another program's installation, such as that of automatic updates."""
 
 
 class PackageError(Exception):
@@ -24,10 +28,14 @@ def can_install() -> bool:
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install packages, without what they merely recommend; the package lists are fetched first."""
+    """Install packages, without what they merely recommend; the package lists are fetched first.
+
+    Processes of this project wait for each other, and for another user of apt-get at most `LOCK_SECONDS`.
+    """
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with step(f"Installing Debian packages: {' '.join(packages)}"):
-        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+    patient = f"--option=DPkg::Lock::Timeout={LOCK_SECONDS}"
+    with exclusive("apt-get"), step(f"Installing Debian packages: {' '.join(packages)}"):
+        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", patient, *packages]):
             answer = subprocess.run(
                 ["apt-get", "--quiet", *arguments], env=environment, capture_output=True, text=True, check=False
             )

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import aiohttp
 
 from e2e import stack
-from e2e.faults import paused
+from e2e.containers import container_processes
+from e2e.faults import stopped
 from e2e.load.completion import Question, answer_text
 from e2e.load.load import PROMPTS
 from e2e.said import Say
@@ -34,10 +35,11 @@ def test_a_deleted_engine_finishes_long_answers(tiny: Served, say: Say) -> None:
     ]
     expected = asyncio.run(_answers(questions))
     (pod,) = tiny.pods("engine")
+    processes = container_processes(tiny.cluster, pod)
     with ThreadPoolExecutor(1) as pool:
         answers = pool.submit(lambda: asyncio.run(_answers(questions)))
         eventually(lambda: tiny.running(pod) == STREAMS, seconds=20, what="all requests are running")
-        with paused(tiny.cluster, pod):
+        with stopped(processes):
             tiny.kubectl("delete", "pod", pod, "--wait=false")
             began = time.monotonic()
             time.sleep(SLOW_SECONDS)
