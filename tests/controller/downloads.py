@@ -16,6 +16,18 @@ def download_jobs(world: World) -> list[Manifest]:
     return sorted(found, key=lambda job: job["metadata"]["name"])
 
 
+def show_pod(world: World, job: Manifest, *, ready: bool) -> None:
+    """A pod of a Job that has a node, and that runs or still waits there for its volume."""
+    meta = {"name": f"{job['metadata']['name']}-x", "namespace": KEY.namespace, "labels": labels(KEY.name, DOWNLOAD)}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"nodeName": "a"}}
+    world.cluster.apply_as("kubelet", pod)
+    state = {"running": {"startedAt": world.now.isoformat()}} if ready else {"waiting": {"reason": "ContainerCreating"}}
+    shown = {"name": DOWNLOAD, "state": state, "ready": ready, "started": ready, "restartCount": 0}
+    conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": str(ready)}]
+    phase = "Running" if ready else "Pending"
+    world.cluster.set_status(Ref.of(pod), {"phase": phase, "conditions": conditions, "containerStatuses": [shown]})
+
+
 def end(world: World, message: str, *, kind: str) -> None:
     """End the newest Job with this termination message of its pod."""
     job = download_jobs(world)[-1]

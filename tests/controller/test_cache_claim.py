@@ -3,13 +3,16 @@
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.manifest import CLAIM, Manifest, Ref
+from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION
+from inference_operator.manifest import CLAIM, POD, Manifest, Ref
+from inference_operator.model_cache.placement import only_node, placement_of
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.views.lookups import ClaimLookup, ClaimView
-from tests.controller.downloads import download_jobs, finish_downloads
+from tests.controller.downloads import download_jobs, finish_downloads, show_pod
+from tests.controller.test_healing import add_pod
 from tests.controller.world import RESOURCE, World
-from tests.testing.builders import ENGINES, KEY
+from tests.testing.builders import ENGINES, KEY, ready_pod
 
 OWN = Ref(CLAIM, KEY.namespace, f"{KEY.name}-cache")
 CACHE = {"size": "40Gi"}
@@ -123,3 +126,65 @@ async def test_the_access_modes_of_a_claim_of_the_users_are_looked_up(
     decided = outcome(found)
     assert isinstance(decided, Planned)
     assert decided.one_node_claim == limited
+
+
+def place_engine(world: World, node: str) -> None:
+    """Let the only engine be ready on a node."""
+    for ref in [ref for ref in world.cluster.live() if ref.kind == POD and ref.name.startswith("engine-")]:
+        world.cluster.remove(ref)
+    add_pod(world, f"engine-{node}", ready_pod(), node=node)
+
+
+def own_placement(job: Manifest) -> Manifest:
+    return placement_of(job["spec"]["template"]["spec"])
+
+
+async def switched(world: World) -> Manifest:
+    """Serve with an engine on node a, then ask for another model; returns the Job that downloads it."""
+    await finish_downloads(world)
+    world.pods_are_ready()
+    place_engine(world, "a")
+    await world.settle()
+    world.ask(source="hf://Qwen/Qwen3-0.6B", cache=CACHE)
+    await world.settle()
+    (job,) = download_jobs(world)
+    return job
+
+
+async def test_the_first_download_runs_where_engines_may_run_since_it_binds_the_claim_to_a_node(cached: World) -> None:
+    (job,) = download_jobs(cached)
+    await finish_downloads(cached)
+    engine = cached.live(ENGINES)["spec"]["template"]["spec"]
+    assert own_placement(job) == placement_of(engine) != {}
+
+
+async def test_a_download_beside_an_engine_runs_on_its_node_and_stays_there_while_it_runs(cached: World) -> None:
+    job = await switched(cached)
+    assert own_placement(job) == {"affinity": only_node("a")}
+    show_pod(cached, job, ready=True)
+    place_engine(cached, "b")
+    assert not [write for write in await cached.settle() if "Job" in str(write)]
+    assert download_jobs(cached)[0]["metadata"]["name"] == job["metadata"]["name"]
+
+
+async def test_a_download_that_waits_for_its_node_follows_the_engine_to_another_one(cached: World) -> None:
+    job = await switched(cached)
+    show_pod(cached, job, ready=False)
+    place_engine(cached, "b")
+    await cached.settle()
+    (moved,) = download_jobs(cached)
+    assert own_placement(moved) == {"affinity": only_node("b")}
+    assert moved["metadata"]["name"] != job["metadata"]["name"]
+    assert moved["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
+
+
+async def test_a_claim_of_the_users_is_looked_up_before_a_job_mounts_it(world: World) -> None:
+    world.ask(cache={"pvc": "models"})
+    await world.settle()
+    assert not download_jobs(world)
+    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    world.cache.put_lookup(ClaimLookup(KEY.namespace, "models"), ClaimView(("ReadWriteMany",)))
+    await world.reconcile()
+    await world.settle()
+    (job,) = download_jobs(world)
+    assert own_placement(job) == {}

@@ -9,13 +9,15 @@ from inference_operator.inspection.attempts import FIRST_WAIT
 from inference_operator.inspection.result import Cause, Failure, result_text
 from inference_operator.manifest import CONFIG_MAP, POD, Ref
 from inference_operator.models.config import NotUnderstood
+from inference_operator.views.lookups import ClaimLookup, ClaimView
 from tests.controller.downloads import DONE, download_jobs, end, finish_downloads
 from tests.controller.test_healing import add_pod
 from tests.controller.world import World
 from tests.planning.test_healing import crashed
-from tests.testing.builders import ENGINES, ready_pod
+from tests.testing.builders import ENGINES, KEY, ready_pod
 
 CACHE = {"pvc": "models"}
+CLAIM = (ClaimLookup(KEY.namespace, "models"), ClaimView(("ReadWriteMany",)))
 BROKEN = "RuntimeError: a previous compilation failed, leading to a corrupted compilation artifact."
 
 
@@ -25,6 +27,7 @@ def failed(cause: Cause) -> str:
 
 @pytest.fixture
 async def downloading(world: World) -> World:
+    world.cache.put_lookup(*CLAIM)
     world.ask(cache=CACHE)
     await world.settle()
     return world

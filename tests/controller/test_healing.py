@@ -17,9 +17,11 @@ STATUS = Request("status", RESOURCE)
 APPLY = Request("apply", ENGINES)
 
 
-def add_pod(world: World, name: str, status: Manifest) -> None:
-    """Add a pod of the live template, as its ReplicaSet and kubelet do."""
+def add_pod(world: World, name: str, status: Manifest, *, node: str = "") -> None:
+    """Add a pod of the live template, as its ReplicaSet, the scheduler and the kubelet do."""
     made = pod(name=name, status=status)
+    if node:
+        made = {**made, "spec": {**made.get("spec", {}), "nodeName": node}}
     meta = {key: value for key, value in made["metadata"].items() if key not in SYSTEM_METADATA}
     template = pod_template_hash(world.live(ENGINES)["spec"]["template"]["metadata"])
     meta["annotations"] = {TEMPLATE_HASH_ANNOTATION: template}

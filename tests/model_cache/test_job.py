@@ -11,7 +11,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.views.lookups import LogLookup, LogText
 from inference_operator.views.pod import pod_view
-from tests.testing.builders import NOW, inference_deployment, inputs, model_known
+from tests.testing.builders import NOW, inference_deployment, inputs, known_claims, model_known
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.schemas import validate
 
@@ -66,7 +66,7 @@ def test_the_progress_of_a_download_comes_from_the_log_of_its_pod() -> None:
     first = decided(children=children, pods=(pod,))
     (lookup,) = (one for one in first.lookups if isinstance(one, LogLookup))
     said = LogText("Downloading 40 %, 60.0 of 146.0 GB, 4 min left\nDownloading 43 %, 62.0 of 146.0 GB, 3 min left\n")
-    second = decided(children=children, pods=(pod,), lookups={lookup: said})
+    second = decided(children=children, pods=(pod,), lookups={**known_claims(RAW), lookup: said})
     assert second.model_wait
     assert "Downloading 43 %, 62.0 of 146.0 GB, 3 min left." in second.model_wait.message
     assert "40 %" not in second.model_wait.message

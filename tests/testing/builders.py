@@ -27,6 +27,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned
 from inference_operator.settings import Settings
+from inference_operator.views.lookups import ClaimLookup, ClaimView, Lookup, LookupResult
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import TRAFFIC_LABEL, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState
@@ -77,7 +78,15 @@ def inputs(
         settings=settings,
         now=now,
         nodes=nodes,
+        lookups=known_claims(raw),
     )
+
+
+def known_claims(raw: Manifest, *modes: str) -> Mapping[Lookup, LookupResult]:
+    """That the claim of the users, if the spec names one, can be mounted on all nodes, or has these access modes."""
+    claim = raw["spec"].get("cache", {}).get("pvc")
+    look = ClaimLookup(str(raw["metadata"]["namespace"]), str(claim))
+    return {look: ClaimView(modes or ("ReadWriteMany",))} if claim else {}
 
 
 def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Settings = SETTINGS) -> Planned:

@@ -7,6 +7,7 @@ from inference_operator.inspection.job import TERMINATION_MESSAGE
 from inference_operator.manifest import CONFIG_MAP, JOB, Kind, Manifest
 from inference_operator.model_cache.download import RESULT_FILE
 from inference_operator.model_cache.job import RESOURCES, DownloadRequest, download_job
+from inference_operator.model_cache.placement import only_node
 from inference_operator.model_cache.result import Downloaded, downloaded_text
 from inference_operator.model_cache.uses import Uses, keep_arguments, mounted_claims
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
@@ -77,7 +78,7 @@ def prune_job(
         "containers": [container],
         "volumes": cache_volumes(CacheVolume(claim, "")),
         **account(settings.engine_defaults),
-        **({"affinity": _only_node(node)} if node else {}),
+        **({"affinity": only_node(node)} if node else {}),
     }
     spec = {"backoffLimit": 0, "activeDeadlineSeconds": PRUNE_DEADLINE_SECONDS, "template": {"spec": pod}}
     return _job(PRUNE, namespace, spec)
@@ -88,7 +89,7 @@ def on_node(job: Manifest, node: str) -> Manifest:
     if not node:
         return job
     template = job["spec"]["template"]
-    pod = {**template["spec"], "affinity": _only_node(node)}
+    pod = {**template["spec"], "affinity": only_node(node)}
     return {**job, "spec": {**job["spec"], "template": {**template, "spec": pod}}}
 
 
@@ -106,13 +107,6 @@ def claim_node(claim: str, access_modes: Sequence[str], pods: Sequence[Manifest]
     running = (pod["spec"] for pod in pods if mapping(pod, "status").get("phase") in ("Pending", "Running"))
     nodes = (str(pod.get("nodeName") or "") for pod in running if claim in mounted_claims(pod))
     return next((node for node in nodes if node), "")
-
-
-def _only_node(name: str) -> Manifest:
-    """Affinity to one node by its name, which need not be its label `kubernetes.io/hostname`."""
-    field = {"key": "metadata.name", "operator": "In", "values": [name]}
-    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def _job(what: str, namespace: str, spec: Manifest) -> Manifest:

@@ -7,11 +7,12 @@ from datetime import datetime
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.inspection.attempts import AttemptsProgress
-from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
-from inference_operator.inspection.job_progress import ObservedJobs, job_progress, next_change
+from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt, job_attempt
+from inference_operator.inspection.job_progress import ObservedJobs, is_job, job_progress, next_change
 from inference_operator.inspection.result import Cause, refusal_of
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.model_cache.job import DownloadRequest, download_hash, download_job
+from inference_operator.model_cache.placement import placement_of
 from inference_operator.model_cache.result import Downloaded, downloaded_text, parsed_download
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD, download_config_name
@@ -60,6 +61,8 @@ class DownloadState:
         if self.complete:
             return ""
         job = next((ref.name for ref in self.desired if ref.kind == JOB), "")
+        if not job:
+            return f"The claim {self.claim} is looked up, and then the model is downloaded to it."
         waiting = self.progress.waiting
         why = f" Its pod does not run: {waiting}" if waiting else f" {self.step}." if self.step else ""
         if self.empties_kernels:
@@ -100,7 +103,7 @@ def download_state(
     observed = ObservedJobs(live, pods, now, results)
     found = job_progress(observed, DOWNLOAD, job_hash, wanted=True, parsed=parsed_download)
     progress = found.attempts
-    wanted = [download_job(request, attempt=number) for number in progress.jobs]
+    wanted = [download_job(_kept(request, job_hash, number, observed), attempt=number) for number in progress.jobs]
     entry = progress.entry or stored
     recorded = [_config_map(ref, entry, request)] if entry else []
     names = tuple(f"{job['metadata']['name']}-" for job in wanted)
@@ -115,6 +118,23 @@ def download_state(
         claim=claim,
         empties_kernels=request.empties_kernels,
     )
+
+
+def _kept(request: DownloadRequest, job_hash: str, attempt: int, observed: ObservedJobs) -> DownloadRequest:
+    """The request with the placement of the attempt's live Job, once that Job runs or has ended."""
+    if request.placement is None:
+        return request
+    for job in observed.live.values():
+        told = job_attempt(job, observed.pods) if is_job(job, DOWNLOAD) else None
+        if told and (told.job_hash, told.number) == (job_hash, attempt) and (told.finished or _has_run(told, observed)):
+            return replace(request, placement=placement_of(job["spec"]["template"]["spec"]))
+    return request
+
+
+def _has_run(attempt: Attempt, observed: ObservedJobs) -> bool:
+    """Whether the container of an attempt has started."""
+    own = (pod for pod in observed.pods if pod.name.startswith(f"{attempt.job}-"))
+    return any(pod.ready or pod.failed or pod.termination_message for pod in own)
 
 
 def without_downloads(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:

@@ -7,6 +7,7 @@ from inference_operator.engines.base import HubAccess
 from inference_operator.inspection.job import TERMINATION_MESSAGE
 from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.manifest import JOB, Manifest, Owner
+from inference_operator.model_cache.placement import PLACEMENT_FIELDS
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import DOWNLOAD, download_job_name, labels, selector_labels
@@ -43,6 +44,8 @@ class DownloadRequest:
     settings: Settings
     empties_kernels: bool = False
     """Whether the Job deletes the compiled kernels, because an engine found them broken."""
+    placement: Manifest | None = None
+    """Scheduling fields instead of the requested ones, for a claim that one node only can mount; None for others."""
 
     @property
     def revision(self) -> str:
@@ -56,17 +59,30 @@ def download_hash(request: DownloadRequest) -> str:
 
 
 def download_job(request: DownloadRequest, *, attempt: int) -> Manifest:
-    """The Job of one attempt. A Job cannot be edited, so every change of its content gives it another name."""
+    """The Job of one attempt. A Job cannot be edited, so every change of its content gives it another name.
+
+    Its placement is a part of its name, but not of the hash by which its attempts belong together.
+    """
     content = _content(request)
-    job_hash = content_hash(content)
+    job_hash, name_hash = content_hash(content), content_hash(content)
+    if request.placement is not None:
+        content = _placed(content, request.placement)
+        name_hash = content_hash([job_hash, request.placement])
     return child(
         JOB,
-        download_job_name(request.owner.key.name, job_hash, attempt),
+        download_job_name(request.owner.key.name, name_hash, attempt),
         owner=request.owner,
         component=DOWNLOAD,
         content=content,
         annotations={JOB_HASH_ANNOTATION: job_hash, ATTEMPT_ANNOTATION: str(attempt)},
     )
+
+
+def _placed(content: Manifest, placement: Manifest) -> Manifest:
+    """The content of a Job with these scheduling fields."""
+    template = content["spec"]["template"]
+    others = {name: field for name, field in template["spec"].items() if name not in PLACEMENT_FIELDS}
+    return {"spec": {**content["spec"], "template": {**template, "spec": {**others, **placement}}}}
 
 
 def _content(request: DownloadRequest) -> Manifest:

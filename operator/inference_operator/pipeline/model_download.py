@@ -5,9 +5,11 @@ from dataclasses import replace
 from inference_operator.api.pod_defaults import with_engine_defaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
+from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.model_cache.claim import cache_claim, refusal_of_size
 from inference_operator.model_cache.download import download_state, without_downloads
 from inference_operator.model_cache.job import DownloadRequest
+from inference_operator.model_cache.placement import placement
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.cache_volume import CacheVolume, claim_name
 from inference_operator.objects.child import content_hash
@@ -39,14 +41,35 @@ def with_download(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Ref
     effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
     access = first.engine.access(effective.engine, effective.model)
     request = DownloadRequest(
-        effective, access, first.plan.commit, cache, inputs.owner, inputs.settings, _broken_kernels(inputs, first)
+        effective,
+        access,
+        first.plan.commit,
+        cache,
+        inputs.owner,
+        inputs.settings,
+        _broken_kernels(inputs, first),
+        _placement(inputs, spec, first),
     )
     read_logs = inputs.settings.read_logs
     state = download_state(request, inputs.children, inputs.pods, inputs.now, inputs.lookups, read_logs=read_logs)
     foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, spec.cache.pvc),) if spec.cache.pvc else ()
+    if any(lookup not in inputs.lookups for lookup in foreign):  # the claim's access modes decide where a Job may run
+        state = replace(
+            state, desired={r: m for r, m in state.desired.items() if r.kind != JOB or r in inputs.children}
+        )
     planned = replace(planned, one_node_claim=one_node_claim(inputs, spec), lookups=(*planned.lookups, *foreign))
     kept = {**without_downloads(inputs.children), **cache_claim(spec.cache, inputs.owner)}
     return after_task(inputs, planned, state, Reason.DOWNLOADING_MODEL, kept=kept)
+
+
+def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
+    """Where the Job may run, if one node only can mount the claim at a time; None if any node will do."""
+    claim = one_node_claim(inputs, spec)
+    if not claim:
+        return None
+    live = inputs.child(Ref.of(role.workload))
+    pod = live["spec"]["template"]["spec"] if live is not None else None
+    return placement(claim, inputs.pods, pod, role.workload["spec"]["template"]["spec"])
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:

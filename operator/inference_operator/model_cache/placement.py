@@ -1,0 +1,51 @@
+"""Where the Job of a download may run, if one node only can mount its claim at a time.
+
+1. Where engines have the claim mounted: only there can the Job mount it too.
+2. Otherwise where the engines may run: the first pod that mounts a new volume binds it to a node or a zone.
+
+A claim for pods on all nodes needs no such rule.
+"""
+
+from collections.abc import Sequence
+
+from inference_operator.manifest import Manifest
+from inference_operator.model_cache.uses import mounted_claims
+from inference_operator.objects.names import DOWNLOAD, INSPECTION, ROUTER, VERIFICATION
+from inference_operator.views.pod import PodView
+
+PLACEMENT_FIELDS = ("nodeSelector", "affinity")
+_NO_ENGINES = (DOWNLOAD, INSPECTION, ROUTER, VERIFICATION)
+
+
+def placement(claim: str, pods: Sequence[PodView], live: Manifest | None, engine_pod: Manifest) -> Manifest:
+    """The scheduling fields of the Job, which replace the requested ones.
+
+    Args:
+        claim: its name.
+        pods: all pods of the InferenceDeployment.
+        live: the pod specification of the engines that exist; None without engines.
+        engine_pod: the pod specification of the engines that will load the model.
+    """
+    if live is not None and claim in mounted_claims(live):
+        engines = (pod for pod in pods if pod.component not in _NO_ENGINES and pod.node and not pod.failed)
+        nodes = [pod.node for pod in sorted(engines, key=lambda pod: (pod.terminating, not pod.ready, pod.name))]
+        if nodes:
+            return {"affinity": only_node(nodes[0])}
+    return placement_of(engine_pod)
+
+
+def placement_of(pod: Manifest) -> Manifest:
+    """The fields of a pod specification that decide on which nodes it may run.
+
+    Examples:
+        >>> placement_of({"nodeSelector": {"gpu": "l4"}, "affinity": {}, "containers": []})
+        {'nodeSelector': {'gpu': 'l4'}}
+    """
+    return {name: pod[name] for name in PLACEMENT_FIELDS if pod.get(name)}
+
+
+def only_node(name: str) -> Manifest:
+    """Affinity to one node by its name, which need not be its label `kubernetes.io/hostname`."""
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
