@@ -16,8 +16,8 @@ def download_jobs(world: World) -> list[Manifest]:
     return sorted(found, key=lambda job: job["metadata"]["name"])
 
 
-def show_pod(world: World, job: Manifest, *, ready: bool) -> None:
-    """A pod of a Job that has a node, and that runs or still waits there for its volume."""
+def show_pod(world: World, job: Manifest, *, ready: bool) -> str:
+    """Show a pod of a Job that has a node, and that runs or still waits there for its volume; returns its name."""
     meta = {"name": f"{job['metadata']['name']}-x", "namespace": KEY.namespace, "labels": labels(KEY.name, DOWNLOAD)}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"nodeName": "a"}}
     world.cluster.apply_as("kubelet", pod)
@@ -26,6 +26,7 @@ def show_pod(world: World, job: Manifest, *, ready: bool) -> None:
     conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": str(ready)}]
     phase = "Running" if ready else "Pending"
     world.cluster.set_status(Ref.of(pod), {"phase": phase, "conditions": conditions, "containerStatuses": [shown]})
+    return str(meta["name"])
 
 
 def end(world: World, message: str, *, kind: str) -> None:

@@ -9,8 +9,9 @@ from inference_operator.inspection.attempts import FIRST_WAIT
 from inference_operator.inspection.result import Cause, Failure, result_text
 from inference_operator.manifest import CONFIG_MAP, POD, Ref
 from inference_operator.models.config import NotUnderstood
-from inference_operator.views.lookups import ClaimLookup, ClaimView
-from tests.controller.downloads import DONE, download_jobs, end, finish_downloads
+from inference_operator.objects.names import DOWNLOAD
+from inference_operator.views.lookups import ClaimLookup, ClaimView, LogLookup, LogText
+from tests.controller.downloads import DONE, download_jobs, end, finish_downloads, show_pod
 from tests.controller.test_healing import add_pod
 from tests.controller.world import World
 from tests.planning.test_healing import crashed
@@ -107,6 +108,53 @@ async def test_engines_of_the_former_model_keep_running_while_the_next_one_is_do
     assert world.live(ENGINES)["spec"]["template"] != before
 
 
+async def test_the_former_model_scales_also_from_zero_while_the_next_one_is_downloaded_or_cannot_be(
+    downloading: World,
+) -> None:
+    world = downloading
+    end(world, DONE, kind="Complete")
+    await world.settle()
+    before = world.live(ENGINES)["spec"]["template"]
+    for replicas, said in ((0, False), (3, True)):
+        world.ask(source="hf://Qwen/Qwen3-0.6B", cache=CACHE, replicas=replicas)
+        await world.settle()
+        assert (world.live(ENGINES)["spec"]["replicas"], world.live(ENGINES)["spec"]["template"]) == (replicas, before)
+        message = world.status().condition(ConditionType.RECONCILING).message  # type: ignore[union-attr]
+        assert message.endswith("The running engines serve until the switch, which follows.") == said
+    end(world, failed(Cause.NOT_FOUND), kind="Failed")
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", "ModelNotFound")
+    world.ask(source="hf://Qwen/Qwen3-0.6B", cache=CACHE, replicas=2)
+    await world.settle()
+    assert (world.live(ENGINES)["spec"]["replicas"], world.live(ENGINES)["spec"]["template"]) == (2, before)
+    assert await world.settle() == []
+
+
+async def test_an_attempt_that_downloads_ends_the_failure_of_the_one_before(downloading: World) -> None:
+    world = downloading
+    end(world, failed(Cause.UNREACHABLE), kind="Failed")
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", "HubUnreachable")
+    world.now += FIRST_WAIT + timedelta(seconds=1)
+    await world.settle()
+    assert world.conditions()["Stalled"] == ("True", "HubUnreachable"), "it has not downloaded anything yet"
+    job = download_jobs(world)[-1]
+    name = show_pod(world, job, ready=True)
+    await world.settle()
+    (pod,) = [one for one in world.cache.pods(KEY) if one.name == name]
+    log = LogLookup(KEY.namespace, name, pod.uid, DOWNLOAD, run=0, previous=False, running=True)
+    world.cache.put_lookup(log, LogText("Downloading 35 %, 5.1 of 15.3 GB, 2 min left\n"))
+    await world.reconcile()
+    await world.settle()
+    assert world.conditions()["Stalled"][0] == "False"
+    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    message = world.status().condition(ConditionType.RECONCILING).message  # type: ignore[union-attr]
+    assert message.startswith(
+        f"Job {job['metadata']['name']} downloads the model to the claim models. Downloading 35 %"
+    )
+    assert message.endswith("The attempt before failed: hf://a/b is a problem.")
+
+
 async def test_a_restart_of_the_operator_during_a_download_writes_nothing(downloading: World) -> None:
     await downloading.restart()
     assert await downloading.settle() == []
@@ -139,6 +187,22 @@ async def test_a_model_in_a_volume_is_refused_with_a_cache(world: World) -> None
     world.ask(source="pvc://models/mine", cache=CACHE)
     await world.settle()
     assert world.conditions()["Stalled"] == ("True", "InvalidSpec")
+
+
+async def test_broken_kernels_are_deleted_also_while_an_engine_of_the_former_template_serves(
+    downloading: World,
+) -> None:
+    world = downloading
+    await finish_downloads(world)
+    add_pod(world, "former", ready_pod())
+    world.pods_are_ready()
+    await world.settle()
+    world.ask(cache=CACHE, podTemplate={"annotations": {"renewed": "1"}}, rollout={"strategy": "Surge"})
+    await world.settle()
+    add_pod(world, "new", crashed(BROKEN))
+    await world.settle()
+    (job,) = download_jobs(world)
+    assert "--empty-kernels" in job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 async def test_broken_kernels_are_deleted_by_a_job_once_and_then_engines_go_on(downloading: World) -> None:

@@ -243,6 +243,16 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "the compiled kernels of an earlier start are broken",
     ),
     (
+        "OSError: /home/vllm/.cache/flashinfer/0.6/90a/cached_ops/batch_prefill/batch_prefill.so: file too short",
+        Reason.KERNELS_BROKEN,
+        "a Job deletes them, once no other engine serves with them",
+    ),
+    (
+        "ImportError: /home/vllm/.cache/triton/ABC/__triton_launcher.cpython-312.so: invalid ELF header",
+        Reason.KERNELS_BROKEN,
+        "the compiled kernels of an earlier start are broken",
+    ),
+    (
         "vllm serve: error: unrecognized arguments: --nosuch",
         Reason.INVALID_ARGUMENT,
         "unrecognized arguments: --nosuch",

@@ -230,7 +230,7 @@ def test_a_refused_edit_keeps_the_plan_of_the_serving_engines_in_the_status() ->
     assert refused.ready == "1/1"
     reconciling = refused.condition(ConditionType.RECONCILING)
     assert reconciling is not None
-    assert reconciling.message == "No changes are applied until the specification is valid."
+    assert reconciling.message == "Engines keep their specification until this is solved: see the condition Stalled."
 
 
 def test_a_refused_edit_counts_engines_by_the_last_valid_spec() -> None:

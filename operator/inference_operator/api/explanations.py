@@ -74,7 +74,7 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         ),
         (
             Reason.HUB_UNREACHABLE,
-            "The engine cannot download the model: the hub does not answer, or the cluster cannot reach it.",
+            "The model cannot be downloaded: the hub does not answer, or the cluster cannot reach it.",
             "Check the cluster's egress and proxy, or serve the model from a `pvc://` or `oci://` source.",
         ),
         (
@@ -130,12 +130,12 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         (
             Reason.KERNELS_BROKEN,
             "Compiled kernels that an earlier engine stored are broken, for example because it was killed.",
-            "With `spec.cache`, wait: a Job deletes them, and the engine compiles again. Else delete the pod.",
+            "With `spec.cache`, wait: a Job deletes them, if no equal engine serves. Else delete the pod.",
         ),
         (
             Reason.DISK_FULL,
-            "The disk of the engine's node is full, or the pod uses more of it than it may.",
-            "Free space on the node, use a larger disk, or keep caches on a claim (`spec.podTemplate.volumes`).",
+            "The claim is full; or the disk of the engine's node, or the pod uses more of it than it may.",
+            "Expand the claim or prune it (`infd cache prune`). For a node: free space, or set `spec.cache`.",
         ),
         (
             Reason.INVALID_ARGUMENT,

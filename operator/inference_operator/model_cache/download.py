@@ -48,9 +48,9 @@ class DownloadState:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why the last attempt failed; None if it did not."""
+        """Why the last attempt failed; None if it did not, or if the one after it has downloaded something."""
         failure = self.progress.failure
-        if failure is None:
+        if failure is None or self.step:
             return None
         refusal = refusal_of(replace(failure, cause=Cause.DAMAGED) if failure.cause is Cause.TIMED_OUT else failure)
         return replace(refusal, cure=f"{failure.why.cure} It is tried again, at least every 10 minutes.")
@@ -60,14 +60,16 @@ class DownloadState:
         """Progress in one or two sentences; empty once the model is complete."""
         if self.complete:
             return ""
-        job = next((ref.name for ref in self.desired if ref.kind == JOB), "")
-        if not job:
+        jobs = [ref.name for ref in self.desired if ref.kind == JOB]
+        if not jobs:
             return f"The claim {self.claim} is looked up, and then the model is downloaded to it."
-        waiting = self.progress.waiting
+        job, waiting = jobs[-1], self.progress.waiting
         why = f" Its pod does not run: {waiting}" if waiting else f" {self.step}." if self.step else ""
         if self.empties_kernels:
             return f"Compiled kernels on the claim {self.claim} are broken. Job {job} deletes them.{why}"
-        return f"Job {job} downloads the model to the claim {self.claim}.{why}"
+        failure = self.progress.failure
+        former = f" The attempt before failed: {failure.why.field} {failure.why.problem}" if failure else ""
+        return f"Job {job} downloads the model to the claim {self.claim}.{why}{former}"
 
     def recheck_at(self, now: datetime) -> datetime | None:
         """When the state changes without an event: the next attempt, or a Job that is no longer needed."""

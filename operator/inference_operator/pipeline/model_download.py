@@ -20,6 +20,7 @@ from inference_operator.pipeline.roles import Role
 from inference_operator.planning.healing import ended_output
 from inference_operator.views.lookups import ClaimLookup, ClaimView, Lookup
 from inference_operator.views.pod import has_answered
+from inference_operator.views.workload import workload_view
 from inference_operator.workload.pinned_plan import PinnedPlan
 
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -73,10 +74,15 @@ def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:
-    """Whether engines end because the kernels that they find are broken; False while one answers."""
-    if any(has_answered(pod) for pod in role.pods):
+    """Whether engines of the live template end because the kernels that they find are broken; False while one answers.
+
+    Engines of a former template have other kernels, and serve on while their successors fail.
+    """
+    template = workload_view(inputs.workload(role.name)).template
+    own = [pod for pod in role.pods if pod.template == template]
+    if any(has_answered(pod) for pod in own):
         return False
-    found = (role.engine.diagnose(text) for pod in role.pods for text in ended_output(pod, inputs.lookups))
+    found = (role.engine.diagnose(text) for pod in own for text in ended_output(pod, inputs.lookups))
     return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)
 
 

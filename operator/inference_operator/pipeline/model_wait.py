@@ -11,6 +11,7 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
 from inference_operator.views.lookups import Lookup
+from inference_operator.workload.deployment import scaled_deployment
 
 
 class ModelTask(Protocol):
@@ -43,7 +44,7 @@ class ModelTask(Protocol):
 def after_task(
     inputs: Inputs, planned: Planned, task: ModelTask, reason: Reason, *, kept: Mapping[Ref, Manifest]
 ) -> Planned | Refused:
-    """The outcome with the objects of the task; until it is done, workloads stay as they are.
+    """The outcome with the objects of the task; until it is done, workloads have other numbers of engines at most.
 
     Args:
         inputs: what was observed.
@@ -57,9 +58,12 @@ def after_task(
     recheck_at = min(times, default=None)
     if task.refusal:
         return Refused(
-            desired={**kept, **task.desired},
+            desired={**kept, **task.desired, **_serving(inputs, planned)},
             refusal=task.refusal,
             model=planned.model,
+            scaling=planned.scaling,
+            target=planned.target,
+            deletion_costs=planned.deletion_costs,
             lookups=lookups,
             recheck_at=recheck_at,
         )
@@ -77,7 +81,8 @@ def _wait(inputs: Inputs, planned: Planned, reason: Reason, progress: str) -> Mo
     """The progress; and if engines run, that they stay until the switch."""
     if not progress:
         return None
-    if inputs.workload(planned.roles[0].name) is None:
+    first = planned.roles[0]
+    if inputs.workload(first.name) is None or not first.replicas:
         return ModelWait(reason, progress)
     return ModelWait(reason, f"{progress} The running engines serve until the switch, which follows.")
 
@@ -86,4 +91,14 @@ def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest
     """The desired objects with the live workloads; without workloads that do not exist yet."""
     workloads = {Ref.of(role.workload) for role in planned.roles}
     others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}
-    return {**others, **{ref: live for ref in workloads if (live := inputs.child(ref)) is not None}}
+    return {**others, **_serving(inputs, planned)}
+
+
+def _serving(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
+    """The live workloads with as many engines as are wanted: the former model serves and scales until the switch."""
+    workloads = {Ref.of(role.workload): role.workload["spec"]["replicas"] for role in planned.roles}
+    return {
+        ref: scaled_deployment(live, replicas, inputs.owner)
+        for ref, replicas in workloads.items()
+        if (live := inputs.child(ref)) is not None
+    }

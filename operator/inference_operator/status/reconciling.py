@@ -62,7 +62,9 @@ def _unchanged(facts: Facts) -> Verdict | None:
     if facts.paused:
         return Verdict("False", Reason.PAUSED, "Paused: the operator changes nothing while `spec.paused` is true.")
     if facts.refusal:
-        return Verdict("False", Reason.SETTLED, "No changes are applied until the specification is valid.")
+        return Verdict(
+            "False", Reason.SETTLED, "Engines keep their specification until this is solved: see the condition Stalled."
+        )
     return None
 
 

@@ -4,18 +4,23 @@ from collections.abc import Mapping
 
 from inference_operator.api.spec import RolloutStrategy, Spec
 from inference_operator.engines.base import EngineProcess
-from inference_operator.manifest import DEPLOYMENT, Manifest
+from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
-from inference_operator.objects.names import selector_labels, workload_name
-from inference_operator.objects.scheduling import queue_labels
+from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name
+from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
+from inference_operator.views.raw import annotations
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
 from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
-from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate
+from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate, pinned_template
 from inference_operator.workload.pod_spec import WorkloadRequest
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
 
 PULL_SECONDS = 300
 """Part of the progress deadline for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
+
+_WRITTEN = ("revisionHistoryLimit", "progressDeadlineSeconds", "strategy", "selector")
+_ANNOTATIONS = (PLAN_ANNOTATION, ROLLOUT_ANNOTATION, TEMPLATE_ANNOTATION, MOVED_ANNOTATION)
+"""What a Deployment's template and its plan are known by."""
 
 _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
     RolloutStrategy.SURGE: {"maxSurge": 1, "maxUnavailable": 0},
@@ -50,6 +55,30 @@ def engine_deployment(
             **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
         },
         added_labels=queue_labels(request.spec.scheduling),
+    )
+
+
+def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
+    """The live Deployment with another number of engines, as it was written: it serves on while its successor waits.
+
+    Args:
+        live: the Deployment.
+        replicas: engines that are wanted.
+        owner: its InferenceDeployment.
+    """
+    spec, labels, notes = live["spec"], live["metadata"].get("labels") or {}, annotations(live)
+    template = pinned_template(notes.get(TEMPLATE_ANNOTATION))
+    if template is None or spec.get("replicas") == replicas:
+        return live
+    written = {name: spec[name] for name in _WRITTEN if name in spec}
+    return child(
+        DEPLOYMENT,
+        live["metadata"]["name"],
+        owner=owner,
+        component=labels[COMPONENT_LABEL],
+        content={"spec": {**written, "replicas": replicas, "template": template.template}},
+        annotations={name: notes[name] for name in _ANNOTATIONS if name in notes},
+        added_labels={name: labels[name] for name in (QUEUE_LABEL,) if name in labels},
     )
 
 

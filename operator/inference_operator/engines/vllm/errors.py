@@ -35,12 +35,16 @@ _OTHER_ERRORS: Sequence[KnownError] = (
         r"(?:insufficient shared memory \(shm\)|No space left on device: '/dev/shm|Bus error)",
         "the shared memory at /dev/shm is too small. Give the engine more memory",
     ),
-    # vllm/compilation/backends.py; triton/runtime/cache.py, which reads an index that may be cut off (triton 3.4)
+    # vllm/compilation/backends.py; triton/runtime/cache.py, which reads an index that may be cut off (triton 3.4); a library
+    # of compiled kernels that the dynamic linker cannot load (glibc 2.36, elf/dl-load.c)
     known_error(
         Reason.KERNELS_BROKEN,
         r"previous compilation failed, leading to a\s+corrupted compilation artifact"
-        r"|triton/runtime/cache\.py\"(?:[^\n]*\n){1,40}?[^\n]*JSONDecodeError",
-        "the compiled kernels of an earlier start are broken. With `spec.cache` a Job deletes them",
+        r"|triton/runtime/cache\.py\"(?:[^\n]*\n){1,40}?[^\n]*JSONDecodeError"
+        r"|/\.cache/(?:vllm|torchinductor|triton|flashinfer)/[^\s:]{1,300}: "
+        r"(?:file too short|invalid ELF header|cannot read file data)",
+        "the compiled kernels of an earlier start are broken. With `spec.cache` a Job deletes them, once no other engine"
+        " serves with them",
     ),
     # vllm/envs.py
     known_error(
