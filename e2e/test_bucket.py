@@ -207,8 +207,8 @@ def test_a_file_that_changes_during_the_download_is_refused(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("model-1.safetensors", "its ETag is no MD5; it was downloaded twice with the same content."),
-        ("model-2.safetensors", "only its size was checked, since its ETag is no hash that can be computed again."),
+        ("model-1.safetensors", "its ETag is no hash of it; it was downloaded twice with the same content."),
+        ("model-2.safetensors", "its ETag is no hash of it; it was downloaded twice with the same content."),
     ],
 )
 def test_an_etag_that_is_no_hash_of_the_content_is_said(

@@ -143,6 +143,39 @@ def test_code_of_a_repository_needs_a_commit(argument: str, source: str, revisio
     assert refused in (refusal.message if refusal else "")
 
 
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("source", "args", "field"),
+    [
+        ("oci://registry.example/model:latest", (), "spec.model.source"),
+        (f"oci://registry.example/model@sha256:{SHA}", (), ""),
+        ("hf://org/name", ("--tokenizer=org/other",), "spec.engine.args"),
+        ("hf://org/name", ("--tokenizer=org/other", "--tokenizer-revision=main"), "spec.engine.args"),
+        ("hf://org/name", ("--tokenizer=org/other", f"--tokenizer-revision={SHA}"), ""),
+        ("hf://org/name", ("--tokenizer=org/name",), ""),
+        ("hf://org/name", ("--tokenizer=/models/other",), ""),
+    ],
+)
+def test_code_of_an_image_or_of_another_repository_needs_what_cannot_change(
+    source: str, args: tuple[str, ...], field: str
+) -> None:
+    model = ModelSpec(source=source, revision=SHA if source.startswith("hf://") else None)
+    refusal = Vllm().check_model(EngineSpec(args=("--trust-remote-code", *args)), model, cached=False)
+    assert (refusal.field if refusal else "") == field
+    assert Vllm().check_model(EngineSpec(args=args), model, cached=False) is None
+
+
+@pytest.mark.parametrize("chosen", ["pt", "npcache"])
+def test_a_format_that_unpickles_needs_consent(chosen: str) -> None:
+    asked, model = EngineSpec(args=(f"--load-format={chosen}",)), ModelSpec(source="hf://org/name", revision=SHA)
+    refusal = Vllm().check_model(asked, model, cached=False)
+    assert refusal is not None
+    assert (refusal.reason, refusal.field) == (Reason.PICKLE_WEIGHTS, "spec.engine.args")
+    assert Vllm().check_model(asked, model.model_copy(update={"allow_pickle": True}), cached=False) is None
+
+
 @pytest.mark.parametrize(
     ("argument", "words"),
     [

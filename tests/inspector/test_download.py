@@ -152,6 +152,31 @@ def test_a_file_that_differs_from_the_listing_is_deleted_and_the_model_not_marke
     assert not (tmp_path / "claim" / SNAPSHOT / "1.safetensors").exists()
 
 
+def test_a_small_file_with_another_content_than_listed_is_deleted_and_the_model_not_marked(
+    hub: Hub, download: Infd, tmp_path: Path
+) -> None:
+    as_it_was = hub.tree()
+    hub.tree = lambda: as_it_was  # type: ignore[method-assign]
+    hub.files["config.json"] = b"[]"
+    status, document = download(f"--revision={COMMIT}")
+    assert (status, document["error"]["cause"]) == (1, "Damaged")
+    assert "`config.json` was downloaded with another SHA-1 than listed" in document["error"]["problem"]
+    assert not (tmp_path / "claim" / SNAPSHOT / "config.json").exists()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_what_a_mirror_with_other_etags_links_is_compared_too(
+    hub: Hub, download: Infd, tmp_path: Path, *, changed: bool
+) -> None:
+    """The client then downloads a second time, to a name that is no hash."""
+    content = WEIGHTS["1.safetensors"]
+    hub.large, hub.linked_etag = {"1.safetensors": content}, "of-a-mirror"
+    hub.changed = {"1.safetensors": content[::-1][1:] + b"x"} if changed else {}
+    status, _ = download(f"--revision={COMMIT}")
+    assert status == (1 if changed else 0)
+    assert (tmp_path / "claim" / SNAPSHOT / "1.safetensors").exists() != changed
+
+
 def test_a_file_name_that_leaves_the_cache_is_refused_before_any_download(
     hub: Hub, download: Infd, tmp_path: Path
 ) -> None:

@@ -42,6 +42,41 @@ def test_a_listing_is_refused_or_every_wanted_file_is_safe_and_not_negative(file
     assert [file.path for file in found] == sorted({file.path for file in found})
 
 
+def paths(*listed: str, allow_pickle: bool = False) -> list[str] | str:
+    """The wanted files, or why there are none."""
+    found = wanted_files("org/name", [ListedFile(path, 3) for path in listed], allow_pickle=allow_pickle)
+    return found.why.problem if isinstance(found, Failure) else [file.path for file in found]
+
+
+def test_the_other_layout_of_the_same_weights_is_not_downloaded() -> None:
+    """As in openai/gpt-oss-20b, which has its weights three times."""
+    listed = ("config.json", "model-00000-of-00002.safetensors", "original/model.safetensors", "metal/model.bin")
+    assert paths(*listed) == ["config.json", "model-00000-of-00002.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "consent", "found"),
+    [
+        (["2_Dense/model.safetensors", "2_Dense/pytorch_model.bin"], False, ["2_Dense/model.safetensors"]),
+        (["2_Dense/pytorch_model.bin"], True, ["2_Dense/pytorch_model.bin"]),
+        (["onnx/pytorch_model.bin", "onnx/model.onnx"], False, []),
+    ],
+)
+def test_the_layer_behind_the_pooling_of_an_embedding_model_is_downloaded(
+    layer: list[str], found: list[str], *, consent: bool
+) -> None:
+    assert paths("model.safetensors", *layer, allow_pickle=consent) == [*found, "model.safetensors"]
+
+
+def test_a_layer_in_a_pickle_file_needs_consent() -> None:
+    said = paths("model.safetensors", "2_Dense/pytorch_model.bin")
+    assert said.startswith("`2_Dense/pytorch_model.bin` is needed. Such files are pickle files")  # type: ignore[union-attr]
+
+
+def test_a_path_that_is_a_file_and_a_folder_is_refused() -> None:
+    assert paths("a", "b/c", "a/d/e") == "lists `a` as a file and as a folder."
+
+
 def test_ten_thousand_files_are_accepted_and_an_endless_listing_is_refused() -> None:
     many = [ListedFile(f"{number}.json", 1) for number in range(10_000)]
     assert len(wanted_files("org/name", many)) == 10_000  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
+from tests.testing.hub import COMMIT, REPOSITORY, Hub, git_sha1, serving
 
 LISTINGS, FILES = 100, 6
 PARTS = (
@@ -49,7 +49,7 @@ def listings(random: Random) -> Iterator[bytes]:
             path = "/".join(random.choices(PARTS[16:] if random.random() < 0.8 else PARTS, k=random.randint(1, 4)))
             size = random.choice([len(CONTENT), len(CONTENT), len(CONTENT), 0, 3, 2**40, -1])
             kind = random.choice(["file"] * 6 + ["directory", "symlink"])
-            entry: dict[str, object] = {"type": kind, "path": path, "size": size, "oid": "0" * 40}
+            entry: dict[str, object] = {"type": kind, "path": path, "size": size, "oid": git_sha1(CONTENT)}
             if random.random() < 0.3:
                 digest = random.choice([hashlib.sha256(CONTENT).hexdigest(), "../" * 21 + "a", "0" * 64])
                 entry["lfs"] = {"oid": digest, "size": size, "pointerSize": 134}

@@ -82,6 +82,20 @@ def test_what_mounts_the_claim_uses_the_repositories_and_kernels_that_it_names()
     assert found.kernels == {"key", "other"}
 
 
+def test_a_path_on_the_claim_names_a_model_wherever_it_is_mounted() -> None:
+    engine = mounting("Deployment", "serve", f"/mnt/hub/models--Qwen--Qwen3-8B/snapshots/{A}")
+    copy = mounting("Job", "cp -r /mnt/hub/models--org--name /elsewhere")
+    found = claim_uses("models", [], [engine, copy], [])
+    assert [(use.repository, use.commit) for use in found.models] == [("Qwen/Qwen3-8B", A), ("org/name", "")]
+
+
+@pytest.mark.parametrize(("manager", "found"), [("", [ANY]), ("inference-operator", []), ("infd", [])])
+def test_what_mounts_the_claim_and_names_no_model_may_use_any_unless_it_is_ours(manager: str, found: list[str]) -> None:
+    notebook = mounting("Pod", "jupyter", "lab")
+    notebook["metadata"]["labels"] = {"app.kubernetes.io/managed-by": manager}
+    assert [use.repository for use in claim_uses("models", [], [notebook], []).models] == found
+
+
 def test_a_bucket_is_used_by_resources_jobs_and_the_engines_that_load_its_snapshot() -> None:
     bucket = resource(model={"source": "s3://bucket/a/b/"})
     engine = mounting("Deployment", "serve", f"/model-cache/s3--bucket--a--b/snapshots/{A}", "--port=8000")

@@ -29,6 +29,10 @@ class Hub:
     """Files that are served by redirect, as weights are."""
     damaged: dict[str, bytes] = field(default_factory=dict)
     """What is served instead of a large file, which is listed as it should be."""
+    changed: dict[str, bytes] = field(default_factory=dict)
+    """What is served instead of a large file from its second download on."""
+    linked_etag: str = ""
+    """The ETag of large files, where a mirror gives none of the hub's; empty for the hub's, which is their SHA-256."""
     cut_after: int = 0
     """Bytes of the next large file after which the connection ends; 0 for all."""
     silent_after: int = 0
@@ -60,11 +64,16 @@ class Hub:
         """The files with their hashes, as a download lists them."""
         entries: list[dict[str, object]] = []
         for name, content in (self.files | self.large).items():
-            entry: dict[str, object] = {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
+            entry: dict[str, object] = {"type": "file", "path": name, "size": len(content), "oid": git_sha1(content)}
             if name in self.large:
                 entry["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
             entries.append(entry)
         return json.dumps(entries).encode()
+
+
+def git_sha1(content: bytes) -> str:
+    """The id that git gives to a file."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 class Request(BaseHTTPRequestHandler):
@@ -95,9 +104,8 @@ class Request(BaseHTTPRequestHandler):
         of_model, wanted = f"/api/models/{hub.repository}", f"/{hub.repository}/resolve/{COMMIT}/"
         stored = f"{STORAGE}{hub.repository}/"
         if path.startswith(stored) and (content := hub.large.get(path.removeprefix(stored))) is not None:
-            self._give_range(
-                hub.damaged.get(path.removeprefix(stored), content)
-            )  # its address is a secret itself, so it needs no token
+            name = path.removeprefix(stored)  # its address is a secret itself, so it needs no token
+            self._give_range((hub.changed if hub.offsets else hub.damaged).get(name, content))
         elif hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
             self.refuse(403, "GatedRepo")
         elif path in (of_model, *(f"{of_model}/revision/{revision}" for revision in (BRANCH, COMMIT))):
@@ -119,7 +127,7 @@ class Request(BaseHTTPRequestHandler):
 
     def _redirect(self, name: str, content: bytes) -> None:
         """A large file: its size and hash are those of the linked file, which is on a storage of its own."""
-        digest = f'"{hashlib.sha256(content).hexdigest()}"'
+        digest = f'"{self.hub.linked_etag or hashlib.sha256(content).hexdigest()}"'
         linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": digest, "X-Repo-Commit": COMMIT}
         self.refuse(302, Location=f"{self.hub.storage}{STORAGE}{self.hub.repository}/{name}", **linked)
 

@@ -20,7 +20,6 @@ from inference_operator.engines.registry import EngineRegistry
 from inference_operator.inspection.result import Failure
 from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, Owner, Ref
 from inference_operator.model_cache.command_job import (
-    COMMAND,
     claim_node,
     on_node,
     prefetch_job,
@@ -31,7 +30,7 @@ from inference_operator.model_cache.contents import OnClaim, models_on_claims
 from inference_operator.model_cache.job import DownloadRequest
 from inference_operator.model_cache.pruning import PruneReport, parsed_report
 from inference_operator.model_cache.result import Downloaded, parsed_download
-from inference_operator.model_cache.uses import claim_uses, record_claim, record_commit, record_model
+from inference_operator.model_cache.uses import COMMAND, claim_uses, record_claim, record_commit, record_model
 from inference_operator.models.source import DOWNLOADED, model_source
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.names import MANAGED_BY_LABEL

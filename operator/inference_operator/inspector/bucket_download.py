@@ -63,23 +63,30 @@ class BucketOrigin:
         link.symlink_to(os.path.relpath(blob, link.parent))
 
     def _fetch_content(self, partial: Path, file: ListedFile) -> None:
+        """Download one file, and compare it with its ETag.
+
+        1. An ETag that is a hash of the content is right.
+        2. If it should be one and is none, or if an earlier process has written a part, which may be lost in a fault of
+           its node: a second download has to give the same content. The ETag is then none of the content: the store
+           encrypts with a key of its own (Amazon S3 API reference, "Object"), or parts have an unusual size.
+        3. Otherwise the ETag tells nothing, and only the size counts.
+        """
+        continued = partial.is_file()
         self._fetch_parts(partial, file)
-        found = content_etag(partial, file)
-        if found == file.etag:
+        if content_etag(partial, file) == file.etag:
             return
-        if len(file.etag) != _MD5_DIGITS:
+        if not continued and len(file.etag) != _MD5_DIGITS and not _part_sizes(file):
             self._say(f"{file.path}: only its size was checked, since its ETag is no hash that can be computed again.")
             return
-        # The ETag is the MD5 of the content, unless the store encrypts it with a key of its own (Amazon S3 API
-        # reference, "Object"). A second download tells which of both it is.
+        first = _md5(partial)
         partial.unlink()
         self._fetch_parts(partial, file)
-        again = content_etag(partial, file)
-        if again not in (file.etag, found):
+        if content_etag(partial, file) == file.etag:
+            return
+        if _md5(partial) != first:
             partial.unlink()
             raise DamagedError(wrong_content(self.source, file.path, "MD5"))
-        if again != file.etag:
-            self._say(f"{file.path}: its ETag is no MD5; it was downloaded twice with the same content.")
+        self._say(f"{file.path}: its ETag is no hash of it; it was downloaded twice with the same content.")
 
     def _fetch_parts(self, partial: Path, file: ListedFile) -> None:
         """Download what is missing. The store refuses a part if the file has another ETag by now."""
@@ -112,11 +119,15 @@ def content_etag(path: Path, file: ListedFile) -> str:
     - An upload in N parts: the MD5 of all parts' MD5, `-`, and N. The size of the parts is not known, so the usual
       sizes that make N parts are tried. Empty if there is none.
     """
-    _, dash, count = file.etag.partition("-")
-    if not dash:
+    if "-" not in file.etag:
         return _md5(path)
-    sizes = [size for size in UPLOAD_PART_BYTES if -(-file.size_bytes // size) == int(count or 0)]
-    return next((found for size in sizes if (found := _md5_of_parts(path, size)) == file.etag), "")
+    return next((found for size in _part_sizes(file) if (found := _md5_of_parts(path, size)) == file.etag), "")
+
+
+def _part_sizes(file: ListedFile) -> Sequence[int]:
+    """The usual sizes of parts with which an upload of this file has as many parts as its ETag says, in bytes."""
+    count = file.etag.partition("-")[2]
+    return [size for size in UPLOAD_PART_BYTES if count.isdigit() and -(-file.size_bytes // size) == int(count)]
 
 
 def _md5(path: Path) -> str:

@@ -110,7 +110,7 @@ def download(
         return error.failure
     except failures as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            return disk_full(origin.source, 1, shutil.disk_usage(root).free)
+            return disk_full(origin.source, 0, shutil.disk_usage(root).free)
         if isinstance(error, OSError) and error.errno and not isinstance(error, _OF_NETWORK):
             return claim_failed(origin.source, error.strerror or str(error))
         return origin.failure(revision, error)

@@ -39,7 +39,8 @@ class HubOrigin:
         """All files of a commit."""
         for item in HfApi().list_repo_tree(self.model, recursive=True, revision=commit):
             if isinstance(item, RepoFile):
-                yield ListedFile(item.path, item.size, item.lfs.sha256 if item.lfs else "")
+                large = item.lfs
+                yield ListedFile(item.path, item.size, large.sha256 if large else "", "" if large else item.blob_id)
 
     def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
         """Download one file, and compare it with the listing."""
@@ -51,10 +52,10 @@ class HubOrigin:
         content = path.resolve()
         if not content.is_relative_to(claim.model(self.model).resolve()):
             raise DamagedError(wrong_content(self.source, file.path, "place"))
-        if content.stat().st_size != file.size_bytes:
+        if wrong := _difference(content, file):
             path.unlink(missing_ok=True)
             content.unlink(missing_ok=True)
-            raise DamagedError(wrong_content(self.source, file.path, "size"))
+            raise DamagedError(wrong_content(self.source, file.path, wrong))
 
     def _fetch_large(self, claim: Claim, commit: str, file: ListedFile) -> None:
         """Download a large file to the place where the hub's client then finds it, from where an earlier process ended.
@@ -76,13 +77,11 @@ class HubOrigin:
         with partial.open("ab") as content:
             if content.tell() > file.size_bytes:
                 content.truncate(0)
+                content.seek(0)
             http_get(
                 found.location, content, resume_size=content.tell(), headers=headers, expected_size=file.size_bytes
             )
-        wrong = "size" if partial.stat().st_size != file.size_bytes else ""
-        if not wrong and _sha256(partial) != file.sha256:
-            wrong = "SHA-256"
-        if wrong:
+        if wrong := _difference(partial, file):
             partial.unlink()
             raise DamagedError(wrong_content(self.source, file.path, wrong))
         partial.replace(blob)
@@ -100,8 +99,20 @@ class HubOrigin:
         return failure_of(self.model, revision, error)
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
+def _difference(content: Path, file: ListedFile) -> str:
+    """In what a content differs from the listing; empty if in nothing. A checked large one is named by its hash."""
+    size = content.stat().st_size
+    if size != file.size_bytes:
+        return "size"
+    if file.sha256 and content.name != file.sha256 and _hash(content, hashlib.sha256()) != file.sha256:
+        return "SHA-256"
+    as_blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)  # git, "Git Internals - Git Objects"
+    if file.git_sha1 and _hash(content, as_blob) != file.git_sha1:
+        return "SHA-1"
+    return ""
+
+
+def _hash(path: Path, digest: "hashlib._Hash") -> str:
     with path.open("rb") as file:
         while part := file.read(_PART_BYTES):
             digest.update(part)

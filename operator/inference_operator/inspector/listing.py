@@ -1,7 +1,7 @@
 """The files of a model that engines need, from the listing of a hub or a bucket. Pure: names come from strangers."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -19,6 +19,11 @@ _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 _OTHER_FORMATS = (".bin", ".pt", ".pth", ".msgpack", ".h5", ".onnx", ".ot", ".gguf", ".tflite", ".mlmodel")
 """Weights in formats that vLLM does not read if there are safetensors files (vLLM 0.32.0,
 model_executor/model_loader/default_loader.py, `_prepare_weights`)."""
+_IGNORED = "original/"
+"""Folder of another layout of the same weights, which vLLM ignores (vLLM 0.32.0, config/load.py, `ignore_patterns`)."""
+_DENSE = re.compile(r"\d+_Dense/")
+"""Folder of a layer behind the pooling of an embedding model. vLLM loads a pickle file there if it has no safetensors
+(vLLM 0.32.0, model_executor/models/adapters.py, `_load_dense_weights`)."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -30,6 +35,8 @@ class ListedFile:
     size_bytes: int
     sha256: str = ""
     """Of its content; empty for small files, for which the hub lists no SHA-256, and in a bucket."""
+    git_sha1: str = ""
+    """Of a small file of a hub, as git counts it: with its size before the content. Empty if it is not listed."""
     etag: str = ""
     """The mark that a bucket gives to a content; empty on a hub."""
 
@@ -62,18 +69,40 @@ def wanted_files(
         found[file.path] = file
         if len(found) > MAX_FILES:
             return _damaged(model, f"has more than {MAX_FILES:,} files.")
-    has_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in found)
-    if not allow_pickle and _has_only_pickle(found):
-        return unusable(PickleWeights(model, f"its weights are {PICKLE_PROBLEM}", PICKLE_CURE))
-    wanted = [file for path, file in sorted(found.items()) if not (has_safetensors and path.endswith(_OTHER_FORMATS))]
+    if both := next((one for path in found for one in _folders(path) if one in found), ""):
+        return _damaged(model, f"lists `{both}` as a file and as a folder.")
+    if not allow_pickle and (pickle := _pickle(found)):
+        return unusable(PickleWeights(model, f"`{pickle}` is needed. Such files are {PICKLE_PROBLEM}", PICKLE_CURE))
+    dense = _dense_pickle(found)
+    in_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in found)
+    wanted = [
+        file
+        for path, file in sorted(found.items())
+        if not path.startswith(_IGNORED) and (path in dense or not (in_safetensors and path.endswith(_OTHER_FORMATS)))
+    ]
     return wanted if sum(file.size_bytes for file in wanted) else _damaged(model, "lists no content.")
 
 
-def _has_only_pickle(paths: Iterable[str]) -> bool:
-    """Whether an engine would load pickle files of this repository."""
-    named = [path for path in paths if "/" not in path]
-    has_safe = any(path.endswith((SAFETENSORS, GGUF)) for path in named)
-    return not has_safe and any(path.endswith(PICKLE) for path in named)
+def _folders(path: str) -> Iterator[str]:
+    """All folders above a path."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _pickle(paths: Collection[str]) -> str:
+    """A pickle file that an engine would load of this repository; empty if there is none."""
+    named = sorted(path for path in paths if "/" not in path)
+    if any(path.endswith((SAFETENSORS, GGUF)) for path in named):
+        named = []
+    return next((path for path in (*named, *sorted(_dense_pickle(paths))) if path.endswith(PICKLE)), "")
+
+
+def _dense_pickle(paths: Collection[str]) -> set[str]:
+    """Pickle files of the layers behind the pooling that have no safetensors."""
+    dense = [path for path in paths if _DENSE.match(path)]
+    safe = {path.rpartition("/")[0] for path in dense if path.endswith(SAFETENSORS)}
+    return {path for path in dense if path.endswith(PICKLE) and path.rpartition("/")[0] not in safe}
 
 
 def is_safe_name(path: str) -> bool:
@@ -93,10 +122,11 @@ def is_safe_name(path: str) -> bool:
 
 
 def disk_full(model: str, needed_bytes: int, free_bytes: int) -> Failure:
-    """The failure for a claim without room for what is left to download."""
-    problem = (
-        f"needs {needed_bytes / GIB:.1f} GiB more, and the claim in `spec.cache` has {free_bytes / GIB:.1f} GiB left."
-    )
+    """The failure for a claim without room: for what is left to download, or, if 0 is needed, for what was written."""
+    free = f"the claim in `spec.cache` has {free_bytes / GIB:.1f} GiB left"
+    problem = f"needs {needed_bytes / GIB:.1f} GiB more, and {free}."
+    if not needed_bytes:
+        problem = f"could not be written for lack of space, or for a quota or a limit of files; {free}."
     cure = "Expand the claim, delete models that nothing uses, or use a larger claim."
     return Failure(Cause.DISK_FULL, NotUnderstood(model, problem, cure))
 

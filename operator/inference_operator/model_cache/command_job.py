@@ -9,7 +9,7 @@ from inference_operator.model_cache.download import RESULT_FILE
 from inference_operator.model_cache.job import RESOURCES, DownloadRequest, download_job
 from inference_operator.model_cache.placement import only_node
 from inference_operator.model_cache.result import Downloaded, downloaded_text
-from inference_operator.model_cache.uses import Uses, keep_arguments, mounted_claims
+from inference_operator.model_cache.uses import COMMAND, Uses, keep_arguments, mounted_claims
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD, MANAGED_BY_LABEL
@@ -17,8 +17,6 @@ from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restri
 from inference_operator.settings import Settings
 from inference_operator.views.raw import mapping
 
-COMMAND = "infd"
-"""The manager of these objects: the operator leaves them alone, since it creates only what a resource owns."""
 PRUNE = "prune"
 KEPT_SECONDS = 3600
 """How long an ended Job stays, so that its log can be read."""

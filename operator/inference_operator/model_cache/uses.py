@@ -6,20 +6,22 @@ from dataclasses import dataclass
 
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.models.source import BucketModel, model_source
-from inference_operator.objects.cache_volume import BUCKET_SCHEME, COMPILED_FOLDER, HUB_CACHE, model_of_folder
+from inference_operator.objects.cache_volume import BUCKET_SCHEME, COMPILED_FOLDER, model_of_folder
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
 from inference_operator.views.raw import mapping, objects
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit of a hub repository, or the digest of a bucket's listing."""
+COMMAND = "infd"
+"""The manager of these objects: the operator leaves them alone, since it creates only what a resource owns."""
 HUB_SCHEME = "hf://"
 _OTHER_SCHEMES = ("pvc://", "oci://")
 """Models that are never on the claim."""
 ANY = "*"
 """The repository of a use of which nothing is known: it may be any."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
-_SNAPSHOT = re.compile(rf"{re.escape(HUB_CACHE)}/(s3--[^/]+)/snapshots/([0-9a-f]{{40}})")
-"""The path of a bucket's model in engines."""
+_FOLDER = re.compile(r"(?:^|/)((?:models|s3)--[^/\s:,;]+)(?:/snapshots/([0-9a-f]{40}))?")
+"""A model's folder on the claim in a path, wherever the claim is mounted."""
 _KERNELS_ARGUMENT = "--kernels="
 
 
@@ -158,13 +160,16 @@ def record_commit(record: Manifest) -> str:
 
 def _of_pod(pod: Manifest, workload: Manifest) -> Iterator[Use]:
     """Every repository in commands, arguments and variables of its containers, with the commits beside it."""
-    by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
+    by, found = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}", set[Use]()
     for container in _containers(pod):
         words = list(_words(container))
-        yield from (Use(model_of_folder(found[1]), found[2], by) for word in words if (found := _SNAPSHOT.match(word)))
+        folders = (folder for word in words for folder in _FOLDER.finditer(word))
+        found |= {Use(model_of_folder(folder[1]), folder[2] or "", by) for folder in folders}
         commits = sorted({word for word in words if COMMIT.fullmatch(word)}) or [""]
         repositories = {word for word in words if _REPOSITORY.fullmatch(word)} | {repository_of(word) for word in words}
-        yield from (Use(repository, commit, by) for repository in repositories - {""} for commit in commits)
+        found |= {Use(repository, commit, by) for repository in repositories - {""} for commit in commits}
+    own = mapping(workload["metadata"], "labels").get(MANAGED_BY_LABEL) in (MANAGER, COMMAND)
+    yield from found or ([] if own else [Use(ANY, "", by)])  # such as a notebook, which may read any model
 
 
 def _words(container: Manifest) -> Iterator[str]:

@@ -7,18 +7,22 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import ModelSpec
+from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
+    LOAD_FORMAT,
     MANAGED_FLAGS,
     MANAGED_VARIABLES,
+    PICKLE_FORMATS,
     REMOTE_CODE,
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
+from inference_operator.engines.vllm.hub_env import TOKENIZER, TOKENIZER_REVISION
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
 
-_HUB = "hf://"
+_HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
@@ -91,12 +95,40 @@ Set it to a commit with 40 hexadecimal digits.
         True
     """
     options = [option for argument in args if (option := written_option(argument))]
-    trusts = any(REMOTE_CODE in resolve_option(option) for option in options)
-    if not trusts or not model.source.startswith(_HUB) or _COMMIT.fullmatch(model.revision or ""):
+    if not any(REMOTE_CODE in resolve_option(option) for option in options):
         return None
-    problem = f"`{REMOTE_CODE}` runs code of the repository, and {_branch(model)} can change."
-    cure = "Set it to a commit with 40 hexadecimal digits."
-    return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, cure)
+    runs, cure = f"`{REMOTE_CODE}` runs code of", "Set it to a commit with 40 hexadecimal digits."
+    if model.source.startswith(_HUB) and not _COMMIT.fullmatch(model.revision or ""):
+        problem = f"{runs} the repository, and {_branch(model)} can change."
+        return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, cure)
+    if model.source.startswith(_IMAGE) and _DIGEST not in model.source:
+        problem, named = f"{runs} the image, and its tag can change.", f"Name the image with its digest, `{_DIGEST}…`."
+        return Refusal(Reason.INVALID_SPEC, "spec.model.source", problem, named)
+    tokenizer = value_of(args, TOKENIZER) or ""
+    of_model = tokenizer.startswith("/") or tokenizer in ("", model.source.removeprefix(_HUB))
+    if not of_model and not _COMMIT.fullmatch(value_of(args, TOKENIZER_REVISION) or ""):
+        problem = f"{runs} `{tokenizer}` too, and without `{TOKENIZER_REVISION}` or with a branch it can change."
+        return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
+    return None
+
+
+def refusal_of_pickle(args: Sequence[str], model: ModelSpec) -> Refusal | None:
+    """The refusal of a format of weights that unpickles files, without consent; or None.
+
+    Examples:
+        >>> model = ModelSpec(source="hf://org/name")
+        >>> print(refusal_of_pickle(["--load-format=pt"], model).message)
+        spec.engine.args: `--load-format=pt` loads pickle files, which can run code when they are loaded. \
+Remove it, or set `spec.model.allowPickle: true` if you trust the author of the model.
+        >>> refusal_of_pickle(["--load-format=safetensors"], model) is None
+        True
+    """
+    chosen = value_of(args, LOAD_FORMAT)
+    if model.allow_pickle or chosen not in PICKLE_FORMATS:
+        return None
+    problem = f"`{LOAD_FORMAT}={chosen}` loads pickle files, which can run code when they are loaded."
+    cure = "Remove it, or set `spec.model.allowPickle: true` if you trust the author of the model."
+    return Refusal(Reason.PICKLE_WEIGHTS, "spec.engine.args", problem, cure)
 
 
 def _branch(model: ModelSpec) -> str:

@@ -23,6 +23,7 @@ from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.vllm.arguments import (
     refusal_of_args,
     refusal_of_env,
+    refusal_of_pickle,
     refusal_of_remote_code,
     version_of_image,
 )
@@ -236,8 +237,12 @@ class Vllm:
         )
 
     def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
-        """The refusal of code that could change, or of what leads vLLM to another place than the claim; or None."""
-        return refusal_of_remote_code(asked.args, model) or (refusal_of_cached(asked) if cached else None)
+        """The refusal of code that could change, of pickle files, or of what leads away from the claim; or None."""
+        return (
+            refusal_of_remote_code(asked.args, model)
+            or refusal_of_pickle(asked.args, model)
+            or (refusal_of_cached(asked) if cached else None)
+        )
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why vLLM ended, from its last log lines; None if they match no known error."""
