@@ -8,7 +8,7 @@ from inference_operator.manifest import CLAIM, POD, Manifest, Ref
 from inference_operator.model_cache.placement import only_node, placement_of
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
-from inference_operator.views.lookups import ClaimLookup, ClaimView
+from inference_operator.views.lookups import ClaimLookup, ClaimView, Unavailable
 from tests.controller.downloads import download_jobs, finish_downloads, show_pod
 from tests.controller.test_healing import add_pod
 from tests.controller.world import RESOURCE, World
@@ -176,6 +176,24 @@ async def test_a_download_that_waits_for_its_node_follows_the_engine_to_another_
     assert own_placement(moved) == {"affinity": only_node("b")}
     assert moved["metadata"]["name"] != job["metadata"]["name"]
     assert moved["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
+
+
+@pytest.mark.parametrize("modes", [("ReadWriteOnce",), ("ReadWriteMany",)])
+async def test_a_download_that_runs_stays_where_it_is_whatever_is_known_of_its_claim_later(
+    world: World, modes: tuple[str, ...]
+) -> None:
+    look, others = ClaimLookup(KEY.namespace, "models"), {"ReadWriteOnce", "ReadWriteMany"} - {*modes}
+    world.cache.put_lookup(look, ClaimView(modes))
+    world.ask(cache={"pvc": "models"})
+    await world.settle()
+    (job,) = download_jobs(world)
+    assert bool(own_placement(job)) == (modes == ("ReadWriteOnce",))
+    show_pod(world, job, ready=True)
+    for later in (Unavailable("denied"), ClaimView((*others,))):
+        world.cache.put_lookup(look, later)
+        await world.reconcile()
+        await world.settle()
+        assert [one["metadata"]["name"] for one in download_jobs(world)] == [job["metadata"]["name"]]
 
 
 async def test_a_claim_of_the_users_is_looked_up_before_a_job_mounts_it(world: World) -> None:

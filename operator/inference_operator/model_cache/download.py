@@ -124,11 +124,12 @@ def download_state(
 
 def _kept(request: DownloadRequest, job_hash: str, attempt: int, observed: ObservedJobs) -> DownloadRequest:
     """The request with the placement of the attempt's live Job, once that Job runs or has ended."""
-    if request.placement is None:
-        return request
+    anywhere = replace(request, placement=None)
     for job in observed.live.values():
         told = job_attempt(job, observed.pods) if is_job(job, DOWNLOAD) else None
         if told and (told.job_hash, told.number) == (job_hash, attempt) and (told.finished or _has_run(told, observed)):
+            if told.job == download_job(anywhere, attempt=attempt)["metadata"]["name"]:
+                return anywhere
             return replace(request, placement=placement_of(job["spec"]["template"]["spec"]))
     return request
 
