@@ -68,6 +68,12 @@ def test_the_layer_behind_the_pooling_of_an_embedding_model_is_downloaded(
     assert paths("model.safetensors", *layer, allow_pickle=consent) == [*found, "model.safetensors"]
 
 
+def test_a_gguf_file_does_not_excuse_a_pickle_file_beside_it() -> None:
+    """vLLM loads the pickle files of such a folder."""
+    assert str(paths("model-q4.gguf", "pytorch_model.bin")).startswith("`pytorch_model.bin` is needed.")
+    assert paths("model-q4.gguf", "training_args.bin") == ["model-q4.gguf", "training_args.bin"]
+
+
 def test_a_layer_in_a_pickle_file_needs_consent() -> None:
     said = paths("model.safetensors", "2_Dense/pytorch_model.bin")
     assert said.startswith("`2_Dense/pytorch_model.bin` is needed. Such files are pickle files")  # type: ignore[union-attr]

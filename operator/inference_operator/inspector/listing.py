@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from inference_operator.inspection.result import Cause, Failure, unusable
-from inference_operator.models.checkpoint import GGUF, PICKLE, PICKLE_CURE, PICKLE_PROBLEM, SAFETENSORS, PickleWeights
+from inference_operator.models.checkpoint import (
+    GGUF,
+    OF_TRAINING,
+    PICKLE,
+    PICKLE_CURE,
+    PICKLE_PROBLEM,
+    SAFETENSORS,
+    PickleWeights,
+)
 from inference_operator.models.config import NotUnderstood
 from inference_operator.units import GIB
 
@@ -93,9 +101,12 @@ def _folders(path: str) -> Iterator[str]:
 def _pickle(paths: Collection[str]) -> str:
     """A pickle file that an engine would load of this repository; empty if there is none."""
     named = sorted(path for path in paths if "/" not in path)
-    if any(path.endswith((SAFETENSORS, GGUF)) for path in named):
-        named = []
-    return next((path for path in (*named, *sorted(_dense_pickle(paths))) if path.endswith(PICKLE)), "")
+    loaded = [path for path in named if path.endswith(PICKLE)]
+    if any(path.endswith(SAFETENSORS) for path in named):
+        loaded = []
+    elif any(path.endswith(GGUF) for path in named):  # then files of a training are no weights
+        loaded = [path for path in loaded if not path.endswith(OF_TRAINING)]
+    return next(iter((*loaded, *sorted(_dense_pickle(paths)))), "")
 
 
 def _dense_pickle(paths: Collection[str]) -> set[str]:

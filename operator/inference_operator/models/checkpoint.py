@@ -13,7 +13,7 @@ SAFETENSORS, GGUF = ".safetensors", ".gguf"
 PICKLE = (".bin", ".pt", ".pth")
 _LOADED = (".bin", ".pt")
 """Pickle files that vLLM loads: the first kind that is there (0.32.0, model_loader/default_loader.py)."""
-_OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 """Ends of names that it does not load (0.32.0, weight_utils.py, `filter_files_not_needed_for_inference`)."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
 """The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
@@ -106,6 +106,8 @@ def weights_of_files(
         15
         >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
         'there are 2 GGUF models, and which one to load is unknown.'
+        >>> weights_of_files({"model-q4.gguf": 7, "pytorch_model.bin": 9}).problem
+        'they are pickle files, which can run code when they are loaded.'
         >>> weights_of_files({"pytorch_model.bin": 7}).problem
         'they are pickle files, which can run code when they are loaded.'
         >>> weights_of_files({"pytorch_model.bin": 7, "training_args.bin": 1}, allow_pickle=True).total_bytes
@@ -119,14 +121,13 @@ def weights_of_files(
         return Weights(sizes[SINGLE], SINGLE)
     if named := _top_level_files(sizes, SAFETENSORS):
         return _of(named, f"{len(named)} {SAFETENSORS} files")
-    if named := {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}:
+    pickle = next((found for ending in _LOADED if (found := _pickle(sizes, ending))), None)
+    named = {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}
+    if named and not pickle:  # of a folder with both, vLLM loads the pickle files
         return _gguf(named)
     if not allow_pickle and any(_top_level_files(sizes, ending) for ending in PICKLE):
         return PickleWeights("weights", f"they are {PICKLE_PROBLEM}", PICKLE_CURE)
-    for ending in _LOADED:
-        if found := _pickle(sizes, ending):
-            return found
-    return _refusal("no safetensors or GGUF file is there.")
+    return pickle or _refusal("no safetensors or GGUF file is there.")
 
 
 GGUF_FILES = f"{GGUF} files"
@@ -149,7 +150,7 @@ def _of(named: Mapping[str, int], several: str) -> Weights:
 def _pickle(sizes: Mapping[str, int], ending: str) -> Weights | None:
     """The pickle files of one kind that an engine loads; None if there are none."""
     files = _top_level_files(sizes, ending).items()
-    named = {name: size for name, size in files if not name.endswith(_OF_TRAINING)}
+    named = {name: size for name, size in files if not name.endswith(OF_TRAINING)}
     return replace(_of(named, f"{len(named)} {ending} files"), file_format=WeightFormat.PICKLE) if named else None
 
 
