@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.cli.main import dump
 from inference_operator.engines.registry import ENGINES as REGISTRY
@@ -103,6 +105,18 @@ def test_the_platform_may_choose_user_and_groups_of_every_pod() -> None:
             "seccompProfile": {"type": "RuntimeDefault"},
         }
         assert not [one for one in made["containers"] if {"runAsUser", "runAsGroup"} & one["securityContext"].keys()]
+
+
+def test_a_default_that_leads_engines_away_from_their_claim_is_refused_and_said_to_be_the_owners() -> None:
+    default = EnvironmentVariable(name="HF_HUB_OFFLINE", value="1")
+    owned = Settings(engine_defaults=EngineDefaults(env=(default,)))
+    cached = outcome(inputs(inference_deployment(cache={"size": "40Gi"}), settings=owned))
+    assert isinstance(cached, Refused)
+    assert cached.refusal.message == (
+        "spec.engine.env[HF_HUB_OFFLINE]: `HF_HUB_OFFLINE` is managed by the operator with `spec.cache`. It comes from"
+        " the operator's setting `engineDefaults`. Remove it, or remove `spec.cache`."
+    )
+    assert isinstance(outcome(inputs(inference_deployment(), settings=owned)), Planned)
 
 
 def test_engines_send_their_spans_to_the_collector_of_the_settings() -> None:

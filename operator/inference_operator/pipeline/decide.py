@@ -266,6 +266,7 @@ def _with_inspection(inputs: Inputs, inspected: InspectionState, decided: _Decid
 def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> Refusal | None:
     """Why an engine cannot run what is specified; None if all can."""
     router = with_router_defaults(spec.router, inputs.settings.router_defaults)
+    effective = with_engine_defaults(spec, inputs.settings.engine_defaults).engine
     for state in states:
         access = state.engine.access(spec.engine, spec.model)
         claim = CacheVolume("", "") if spec.cache.wanted else None
@@ -273,6 +274,7 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
         refusal = (
             state.engine.check(spec.engine, image=state.image, settings=inputs.settings)
             or state.engine.check_model(spec.engine, spec.model, cached=spec.cache.wanted)
+            or _of_owner(state.engine.check_model(effective, spec.model, cached=spec.cache.wanted))
             or refusal_of_resources(spec.engine.resources)
             or refusal_of_router_resources(router.resources)
             or refusal_of_exposure(spec.router)
@@ -283,6 +285,12 @@ def _refusal(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_Role
         if refusal:
             return refusal
     return None
+
+
+def _of_owner(refusal: Refusal | None) -> Refusal | None:
+    """The refusal of what the specification has from the owner's defaults."""
+    said = "It comes from the operator's setting `engineDefaults`."
+    return replace(refusal, problem=f"{refusal.problem} {said}") if refusal else None
 
 
 def _role(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState) -> Role | Refusal:
