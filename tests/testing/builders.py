@@ -30,6 +30,7 @@ from inference_operator.settings import Settings
 from inference_operator.views.lookups import ClaimLookup, ClaimView, Lookup, LookupResult
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import TRAFFIC_LABEL, PodView
+from inference_operator.views.raw import mapping
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState
 from tests.testing.collected import entry
 from tests.testing.nodes import node
@@ -84,7 +85,7 @@ def inputs(
 
 def known_claims(raw: Manifest, *modes: str) -> Mapping[Lookup, LookupResult]:
     """That the claim of the users, if the spec names one, can be mounted on all nodes, or has these access modes."""
-    claim = raw["spec"].get("cache", {}).get("pvc")
+    claim = mapping(raw["spec"], "cache").get("pvc")
     look = ClaimLookup(str(raw["metadata"]["namespace"]), str(claim))
     return {look: ClaimView(modes or ("ReadWriteMany",))} if claim else {}
 

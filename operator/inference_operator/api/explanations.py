@@ -134,8 +134,8 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         ),
         (
             Reason.DISK_FULL,
-            "The claim is full; or the disk of the engine's node, or the pod uses more of it than it may.",
-            "Expand the claim or prune it (`infd cache prune`). For a node: free space, or set `spec.cache`.",
+            "The disk of the engine's node is full, or the pod uses more of it than it may; or the claim is full.",
+            "Free space on the node, or keep caches on a claim (`spec.cache`). Expand a full claim, or prune it.",
         ),
         (
             Reason.INVALID_ARGUMENT,

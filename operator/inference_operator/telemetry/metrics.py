@@ -99,7 +99,7 @@ class Resources(Collector):
         yield family
 
 
-class NodeGpus(Collector):
+class GpusOfNodes(Collector):
     """`infd_node_gpus`, counted at each scrape."""
 
     description = Description(
@@ -124,9 +124,9 @@ RESOURCES = Resources()
 REGISTRY.register(RESOURCES)
 DESCRIPTIONS.append(Resources.description)
 
-NODE_GPUS = NodeGpus()
+NODE_GPUS = GpusOfNodes()
 REGISTRY.register(NODE_GPUS)
-DESCRIPTIONS.append(NodeGpus.description)
+DESCRIPTIONS.append(GpusOfNodes.description)
 
 RESOURCE_METRICS = resources.ResourceMetrics()
 REGISTRY.register(RESOURCE_METRICS)
