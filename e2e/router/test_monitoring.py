@@ -38,7 +38,7 @@ from tests.testing.operator_process import free_port
 
 ENGINES = ("127.0.54.1", "127.0.54.2")
 REQUESTS, AT_ONCE, TOKENS = 300, 20, 24
-BEGIN_SECONDS = 60.0
+BEGIN_SECONDS, SETTLED_SECONDS = 60.0, 60.0
 PRICE, GPUS, GPUS_OF_NODES, MOST, TARGET = 2.5, 4, 16, 6, 8
 TOLERANCE = 0.05
 REST_SECONDS = 6.0
@@ -326,12 +326,16 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
         await prometheus.until('max(infd_engine_start_seconds{phase="load"})', 50)
         await prometheus.until("count(infd:late_first_tokens:ratio_rate1h)", 1)
         await asyncio.sleep(REST_SECONDS)
-        found, empty = await shown(prometheus)
+        deadline = time.monotonic() + SETTLED_SECONDS
+        while True:  # one late scrape on a busy machine hides a series for a moment; the load is over, so values stay
+            found, empty = await shown(prometheus)
+            unexplained = {one for one in empty if one.rpartition(", ")[0] not in NOTHING_TO_SHOW | NEEDS_AN_API_SERVER}
+            wrong = differences(found, explained(load))
+            if (not wrong and unexplained == NEEDS_A_RECONCILE) or time.monotonic() > deadline:
+                break
         assert [name for name in EXPORTED if name not in await exported(loopback)] == []
         assert await choices(prometheus) == {"namespace": ["default"], "name": [MODEL]}
-    assert differences(found, explained(load)) == []
-    unexplained = {one for one in empty if one.rpartition(", ")[0] not in NOTHING_TO_SHOW | NEEDS_AN_API_SERVER}
-    assert unexplained == NEEDS_A_RECONCILE
+    assert (wrong, unexplained) == ([], NEEDS_A_RECONCILE)
     hits = found["service: Prefix cache hits"]["hits"]
     assert 0 < hits < 1, "a prompt in seven is new"
     first = found["service: Time to the first token"]

@@ -39,14 +39,21 @@ def without_nodes(workspace: Workspace) -> Iterator[None]:
 def let_it_say(workspace: Workspace, document: object, *, component: str = "inspection") -> None:
     """Wait until the pod of the newest Job of this component has ended, and show its last words."""
 
+    selector = f"app.kubernetes.io/component={component}"
+
     def ended() -> str | None:
-        pods = job_pods(workspace, f"app.kubernetes.io/component={component}")
-        over = [one for one in pods if one["status"].get("phase") == "Succeeded"]
-        newest = max(over, key=lambda one: str(one["metadata"]["creationTimestamp"]), default=None)
-        return str(newest["metadata"]["name"]) if newest else None
+        jobs = workspace.all("jobs", selector)
+        newest = max(jobs, key=lambda one: str(one["metadata"]["creationTimestamp"]), default=None)
+        pods = (one for one in job_pods(workspace, selector) if newest and _is_of(one, newest))
+        return next((str(one["metadata"]["name"]) for one in pods if one["status"].get("phase") == "Succeeded"), None)
 
     name = eventually(ended, seconds=60, what="a Job's pod that has ended")
     said = {"exitCode": 0, "reason": "Completed", "message": json.dumps(document)}
     status = {"containerStatuses": [{"name": component, "state": {"terminated": said}}]}
     patch = json.dumps({"status": status})
     workspace.kubectl("patch", "pod", str(name), "--subresource=status", "--type=strategic", f"--patch={patch}")
+
+
+def _is_of(pod: dict[str, Any], job: dict[str, Any]) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)

@@ -102,7 +102,7 @@ def test_a_resource_that_is_deleted_while_its_children_are_made_leaves_no_childr
 def test_foreground_and_background_deletion_remove_all_children(qwen: Workspace, cascade: str) -> None:
     qwen.kubectl("delete", "infd", "qwen", f"--cascade={cascade}", "--wait=false")
     eventually(lambda: not qwen.children("qwen"), seconds=WAIT_SECONDS, what="no children")
-    assert not qwen.exists("infd", "qwen")
+    eventually(lambda: not qwen.exists("infd", "qwen"), seconds=WAIT_SECONDS, what="no owner after its children")
 
 
 def test_orphaned_children_are_not_adopted_by_a_new_resource_of_the_same_name(qwen: Workspace) -> None:

@@ -109,6 +109,7 @@ def test_the_first_held_request_starts_an_engine_with_one_write_and_a_reason(
     mark = audit.mark()
     at_zero.held = 1
     eventually(lambda: workspace.replicas("qwen") == 1, seconds=SECONDS, what="one engine")
+    eventually(lambda: writes_of_replicas(audit, mark, workspace), seconds=SECONDS, what="its line in the audit log")
     assert writes_of_replicas(audit, mark, workspace) == 1
     eventually(
         lambda: workspace.get("infd", "qwen")["status"]["autoscaling"]["desiredReplicas"] == 1,

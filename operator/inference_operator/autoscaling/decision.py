@@ -46,6 +46,10 @@ HISTORY_SECONDS = 300.0
 CLEAR_SIGMAS = 3.0
 """Two counts differ clearly, and not by chance, if it is by this many standard deviations of a Poisson count."""
 
+SLOW_SIGMAS = 5.0
+"""A known S is too long if completions exceed what it makes expect by this many standard deviations. It is compared at
+each sample, 720 times in an hour: chance reaches five of them once in 3.5 million."""
+
 HEADROOM_FACTOR = 2.0
 """Standard deviations of the Poisson number of requests in flight that stay free (Halfin and Whitt, beta = 2)."""
 
@@ -328,9 +332,11 @@ def _service_seconds(samples: Sequence[ScalingSample], target: float, before: fl
         return before
     running = sum(one.running for one in late)
     bounded = sum(min(one.running, target * one.ready) for one in late)
-    each = seconds / len(late) / finished
+    seconds_of_one_running = seconds / len(late) / finished
     if running > bounded and before is not None:
-        most = running * each  # what requests take now, which is longer than S
-        return before if before <= most * (1 + CLEAR_SIGMAS / sqrt(finished)) else most
-    found = bounded * each
+        now = running * seconds_of_one_running  # what requests take, which is longer than S
+        expected = finished * now / before  # completions if they took S
+        # The square root of a Poisson count has a standard deviation of 1/2, whatever the count is.
+        return now if 2 * (sqrt(finished) - sqrt(expected)) > SLOW_SIGMAS else before
+    found = bounded * seconds_of_one_running
     return found if isfinite(found) and found > 0 else before

@@ -130,7 +130,7 @@ def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
 
 
 def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mapping[str, int]:
-    """The GPUs of all nodes that take pods, whether a pod has them or not.
+    """The GPUs of all nodes that take pods, whether a pod has them or not; a shared GPU counts as its shares.
 
     Args:
         nodes: nodes with GPUs.
@@ -147,9 +147,11 @@ def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mappin
     for node in nodes:
         if node.ready and not node.unschedulable:
             offers = offers_of_node(node.labels, node.allocatable, added)
-            counts = {one.kind: one.per_node for one in offers} or {UNKNOWN_KIND: node.count(GPU_RESOURCE)}
-            found.update(counts)
-    return dict(found)
+            for one in offers:
+                found[one.kind] += one.per_node
+            if not offers:
+                found[UNKNOWN_KIND] += node.count(GPU_RESOURCE)
+    return {kind: count for kind, count in found.items() if count}
 
 
 def has_gpus(node: NodeView) -> bool:

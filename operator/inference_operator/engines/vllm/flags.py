@@ -70,10 +70,10 @@ _PROMPTS = "writes what users send into the log"
 _OPENS = "opens endpoints that control the engine"
 
 REMOTE_CODE = "--trust-remote-code"
+"""Runs code of the repository, which must be pinned to a commit."""
 LOAD_FORMAT = "--load-format"
 PICKLE_FORMATS = frozenset({"pt", "npcache"})
 """Formats of weights that are unpickled (vLLM 0.32.0, config/load.py, `load_format`)."""
-"""Runs code of the repository, which must be pinned to a commit."""
 
 DANGEROUS_FLAGS: dict[str, str] = {
     REMOTE_CODE: "runs code that comes with the model",
