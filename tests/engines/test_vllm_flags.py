@@ -167,7 +167,7 @@ def test_code_of_an_image_or_of_another_repository_needs_what_cannot_change(
     assert Vllm().check_model(EngineSpec(args=args), model, cached=False) is None
 
 
-@pytest.mark.parametrize("chosen", ["pt", "npcache"])
+@pytest.mark.parametrize("chosen", ["pt", "npcache", "PT"])
 def test_a_format_that_unpickles_needs_consent(chosen: str) -> None:
     asked, model = EngineSpec(args=(f"--load-format={chosen}",)), ModelSpec(source="hf://org/name", revision=SHA)
     refusal = Vllm().check_model(asked, model, cached=False)

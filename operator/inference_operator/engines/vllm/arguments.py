@@ -123,8 +123,8 @@ Remove it, or set `spec.model.allowPickle: true` if you trust the author of the 
         >>> refusal_of_pickle(["--load-format=safetensors"], model) is None
         True
     """
-    chosen = value_of(args, LOAD_FORMAT)
-    if model.allow_pickle or chosen not in PICKLE_FORMATS:
+    chosen = value_of(args, LOAD_FORMAT) or ""
+    if model.allow_pickle or chosen.lower() not in PICKLE_FORMATS:
         return None
     problem = f"`{LOAD_FORMAT}={chosen}` loads pickle files, which can run code when they are loaded."
     cure = "Remove it, or set `spec.model.allowPickle: true` if you trust the author of the model."

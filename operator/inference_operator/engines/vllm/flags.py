@@ -73,7 +73,8 @@ REMOTE_CODE = "--trust-remote-code"
 """Runs code of the repository, which must be pinned to a commit."""
 LOAD_FORMAT = "--load-format"
 PICKLE_FORMATS = frozenset({"pt", "npcache"})
-"""Formats of weights that are unpickled (vLLM 0.32.0, config/load.py, `load_format`)."""
+"""Formats of weights that are unpickled, in lower case, in which vLLM compares them (vLLM 0.32.0, config/load.py,
+`load_format`)."""
 
 DANGEROUS_FLAGS: dict[str, str] = {
     REMOTE_CODE: "runs code that comes with the model",
