@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+from inference_operator.inspection.result import LIMIT
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import VERIFICATION
 from inference_operator.pipeline.inputs import Inputs
@@ -17,6 +18,8 @@ PUBLIC_KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 KEY_LOOKUP = ConfigMapLookup("default", "keys", "cosign.pub")
 SIGNED = json.dumps([{"critical": {"image": {"docker-manifest-digest": DIGEST}}}])
 """What cosign 3.1.3 writes of a signature that it has verified, as far as it is read."""
+MANY_SIGNED = json.dumps([{"critical": {"image": {"docker-manifest-digest": DIGEST}}}] * 50)[:LIMIT]
+"""The same of many signatures, as far as a termination message holds it."""
 UNSIGNED = "WARNING: Skipping tlog verification\nError: no signatures found\nerror during command execution: no sig"
 """The end of cosign's log for an image without a signature."""
 
@@ -33,13 +36,13 @@ def with_key(asked: Inputs, text: str = PUBLIC_KEY) -> Inputs:
     return replace(asked, lookups={KEY_LOOKUP: ConfigMapText(text)})
 
 
-def ended(asked: Inputs, job: Manifest, said: str, *, kind: str = "Failed") -> Inputs:
+def ended(asked: Inputs, job: Manifest, said: str, *, kind: str = "Failed", exit_code: int | None = None) -> Inputs:
     """The same after the Job has ended with this termination message."""
     name = f"{job['metadata']['name']}-x"
     failed = kind == "Failed"
     pod = PodView(name, VERIFICATION, None, ready=False, terminating=False, failed=failed, problem=None)
     children = {**asked.children, Ref.of(job): {**job, "status": over(kind)}}
-    return replace(asked, children=children, pods=(replace(pod, termination_message=said),))
+    return replace(asked, children=children, pods=(replace(pod, termination_message=said, exit_code=exit_code),))
 
 
 def asked_for() -> Inputs:

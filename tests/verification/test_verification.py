@@ -20,6 +20,7 @@ from tests.testing.inspected import job_of
 from tests.testing.schemas import validate
 from tests.testing.verified import (
     KEY_LOOKUP,
+    MANY_SIGNED,
     PUBLIC_KEY,
     REFERENCE,
     SIGNED,
@@ -115,6 +116,52 @@ def test_engines_start_after_the_verification_which_is_recorded_before_its_job_g
     assert (len(records(second.desired)), jobs(second)) == (1, [])
     (look,) = [one for one in second.lookups if isinstance(one, ConfigMapLookup)]
     assert not look.often
+
+
+@pytest.mark.parametrize("said", [MANY_SIGNED, ""])
+def test_an_image_with_more_signatures_than_a_message_holds_is_verified_by_the_exit_code(said: str) -> None:
+    begun = with_key(asked_for())
+    signed = ended(begun, job_of(outcome(begun).desired), said, kind="Complete", exit_code=0)
+    first = outcome(signed)
+    assert isinstance(first, Planned)
+    assert first.model_wait is None
+    assert len(records(first.desired)) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "exit_code"),
+    [
+        (MANY_SIGNED, "Complete", None),
+        (MANY_SIGNED, "Complete", 1),
+        (MANY_SIGNED, "Failed", 0),
+        (SIGNED.replace("0123", "ffff"), "Complete", 0),
+        (UNSIGNED, "Complete", 0),
+    ],
+)
+def test_another_end_than_exit_code_0_for_this_image_verifies_nothing(said: str, kind: str, exit_code: int) -> None:
+    begun = with_key(asked_for())
+    found = outcome(ended(begun, job_of(outcome(begun).desired), said, kind=kind, exit_code=exit_code))
+    assert isinstance(found, Refused)
+    assert (found.refusal.reason, records(found.desired)) == (Reason.VERIFICATION_FAILED, [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"args": ["verify", "--key=env://COSIGN_PUBLIC_KEY", "registry.example/models/other@sha256:0"]},
+        {"args": ["version"]},
+        {"command": ["true"]},
+        {"env": [{"name": "COSIGN_PUBLIC_KEY", "value": OTHER_KEY}]},
+        {"name": "other"},
+    ],
+)
+def test_the_exit_code_of_a_job_that_asks_something_else_verifies_nothing(change: Manifest) -> None:
+    begun = with_key(asked_for())
+    job = copy.deepcopy(job_of(outcome(begun).desired))
+    job["spec"]["template"]["spec"]["containers"][0].update(change)
+    found = outcome(ended(begun, job, MANY_SIGNED, kind="Complete", exit_code=0))
+    assert isinstance(found, Refused)
+    assert records(found.desired) == []
 
 
 def test_an_unsigned_image_is_refused_and_tried_again() -> None:

@@ -38,7 +38,12 @@ class AttemptsProgress(Generic[Result]):
 
 
 def attempts_progress(
-    attempts: Sequence[Attempt], now: datetime, *, wanted: bool, parsed: Callable[[str], Result | Failure | None]
+    attempts: Sequence[Attempt],
+    now: datetime,
+    *,
+    wanted: bool,
+    parsed: Callable[[str], Result | Failure | None],
+    of_success: Callable[[Attempt], Result | None] = lambda _: None,
 ) -> AttemptsProgress[Result]:
     """The state of an inspection or download.
 
@@ -49,6 +54,7 @@ def attempts_progress(
         now: the current time.
         wanted: whether its result is needed. If not, no further attempt starts; a result that exists is returned.
         parsed: reads the termination message of an attempt; None if it is invalid.
+        of_success: the result of an attempt that ended with exit code 0 and an invalid message; None if it has none.
 
     Examples:
         >>> from inference_operator.inspection.result import parsed_result
@@ -64,6 +70,8 @@ def attempts_progress(
     latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
     for attempt in latest_first:
         entry = parsed(attempt.message)
+        if entry is None and attempt.exit_code == 0 and not attempt.failure:
+            entry = of_success(attempt)
         if entry is not None and not isinstance(entry, Failure):
             return AttemptsProgress((attempt.number,), entry)
     finished = next((attempt for attempt in latest_first if attempt.finished is not None), None)

@@ -48,6 +48,7 @@ def job_progress(
     *,
     wanted: bool,
     parsed: Callable[[str], Result | Failure | None],
+    of_success: Callable[[Attempt], Result | None] = lambda _: None,
 ) -> JobProgress[Result]:
     """The progress of the Jobs with this content.
 
@@ -57,13 +58,14 @@ def job_progress(
         job_hash: hash of the content; Jobs with another content do not count.
         wanted: whether the result is needed. If not, no further attempt starts.
         parsed: reads the termination message of an attempt; None if it is invalid.
+        of_success: the result of an attempt that ended with exit code 0 and an invalid message; None if it has none.
     """
     own_pods = [pod for pod in observed.pods if pod.component == component]
     found = [one for one in observed.live.values() if is_job(one, component)]
     jobs = [job for job in found if "deletionTimestamp" not in job["metadata"]]
     attempts = [job_attempt(job, own_pods) for job in jobs]
     current = [with_events(one, observed.results) for one in attempts if one.job_hash == job_hash]
-    progress = attempts_progress(current, observed.now, wanted=wanted, parsed=parsed)
+    progress = attempts_progress(current, observed.now, wanted=wanted, parsed=parsed, of_success=of_success)
     waits = [one.wait for one in current if one.wait and one.number in progress.jobs]
     return JobProgress(
         progress,

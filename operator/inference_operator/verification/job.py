@@ -16,6 +16,7 @@ from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, enviro
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.settings import Settings
+from inference_operator.views.raw import mapping, objects
 
 DEADLINE_SECONDS = 600
 """Time limit of the Job: for a node, cosign's image, and a few requests to the registry."""
@@ -60,6 +61,25 @@ def verification_job(request: VerificationRequest, public_key: str, *, attempt: 
         content=content,
         annotations={JOB_HASH_ANNOTATION: job_hash, ATTEMPT_ANNOTATION: str(attempt)},
     )
+
+
+def same_question(live: Manifest, asked: Manifest) -> bool:
+    """Whether a Job on the cluster calls cosign for the same image with the same key as the Job that was built.
+
+    Its exit code counts only then. A registry in the image's name and more variables may come from admission webhooks.
+    """
+    ours, theirs = _cosign(asked), _cosign(live)
+    same = theirs.get("args") == ours["args"] and not theirs.get("command")
+    return same and _public_keys(theirs) == _public_keys(ours)
+
+
+def _cosign(job: Manifest) -> Manifest:
+    pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
+    return next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
+
+
+def _public_keys(container: Manifest) -> list[object]:
+    return [one.get("value") for one in objects(container, "env") if one.get("name") == PUBLIC_KEY]
 
 
 def _content(request: VerificationRequest, public_key: str) -> Manifest:

@@ -76,6 +76,27 @@ def parsed_verification(text: str, reference: str, key_hash: str) -> Verified | 
     return _failure(reference, said["text"]) if said else None
 
 
+def verified_by_exit(text: str, reference: str, key_hash: str) -> Verified | None:
+    """The result of cosign's exit code 0, with which it says that the image is signed with the key.
+
+    The termination message cannot hold its list of many signatures, and has only the beginning then.
+
+    Args:
+        text: the termination message.
+        reference: the image that cosign was called with, with its digest.
+        key_hash: hash of the public key that cosign had.
+
+    Examples:
+        >>> verified_by_exit('[{"critical":{"ima', "registry/a@sha256:0", "k")
+        Verified(digest='sha256:0', key_hash='k')
+        >>> other = '[{"critical":{"image":{"docker-manifest-digest":"sha256:1"}}}]'
+        >>> verified_by_exit(other, "registry/a@sha256:0", "k") is None
+        True
+    """
+    digest = reference.rpartition("@")[2]
+    return Verified(digest, key_hash) if _digests(text) <= {digest} else None
+
+
 def _digests(text: str) -> set[str]:
     """The digests of the images whose signatures were verified; none if the text is anything else."""
     try:

@@ -14,14 +14,14 @@ from datetime import datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.inspection.attempts import AttemptsProgress
-from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION
+from inference_operator.inspection.job_attempt import JOB_HASH_ANNOTATION, Attempt
 from inference_operator.inspection.job_progress import ObservedJobs, is_job, job_progress, next_change
 from inference_operator.inspection.result import Cause, Failure, refusal_of
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import VERIFICATION, verification_config_name
-from inference_operator.verification.job import VerificationRequest, verification_job
-from inference_operator.verification.result import Verified, parsed_verification
+from inference_operator.verification.job import VerificationRequest, same_question, verification_job
+from inference_operator.verification.result import Verified, parsed_verification, verified_by_exit
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, Lookup, LookupResult, Unavailable
 from inference_operator.views.raw import mapping
 
@@ -81,12 +81,18 @@ def without_verification_jobs(live: Mapping[Ref, Manifest]) -> dict[Ref, Manifes
 
 def _by_job(request: VerificationRequest, observed: ObservedJobs, key: str, look: ConfigMapLookup) -> VerificationState:
     ref, key_hash = _record_ref(request), content_hash(key)
-    job_hash = verification_job(request, key, attempt=1)["metadata"]["annotations"][JOB_HASH_ANNOTATION]
+    asked = verification_job(request, key, attempt=1)
+    job_hash = asked["metadata"]["annotations"][JOB_HASH_ANNOTATION]
 
     def parsed(text: str) -> Verified | Failure | None:
         return parsed_verification(text, request.image.reference, key_hash)
 
-    found = job_progress(observed, VERIFICATION, job_hash, wanted=True, parsed=parsed)
+    def of_success(attempt: Attempt) -> Verified | None:
+        job = observed.live.get(Ref(JOB, request.owner.key.namespace, attempt.job))
+        asks = job is not None and same_question(job, asked)
+        return verified_by_exit(attempt.message, request.image.reference, key_hash) if asks else None
+
+    found = job_progress(observed, VERIFICATION, job_hash, wanted=True, parsed=parsed, of_success=of_success)
     progress = found.attempts
     jobs = [verification_job(request, key, attempt=number) for number in progress.jobs]
     record = [_record(ref, progress.entry, request)] if progress.entry else []

@@ -86,6 +86,8 @@ class PodView:
     """Since when it is ready; None while it is not."""
     deletion_cost: int = 0
     """The value of its annotation by which a ReplicaSet chooses the pod to delete."""
+    exit_code: int | None = None
+    """Exit code of its main container, once that has terminated; None before that, and if it is not known."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -138,13 +140,14 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         template=pod_template_hash(meta),
         uid=str(meta.get("uid", "")),
         address=str(status.get("podIP", "")),
-        termination_message=_termination_message(status, component),
+        termination_message=str(_terminated(status, component).get("message") or ""),
         node=str(mapping(pod, "spec").get("nodeName", "")),
         ports=_ports(mapping(pod, "spec")),
         startup_times=startup_times(pod, container=component) if ready else None,
         traffic=_traffic(meta),
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
+        exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
     )
 
 
@@ -158,11 +161,10 @@ def _traffic(metadata: Manifest) -> bool | None:
     return None if value is None else value == "true"
 
 
-def _termination_message(status: Manifest, component: str) -> str:
-    """The message of the component's own container. Other containers, such as a service mesh's proxy, may still run."""
+def _terminated(status: Manifest, component: str) -> Manifest:
+    """The end of the component's own container. Other containers, such as a service mesh's proxy, may still run."""
     own = (container for container in objects(status, "containerStatuses") if container.get("name") == component)
-    terminated = (mapping(mapping(container, "state"), "terminated") for container in own)
-    return next((str(state.get("message") or "") for state in terminated), "")
+    return next((mapping(mapping(container, "state"), "terminated") for container in own), {})
 
 
 def _ports(spec: Manifest) -> Mapping[str, int]:
