@@ -4,7 +4,7 @@ import pytest
 
 from inference_operator.manifest import Manifest
 from inference_operator.model_cache.contents import models_on_claims
-from inference_operator.model_cache.pruning import CachedRepository, verdict
+from inference_operator.model_cache.pruning import CachedRepository, kernels_kept, verdict
 from inference_operator.model_cache.result import Downloaded, downloaded_text
 from inference_operator.model_cache.uses import ANY, Use, claim_uses, keep_arguments, parsed_use
 from inference_operator.objects.names import DOWNLOAD, labels
@@ -108,6 +108,54 @@ def test_a_bucket_is_used_by_resources_jobs_and_the_engines_that_load_its_snapsh
     ]
     texts = [text.removeprefix("--keep=") for text in keep_arguments(found)]
     assert tuple(map(parsed_use, texts)) == found.models
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("serve", f"/mnt/hub/models--Qwen--Qwen3-8B/snapshots/{A}"), [("Qwen/Qwen3-8B", A)]),
+        ((f"--model=/mnt/hub/models--Qwen--Qwen3-8B/snapshots/{A}/",), [("Qwen/Qwen3-8B", A)]),
+        (
+            ("-c", f"cd /mnt/hub/models--a--b && serve '/mnt/hub/s3--b--x/snapshots/{A}'; x"),
+            [("a/b", ""), ("s3://b/x", A)],
+        ),
+        (("--model", "/mnt/hub/models--a--b/snapshots/main", A), [("a/b", "")]),
+        (("serve", "/mnt/hub/models--Qwen--*"), [(ANY, "")]),
+        (("serve", "/mnt/hub/models--a--b", "/mnt/hub/models--$NAME"), [(ANY, ""), ("a/b", "")]),
+    ],
+)
+def test_folders_of_models_in_the_words_of_another_workload_are_uses(
+    words: tuple[str, ...], found: list[tuple[str, str]]
+) -> None:
+    uses = claim_uses("models", [], [mounting("Deployment", *words)], [])
+    assert [(use.repository, use.commit) for use in uses.models] == found
+
+
+@pytest.mark.parametrize(
+    "place", [{"env": [{"name": "MODEL", "value": "/mnt/models--a--b"}]}, {"subPath": "hub/models--a--b"}]
+)
+def test_folders_of_models_in_variables_and_in_mounts_of_another_workload_are_uses(place: dict[str, object]) -> None:
+    pod = mounting("Pod", "serve")
+    (container,) = pod["spec"]["containers"]
+    (container if "env" in place else container["volumeMounts"][0]).update(place)
+    assert [(use.repository, use.commit) for use in claim_uses("models", [], [pod], []).models] == [("a/b", "")]
+
+
+@pytest.mark.parametrize("words", [(), ("jupyter", "lab"), ("python", "app/main.py")])
+def test_a_workload_of_others_that_names_no_model_may_use_every_model_and_all_kernels(words: tuple[str, ...]) -> None:
+    uses = claim_uses("models", [], [mounting("Pod", *words)], [])
+    assert not verdict(CachedRepository("models--a--b", {A: True}), uses.models).everything
+    assert not verdict(CachedRepository("models--a--b", {A: True}), uses.models).commits
+    assert kernels_kept("key", recent=False, uses=uses)
+    assert not claim_uses("models", [], [mounting("Pod", *words, claim="x")], []).models
+
+
+def test_each_container_that_mounts_the_claim_is_judged_alone() -> None:
+    pod = mounting("Pod", "org/name")
+    pod["spec"]["containers"].append({"name": "sidecar", "args": ["proxy"]})
+    assert [use.repository for use in claim_uses("models", [], [pod], []).models] == ["org/name"]
+    pod["spec"]["containers"][1]["volumeMounts"] = pod["spec"]["containers"][0]["volumeMounts"]
+    assert [use.repository for use in claim_uses("models", [], [pod], []).models] == [ANY, "org/name"]
 
 
 def test_uses_reach_the_job_unchanged() -> None:

@@ -88,6 +88,8 @@ def kernels_kept(key: str, *, recent: bool, uses: Uses) -> str:
     """Why a folder of compiled kernels stays; empty if it is to be emptied."""
     if key in uses.kernels:
         return "used by engines"
+    if ANY in uses.kernels:
+        return "an object that mounts the claim may use it"
     return RECENT if recent else ""
 
 

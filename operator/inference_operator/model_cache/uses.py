@@ -18,10 +18,18 @@ HUB_SCHEME = "hf://"
 _OTHER_SCHEMES = ("pvc://", "oci://")
 """Models that are never on the claim."""
 ANY = "*"
-"""The repository of a use of which nothing is known: it may be any."""
+"""The repository or kernels of a use of which nothing is known: they may be any."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
-_FOLDER = re.compile(r"(?:^|/)((?:models|s3)--[^/\s:,;]+)(?:/snapshots/([0-9a-f]{40}))?")
-"""A model's folder on the claim in a path, wherever the claim is mounted."""
+_FILE = re.compile(r".*\.(?:cfg|conf|ipynb|json|py|sh|toml|txt|ya?ml)", re.ASCII)
+"""Words that have the form of a repository, but name a file."""
+_FOLDER = re.compile(
+    r"(?<![\w-])(?P<folder>(?:models|s3)--[A-Za-z0-9](?:[\w.+-]*\w)?)(?=[/\s\"',;:)]|$)"
+    r"(?:/snapshots/(?P<commit>[0-9a-f]{40})(?![\w.-]))?",
+    re.ASCII,
+)
+"""A model's folder on the claim in a path, wherever the claim is mounted, and the commit of a snapshot in it."""
+_FOLDER_START = re.compile(r"(?<![\w-])(?:models|s3)--")
+"""Where such a folder's name begins, also if a pattern or a variable follows."""
 _KERNELS_ARGUMENT = "--kernels="
 
 
@@ -90,8 +98,9 @@ def claim_uses(
         pod = pod_of(workload)
         volumes = {name for name, mounted in _claims(pod) if mounted == claim}
         if volumes and not _has_ended(workload):
-            found.update(_of_pod(pod, workload))
+            found.update(_of_pod(pod, workload, volumes))
             kernels.update(_kernels(pod, volumes))
+            kernels.update({ANY} if any(_is_unclear(one, workload, volumes) for one in _containers(pod)) else ())
     return Uses(tuple(sorted(found)), frozenset(kernels))
 
 
@@ -158,27 +167,56 @@ def record_commit(record: Manifest) -> str:
     return found[0] if found else ""
 
 
-def _of_pod(pod: Manifest, workload: Manifest) -> Iterator[Use]:
-    """Every repository in commands, arguments and variables of its containers, with the commits beside it."""
-    by, found = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}", set[Use]()
+def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Use]:
+    """Every model in commands, arguments and variables of its containers, with the commits beside it."""
+    by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
     for container in _containers(pod):
         words = list(_words(container))
-        folders = (folder for word in words for folder in _FOLDER.finditer(word))
-        found |= {Use(model_of_folder(folder[1]), folder[2] or "", by) for folder in folders}
+        yield from (Use(model, commit, by) for model, commit in _folders(words))
         commits = sorted({word for word in words if COMMIT.fullmatch(word)}) or [""]
-        repositories = {word for word in words if _REPOSITORY.fullmatch(word)} | {repository_of(word) for word in words}
-        found |= {Use(repository, commit, by) for repository in repositories - {""} for commit in commits}
-    own = mapping(workload["metadata"], "labels").get(MANAGED_BY_LABEL) in (MANAGER, COMMAND)
-    yield from found or ([] if own else [Use(ANY, "", by)])  # such as a notebook, which may read any model
+        yield from (Use(repository, commit, by) for repository in _repositories(words) for commit in commits)
+        if _is_unclear(container, workload, volumes):
+            yield Use(ANY, "", by)  # such as a notebook
+
+
+def _repositories(words: Sequence[str]) -> set[str]:
+    """The models of hubs and buckets among words."""
+    hub = {word for word in words if _REPOSITORY.fullmatch(word) and not _FOLDER_START.search(word)}
+    return (hub | {repository_of(word) for word in words}) - {""}
+
+
+def _folders(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The models whose folders words name, with the commit of the snapshot; `ANY` for a folder that is not clear."""
+    for word in words:
+        found = list(_FOLDER.finditer(word))
+        yield from ((model_of_folder(one["folder"]), one["commit"] or "") for one in found)
+        if len(_FOLDER_START.findall(word)) != len(found):
+            yield ANY, ""
+
+
+def _is_unclear(container: Manifest, workload: Manifest, volumes: set[str]) -> bool:
+    """Whether it may use anything on the claim: a container of others that mounts it and names no model.
+
+    Objects of the operator and of its command name what they use.
+    """
+    if mapping(workload["metadata"], "labels").get(MANAGED_BY_LABEL) in (MANAGER, COMMAND):
+        return False
+    words = list(_words(container))
+    named = any(True for _ in _folders(words)) or any(not _FILE.fullmatch(one) for one in _repositories(words))
+    return not named and any(mount.get("name") in volumes for mount in objects(container, "volumeMounts"))
 
 
 def _words(container: Manifest) -> Iterator[str]:
+    """Words of commands and arguments, values of variables, and folders of models that it mounts."""
     for part in ("command", "args"):
         listed = container.get(part)
         for text in listed if isinstance(listed, list) else ():
             yield from (word.removeprefix(HUB_SCHEME) for word in re.split(r"[\s=\"']+", str(text)))
     for variable in objects(container, "env"):
         yield str(variable.get("value") or "").removeprefix(HUB_SCHEME)
+    for mount in objects(container, "volumeMounts"):
+        paths = (str(mount.get(part) or "") for part in ("subPath", "subPathExpr"))
+        yield from (path for path in paths if _FOLDER_START.search(path))
 
 
 def _kernels(pod: Manifest, volumes: set[str]) -> Iterator[str]:
