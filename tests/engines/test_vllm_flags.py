@@ -156,6 +156,11 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
         ("hf://org/name", ("--tokenizer=org/other", f"--tokenizer-revision={SHA}"), ""),
         ("hf://org/name", ("--tokenizer=org/name",), ""),
         ("hf://org/name", ("--tokenizer=/models/other",), ""),
+        ("hf://org/name", ("--tokenizer-revision=main",), "spec.engine.args"),
+        ("hf://org/name", ("--tokenizer=org/name", "--tokenizer-revision=main"), "spec.engine.args"),
+        ("hf://org/name", (f"--tokenizer-revision={SHA}",), ""),
+        ("hf://org/name", ("--code-revision=main",), "spec.engine.args"),
+        ("hf://org/name", (f"--code-revision={SHA}",), ""),
     ],
 )
 def test_code_of_an_image_or_of_another_repository_needs_what_cannot_change(

@@ -19,7 +19,7 @@ from inference_operator.engines.vllm.flags import (
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
-from inference_operator.engines.vllm.hub_env import TOKENIZER, TOKENIZER_REVISION
+from inference_operator.engines.vllm.hub_env import CODE_REVISION, TOKENIZER, TOKENIZER_REVISION
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
 
 _HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
@@ -109,6 +109,11 @@ Set it to a commit with 40 hexadecimal digits.
     if not of_model and not _COMMIT.fullmatch(value_of(args, TOKENIZER_REVISION) or ""):
         problem = f"{runs} `{tokenizer}` too, and without `{TOKENIZER_REVISION}` or with a branch it can change."
         return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
+    for option in (TOKENIZER_REVISION, CODE_REVISION):
+        chosen = value_of(args, option)
+        if chosen is not None and not _COMMIT.fullmatch(chosen):
+            problem = f"{runs} the repository, and the branch or tag `{chosen}` of `{option}` can change."
+            return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
     return None
 
 

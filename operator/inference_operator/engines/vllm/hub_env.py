@@ -12,6 +12,7 @@ from inference_operator.engines.vllm.cli_args import value_of
 
 DOWNLOAD_DIR = "--download-dir"
 REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
+CODE_REVISION = "--code-revision"
 
 _HUB_VARIABLE = re.compile(
     r"HF_.+|HUGGING_?FACE_.+|TRANSFORMERS_OFFLINE|HOME|XDG_CACHE_HOME"
