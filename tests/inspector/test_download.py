@@ -215,6 +215,17 @@ def test_a_model_that_the_hub_does_not_give_has_the_same_causes_as_its_inspectio
     assert (status, document["error"]["cause"]) == (1, cause)
 
 
+def test_a_storage_that_refuses_a_file_is_unreachable_since_the_next_attempt_has_another_address(
+    hub: Hub, download: Infd
+) -> None:
+    hub.storage_error = 403
+    status, document = download(f"--revision={COMMIT}")
+    assert (status, document["error"]["cause"]) == (1, "Unreachable")
+    assert document["error"]["problem"] == "the storage of the hub's files returned the error 403."
+    hub.storage_error = 0
+    assert download(f"--revision={COMMIT}")[0] == 0
+
+
 def test_pickle_weights_are_downloaded_only_with_consent(hub: Hub, download: Infd, tmp_path: Path) -> None:
     content = b"pickle" * 1000
     hub.large = {"pytorch_model.bin": content}

@@ -33,6 +33,8 @@ class Hub:
     """What is served instead of a large file from its second download on."""
     linked_etag: str = ""
     """The ETag of large files, where a mirror gives none of the hub's; empty for the hub's, which is their SHA-256."""
+    storage_error: int = 0
+    """The status with which the storage refuses large files, as for an address that has expired; 0 for none."""
     cut_after: int = 0
     """Bytes of the next large file after which the connection ends; 0 for all."""
     silent_after: int = 0
@@ -137,6 +139,9 @@ class Request(BaseHTTPRequestHandler):
         A range with an end is a look at the header of a file, as vLLM takes one; it is no download.
         """
         hub = self.hub
+        if hub.storage_error:
+            self.refuse(hub.storage_error)
+            return
         first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
         start, end = int(first), min(int(last or len(content)) + 1, len(content))
         if not last:

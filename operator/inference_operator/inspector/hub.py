@@ -112,6 +112,10 @@ def failure_of(repository: str, revision: str | None, error: Exception) -> Failu
         case RepositoryNotFoundError():
             failure = Cause.NOT_FOUND, "does not exist on the hub, or this account may not see it."
             cure = f"Check `spec.model.source`; for a private model set {_TOKEN}"
+        case HfHubHTTPError() if error.response.url.netloc != httpx2.URL(constants.ENDPOINT).netloc:
+            # a storage, whose addresses expire: the next attempt gets another one
+            problem = f"the storage of the hub's files returned the error {error.response.status_code}."
+            failure, cure = (Cause.UNREACHABLE, problem), _NETWORK_CURE
         case HfHubHTTPError():
             failure, cure = _of_status(error.response.status_code)
         case _:
