@@ -226,6 +226,27 @@ def test_a_storage_that_refuses_a_file_is_unreachable_since_the_next_attempt_has
     assert download(f"--revision={COMMIT}")[0] == 0
 
 
+def test_a_file_shorter_than_listed_ended_early_and_is_continued(hub: Hub, download: Infd, tmp_path: Path) -> None:
+    content = WEIGHTS["1.safetensors"]
+    hub.large, hub.damaged = {"1.safetensors": content}, {"1.safetensors": content[:-100]}
+    status, document = download(f"--revision={COMMIT}")
+    assert (status, document["error"]["cause"]) == (1, "Unreachable")
+    assert document["error"]["problem"] == "the response of the hub ended early."
+    hub.damaged = {}
+    assert download(f"--revision={COMMIT}")[0] == 0
+    assert hub.offsets == [0, len(content) - 100]
+    assert (tmp_path / "claim" / SNAPSHOT / "1.safetensors").read_bytes() == content
+
+
+def test_a_file_longer_than_listed_is_deleted(hub: Hub, download: Infd, tmp_path: Path) -> None:
+    content = WEIGHTS["1.safetensors"]
+    hub.files, hub.large, hub.damaged = {}, {"1.safetensors": content}, {"1.safetensors": content + b"more"}
+    status, document = download(f"--revision={COMMIT}")
+    assert (status, document["error"]["cause"]) == (1, "Damaged")
+    assert "`1.safetensors` was downloaded with another size than listed" in document["error"]["problem"]
+    assert not list((tmp_path / "claim/hub/models--org--model/blobs").iterdir())
+
+
 def test_pickle_weights_are_downloaded_only_with_consent(hub: Hub, download: Infd, tmp_path: Path) -> None:
     content = b"pickle" * 1000
     hub.large = {"pytorch_model.bin": content}

@@ -193,6 +193,10 @@ def test_waiting_for_a_retry_after_of_hours_ends_at_the_time_limit(hub: Hub, ins
     assert error(inspect("--time-limit", "2"))[0] == "TimedOut"
 
 
+def test_a_cache_that_cannot_be_written_is_no_response_that_ended_early(inspect: Infd) -> None:
+    assert error(inspect(HF_HOME="/dev/null/home"))[1] == "`HF_HOME` is not writable."
+
+
 def test_a_file_listed_as_too_large_is_not_downloaded(hub: Hub, inspect: Infd) -> None:
     hub.sizes["config.json"] = 2**40
     assert error(inspect())[:2] == ("Unusable", "is larger than 4 MiB.")

@@ -151,10 +151,12 @@ def _of_network(error: Exception) -> tuple[tuple[Cause, str], str]:
             message = f"the hub did not answer within {TIMEOUT_SECONDS:g} s."
         case httpx2.RemoteProtocolError():
             message = "the response of the hub ended early."
-        case httpx2.TransportError() | OfflineModeIsEnabled() | LocalEntryNotFoundError():
+        case httpx2.TransportError() | OfflineModeIsEnabled() | LocalEntryNotFoundError() | ConnectionError():
             message = "the hub cannot be reached."
+        case OSError() if error.errno is None:  # the client's own, for a file that is shorter than its header said
+            message = "the response of the hub ended early."
         case OSError():
-            message = "the response ended early, or `HF_HOME` is not writable."
+            message = "`HF_HOME` is not writable."
         case _:
             message = "the response is not from a hub."
     return (Cause.UNREACHABLE, message), _NETWORK_CURE

@@ -78,9 +78,13 @@ class HubOrigin:
             if content.tell() > file.size_bytes:
                 content.truncate(0)
                 content.seek(0)
-            http_get(
-                found.location, content, resume_size=content.tell(), headers=headers, expected_size=file.size_bytes
-            )
+            try:
+                http_get(
+                    found.location, content, resume_size=content.tell(), headers=headers, expected_size=file.size_bytes
+                )
+            except OSError as error:
+                if error.errno is not None or content.tell() < file.size_bytes:
+                    raise  # of a short file, the next attempt asks for the rest; a long one differs from the listing
         if wrong := _difference(partial, file):
             partial.unlink()
             raise DamagedError(wrong_content(self.source, file.path, wrong))
