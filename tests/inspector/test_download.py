@@ -247,6 +247,27 @@ def test_a_file_longer_than_listed_is_deleted(hub: Hub, download: Infd, tmp_path
     assert not list((tmp_path / "claim/hub/models--org--model/blobs").iterdir())
 
 
+@pytest.mark.parametrize("present", [0, 1000])
+def test_a_file_above_the_limit_of_the_client_comes_in_ranges_and_is_continued(
+    hub: Hub, tmp_path: Path, present: int
+) -> None:
+    """The limit, 50 GB in reality, is that of the client's own constant, which the process lowers."""
+    content = os.urandom(400_000)
+    hub.files, hub.large = {}, {"1.safetensors": content}
+    run = "constants.MAX_HTTP_DOWNLOAD_SIZE = 150_000; sys.exit(main())"
+    imports = "import sys; from huggingface_hub import constants; from inference_operator.cli.main import main"
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    started = command(hub, claim, f"--revision={COMMIT}")
+    started["args"] = [sys.executable, "-c", f"{imports}; {run}", *started["args"][1:]]
+    blobs = claim / "hub/models--org--model/blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{hashlib.sha256(content).hexdigest()}.incomplete").write_bytes(content[:present])
+    assert subprocess.run(**started, check=False, capture_output=True, text=True).returncode == 0
+    assert (claim / SNAPSHOT / "1.safetensors").read_bytes() == content
+    assert hub.asked.count(f"GET /storage/{REPOSITORY}/1.safetensors") == 3
+
+
 def test_pickle_weights_are_downloaded_only_with_consent(hub: Hub, download: Infd, tmp_path: Path) -> None:
     content = b"pickle" * 1000
     hub.large = {"pytorch_model.bin": content}

@@ -1,12 +1,12 @@
 """Downloads from a hub, with the hub's client; large files are continued, which the client does not do."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
-from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.file_download import http_get
 from huggingface_hub.hf_api import RepoFile
@@ -74,17 +74,7 @@ class HubOrigin:
         if urlsplit(found.location).netloc != urlsplit(url).netloc:  # a storage gets no token
             headers.pop("authorization", None)
         partial = claim.partial(self.model, file)
-        with partial.open("ab") as content:
-            if content.tell() > file.size_bytes:
-                content.truncate(0)
-                content.seek(0)
-            try:
-                http_get(
-                    found.location, content, resume_size=content.tell(), headers=headers, expected_size=file.size_bytes
-                )
-            except OSError as error:
-                if error.errno is not None or content.tell() < file.size_bytes:
-                    raise  # of a short file, the next attempt asks for the rest; a long one differs from the listing
+        _continue(found.location, headers, partial, file.size_bytes)
         if wrong := _difference(partial, file):
             partial.unlink()
             raise DamagedError(wrong_content(self.source, file.path, wrong))
@@ -101,6 +91,31 @@ class HubOrigin:
     def failure(self, revision: str | None, error: Exception) -> Failure:
         """The failure for an error of the hub's client."""
         return failure_of(self.model, revision, error)
+
+
+def _continue(url: str, headers: Mapping[str, str], partial: Path, size: int) -> None:
+    """Append what is missing of a file.
+
+    The client begins no file above 50 GB, since plain requests do not get it (huggingface_hub 2.4.0, `http_get`). It
+    takes ranges, so such a file comes in ranges of at most as much. Other files come in one request: not every mirror
+    knows ranges.
+    """
+    most = constants.MAX_HTTP_DOWNLOAD_SIZE
+    with partial.open("ab") as content:
+        if content.tell() > size:
+            content.truncate(0)
+            content.seek(0)
+        try:
+            while (start := content.tell()) < size:
+                end = min(start + most, size)
+                if size > most:
+                    ranged = {**headers, "Range": f"bytes={start}-{end - 1}"}
+                    http_get(url, content, headers=ranged, expected_size=end - start)
+                else:
+                    http_get(url, content, resume_size=start, headers=dict(headers), expected_size=size)
+        except OSError as error:
+            if error.errno is not None or content.tell() < size:
+                raise  # of a short file, the next attempt asks for the rest; a long one differs from the listing
 
 
 def _difference(content: Path, file: ListedFile) -> str:
