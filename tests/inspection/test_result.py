@@ -117,6 +117,16 @@ def test_every_inspection_failure_fits_the_size_limit(cause: Cause, field: str, 
     assert again.cause is cause
 
 
+@pytest.mark.parametrize(("gib", "read"), [(1.5, 3 * 2**29), (0, 0), (-1, None), (1e308, None), ("much", None)])
+def test_the_size_of_a_download_is_kept_and_read_only_as_a_size(gib: object, read: int | None) -> None:
+    known = entry("Qwen/Qwen3-8B")
+    assert known
+    text = result_text(Entry("org/model", "hf://org/model", known.config, WEIGHTS, download_bytes=5 * 2**30))
+    assert json.loads(text)["downloadGib"] == 5
+    found = parsed_result(json.dumps({**json.loads(text), "downloadGib": gib}))
+    assert (found.download_bytes if isinstance(found, Entry) else None) == read
+
+
 def test_a_config_above_the_size_limit_becomes_a_failure() -> None:
     known = entry("Qwen/Qwen3-8B")
     assert known

@@ -73,6 +73,20 @@ def test_only_small_files_are_downloaded_from_the_hub(hub: Hub, inspect: Infd) -
     assert hub.asked == [f"GET /api/models/{REPOSITORY}", *files]
 
 
+@pytest.mark.parametrize(
+    ("second", "downloaded"),
+    [("consolidated.safetensors", 24), ("original/model.safetensors", 12), ("metal/model.bin", 12)],
+)
+def test_an_inspection_counts_what_a_download_takes_beside_what_engines_load(
+    hub: Hub, inspect: Infd, second: str, downloaded: int
+) -> None:
+    """As in mistralai/Mistral-7B-Instruct-v0.3 and openai/gpt-oss-20b, which have their weights more than once."""
+    hub.sizes = {"model.safetensors": 12 * 2**30, second: 12 * 2**30}
+    _, document = inspect()
+    assert document["weights"]["gib"] == 12
+    assert document["downloadGib"] == pytest.approx(downloaded, abs=0.001)
+
+
 def test_the_small_files_of_one_commit_are_read_from_the_hub(hub: Hub, inspect: Infd) -> None:
     hub.add("tokenizer_config.json", {"model_max_length": 131072, "chat_template": "{{ messages }}"})
     hub.add("generation_config.json", {"max_new_tokens": 2048})

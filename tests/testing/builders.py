@@ -99,7 +99,7 @@ def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Setti
     return result
 
 
-def model_known(raw: Manifest, name: str = "") -> Manifest:
+def model_known(raw: Manifest, name: str = "", *, download_bytes: int = 0) -> Manifest:
     """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B."""
     asked = resource(raw)
     assert isinstance(asked.spec, Spec)
@@ -110,7 +110,8 @@ def model_known(raw: Manifest, name: str = "") -> Manifest:
     facts = model_facts(known.config, known.weights)
     assert isinstance(facts, ModelFacts)
     weights = Weights(facts.weight_bytes, "model.safetensors.index.json")
-    found = Entry(asked.spec.model.source, f"{asked.spec.model.source}:config.json", known.config, weights)
+    source = asked.spec.model.source
+    found = Entry(source, f"{source}:config.json", known.config, weights, download_bytes=download_bytes)
     return model_config_map(ref, found, owner=asked.owner)
 
 

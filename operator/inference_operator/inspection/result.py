@@ -133,7 +133,8 @@ def _read(fields: dict[str, object]) -> InspectionResult | None:
     entry = entry_of(fields)
     texts = (entry.name, entry.source, entry.commit, entry.weights.origin if entry.weights else "")
     valid = all(isinstance(text, str) for text in texts) and isinstance(entry.config, dict)
-    return entry if valid and entry.weights is not None and entry.weights.total_bytes > 0 else None
+    sized = entry.weights is not None and entry.weights.total_bytes > 0 and entry.download_bytes >= 0
+    return entry if valid and sized else None
 
 
 def _failure(failure: Failure, clip: int) -> str:

@@ -175,7 +175,8 @@ def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], dig
             return {}
         return elements_of(bytes(obstore.get_range(store, name, start=LENGTH_BYTES, length=length)))
 
-    return Files(model.name, f"{model.name}@{digest}", sizes, local, elements, digest)
+    total = sum(sizes.values())
+    return Files(model.name, f"{model.name}@{digest}", sizes, local, elements, digest, download_bytes=total)
 
 
 def changed(model: BucketModel, digest: str) -> Failure:

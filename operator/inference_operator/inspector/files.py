@@ -64,6 +64,8 @@ class Files:
     commit: str = ""
     allow_pickle: bool = False
     """Whether the weights may be pickle files."""
+    download_bytes: int = 0
+    """Of the files that a download to a claim takes; 0 if that is not known."""
 
 
 def inspect_files(files: Files) -> InspectionResult:
@@ -92,7 +94,8 @@ def _entry(files: Files) -> Entry:
         facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
         raise InspectionError(unusable(facts))
-    return Entry(files.name, f"{files.source}:{CONFIG}", slim(config, weights, side), weights, files.commit, side)
+    source, slimmed = f"{files.source}:{CONFIG}", slim(config, weights, side)
+    return Entry(files.name, source, slimmed, weights, files.commit, side, files.download_bytes)
 
 
 def _largest(files: Files, index: object) -> str:

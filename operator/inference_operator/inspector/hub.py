@@ -6,6 +6,7 @@ Endpoint, token, proxy and cache are those of engines. The client reads its envi
 
 import logging
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-def
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
 from inference_operator.inspector.files import CONFIG, MAX_FILES, Files, InspectionError, inspect_files
 from inference_operator.inspector.folder import inspect_folder
+from inference_operator.inspector.listing import ListedFile, wanted_files
 from inference_operator.inspector.response_limits import ResponseRejectedError, limit_responses
 from inference_operator.models.config import NotUnderstood
 
@@ -95,7 +97,14 @@ def _files(repository: str, revision: str | None) -> Files:
             return {}
         return {str(kind): count for kind, count in header.parameter_count.items()}
 
-    return Files(repository, f"hf://{repository}@{commit}", sizes, local, elements, commit)
+    source, total = f"hf://{repository}", _download_bytes(repository, sizes)
+    return Files(repository, f"{source}@{commit}", sizes, local, elements, commit, download_bytes=total)
+
+
+def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:
+    """What a download takes; 0 of a listing that it would refuse, since only the download says why."""
+    files = wanted_files(repository, (ListedFile(*one) for one in sizes.items()), allow_pickle=True)
+    return 0 if isinstance(files, Failure) else sum(file.size_bytes for file in files)
 
 
 def failure_of(repository: str, revision: str | None, error: Exception) -> Failure:

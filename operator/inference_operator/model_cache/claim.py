@@ -36,7 +36,7 @@ def cache_claim(cache: CacheSpec, owner: Owner) -> Mapping[Ref, Manifest]:
     return {Ref.of(made): made}
 
 
-def refusal_of_size(cache: CacheSpec, weight_bytes: int) -> Refusal | None:
+def refusal_of_size(cache: CacheSpec, model_bytes: int) -> Refusal | None:
     """Why the model does not fit on the claim, or None.
 
     Examples:
@@ -46,11 +46,11 @@ def refusal_of_size(cache: CacheSpec, weight_bytes: int) -> Refusal | None:
     """
     if cache.size is None:
         return None
-    needed_gib = -(-weight_bytes // GIB) + COMPILED_GIB
+    needed_gib = -(-model_bytes // GIB) + COMPILED_GIB
     if value(cache.size) >= needed_gib * GIB:
         return None
     problem = (
-        f"`{cache.size}` is too small: the model has {weight_bytes / GIB:.1f} GiB, and {COMPILED_GIB} GiB are for"
+        f"`{cache.size}` is too small: the model has {model_bytes / GIB:.1f} GiB, and {COMPILED_GIB} GiB are for"
         " compiled kernels."
     )
     return Refusal(Reason.INVALID_SPEC, "spec.cache.size", problem, f"Set at least `{needed_gib}Gi`.")

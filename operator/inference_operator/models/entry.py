@@ -25,12 +25,17 @@ class Entry:
     """The commit of the model's own repository; empty if it has none or the commit is unknown."""
     side: SideFiles = NO_SIDE_FILES
     """What the model's small files say."""
+    download_bytes: int = 0
+    """Of the files that a download to a claim takes: more than the weights where there are two sets of them, of which
+    an engine loads one. 0 if that is not known."""
 
 
 def entry_facts(entry: Entry) -> ModelFacts | NotUnderstood:
     """The facts of a stored model."""
     facts = model_facts(entry.config, entry.weights, entry.side)
-    return replace(facts, commit=entry.commit) if isinstance(facts, ModelFacts) else facts
+    if isinstance(facts, NotUnderstood):
+        return facts
+    return replace(facts, commit=entry.commit, download_bytes=entry.download_bytes)
 
 
 def entry_document(entry: Entry) -> Manifest:
@@ -47,7 +52,8 @@ def entry_document(entry: Entry) -> Manifest:
         plain = {"plain": True} if size.plain else {}
         weights = {"gib": size.total_bytes / GIB, "source": size.origin, "exact": size.exact, **plain}
     named = {"model": entry.name, "source": entry.source, "config": entry.config, "weights": weights}
-    further = {"commit": entry.commit, "side": side_files_document(entry.side)}
+    download = entry.download_bytes / GIB
+    further = {"commit": entry.commit, "side": side_files_document(entry.side), "downloadGib": download}
     return {**named, **{name: value for name, value in further.items() if value}}
 
 
@@ -65,6 +71,7 @@ def entry_of(fields: Manifest) -> Entry:
         weights=_weights(size) if size else None,
         commit=fields.get("commit", ""),
         side=side_files_of(fields.get("side", {})),
+        download_bytes=round(float(fields.get("downloadGib", 0)) * GIB),
     )
 
 

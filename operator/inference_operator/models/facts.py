@@ -191,6 +191,8 @@ class ModelFacts:
     """What the model's small files say: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""
     """The commit of the hub repository that the facts come from; empty where there is none."""
+    download_bytes: int = 0
+    """Of the files that a download to a claim takes; 0 if that is not known."""
 
     @property
     def kv_heads(self) -> int:

@@ -34,8 +34,10 @@ def with_download(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Ref
     if cache is None:
         return planned
     facts = planned.model.facts if planned.model else None
-    if isinstance(facts, ModelFacts) and (refusal := refusal_of_size(spec.cache, facts.weight_bytes)):
-        return Refused(desired=inputs.children, refusal=refusal, model=planned.model)
+    if isinstance(facts, ModelFacts):
+        model_bytes = max(facts.weight_bytes, facts.download_bytes)
+        if refusal := refusal_of_size(spec.cache, model_bytes):
+            return Refused(desired=inputs.children, refusal=refusal, model=planned.model)
     planned = replace(planned, desired={**cache_claim(spec.cache, inputs.owner), **planned.desired})
     if not inputs.jobs:
         return planned
