@@ -253,11 +253,57 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "the compiled kernels of an earlier start are broken",
     ),
     (
+        "torch._dynamo.exc.BackendCompilerFailed: backend='<vllm.compilation.backends.VllmBackend object at 0x7f>'"
+        " raised:\n(EngineCore_DP0 pid=3835890) UnpicklingError: pickle data was truncated",
+        Reason.KERNELS_BROKEN,
+        "the compiled kernels of an earlier start are broken",
+    ),
+    (
+        "torch._dynamo.exc.BackendCompilerFailed: backend='<vllm.compilation.backends.VllmBackend object at 0x7f>'"
+        " raised:\nEOFError: Ran out of input",
+        Reason.KERNELS_BROKEN,
+        "the compiled kernels of an earlier start are broken",
+    ),
+    (
+        'File "/home/vllm/.cache/torchinductor/ab/cab3.py", line 31, in <module>\n'
+        "(EngineCore pid=7) ERROR 11-21 15:43:35 [core.py:1]     async_compile.wait(globals())\n"
+        '(EngineCore pid=7) ERROR 11-21 15:43:35 [core.py:1]   File "/usr/lib/python3.12/pickle.py", line 9, in load\n'
+        "(EngineCore pid=7) ERROR 11-21 15:43:35 [core.py:1] EOFError: Ran out of input",
+        Reason.KERNELS_BROKEN,
+        "the compiled kernels of an earlier start are broken",
+    ),
+    (
         "vllm serve: error: unrecognized arguments: --nosuch",
         Reason.INVALID_ARGUMENT,
         "unrecognized arguments: --nosuch",
     ),
 ]
+
+
+SURVIVED = [
+    "WARNING 10-02 20:00:03 [decorators.py:321] Compiling model again due to a load failure from"
+    " /home/vllm/.cache/vllm/torch_compile_cache/torch_aot_compile/79ac/rank_0_0/model,"
+    " reason: /home/vllm/.cache/torchinductor/ab/cab3.so: file too short",
+    "WARNING 10-02 20:00:03 [decorators.py:321] Cannot load aot compilation from path"
+    " /home/vllm/.cache/vllm/torch_compile_cache/torch_aot_compile/79ac/rank_0_0/model, error: Ran out of input",
+    "W1002 20:00:03 torch/_inductor/codecache.py:1250] fx graph cache unable to load compiled graph\n"
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.12/site-packages/torch/_inductor/codecache.py", line 1244, in iterate_over_candidates\n'
+    "    yield pickle.loads(content), content\n          ^^^^^^^^^^^^^^^^^^^^^\n"
+    "_pickle.UnpicklingError: pickle data was truncated",
+    "INFO 10-02 20:00:02 [backends.py:462] Using cache directory: /home/vllm/.cache/vllm/torch_compile_cache/7a/rank_0_0\n"
+    "EOFError: Ran out of input",
+    '  File "/home/vllm/.cache/torchinductor/ab/cab3.py", line 31, in <module>\nValueError: other\n'
+    "Traceback (most recent call last):\nEOFError: Ran out of input",
+    "OSError: /usr/lib/libcuda.so.1: file too short",
+]
+"""What an engine logs of files that it compiles again, and errors of files that are no compiled kernels."""
+
+
+@pytest.mark.parametrize("text", SURVIVED)
+def test_what_an_engine_survives_or_what_concerns_other_files_means_no_broken_kernels(text: str) -> None:
+    found = Vllm().diagnose(f"{text}\n")
+    assert found is None or found.reason is not Reason.KERNELS_BROKEN
 
 
 @pytest.mark.parametrize(("text", "reason", "words"), QUOTED)

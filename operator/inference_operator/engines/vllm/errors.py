@@ -16,6 +16,31 @@ from inference_operator.engines.vllm.node_errors import NODE_ERRORS
 _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
 
+_KERNEL_FILE = r"/\.cache/(?:vllm|torchinductor|triton|flashinfer)/"
+"""What the path of every compiled file contains."""
+_CUT_OFF = r"(?:EOFError: Ran out of input|UnpicklingError: pickle data was truncated)"
+"""What pickle says of an empty file, and of one that ends too early (CPython 3.11, Modules/_pickle.c)."""
+_BROKEN_KERNELS: Sequence[str] = (
+    # vllm/compilation/backends.py
+    r"previous compilation failed, leading to a\s+corrupted compilation artifact",
+    # triton/runtime/cache.py, which reads an index that may be cut off (triton 3.4)
+    r"triton/runtime/cache\.py\"(?:[^\n]*\n){1,40}?[^\n]*JSONDecodeError",
+    # glibc 2.36, elf/dl-load.c. After "reason: " or "error: " it is a warning of vllm/compilation/decorators.py, after
+    # which vLLM compiles again.
+    r"(?<![^\s'\"(])(?<!reason: )(?<!error: )/[^\s:]{1,100}"
+    + _KERNEL_FILE
+    + r"[^\s:]{1,300}: (?:file too short|invalid ELF header|cannot read file data)",
+    # torch/_dynamo/exc.py, as in vLLM's issue 31199. torch/_inductor/codecache.py logs the same error of pickle with a
+    # traceback and compiles again, so the error alone means nothing.
+    r"BackendCompilerFailed: backend='<vllm\.[^\n]{1,200}' raised:\n[^\n]{0,200}?\b" + _CUT_OFF,
+    # One traceback that goes through a compiled file, and is no warning
+    r"File \"[^\"\n]{1,100}"
+    + _KERNEL_FILE
+    + r"[^\"\n]{1,300}\", line \d+(?:(?![^\n]*(?:Traceback|WARNING))[^\n]*\n){1,40}?[^\n]*\b"
+    + _CUT_OFF,
+)
+"""Forms in which engines end because of damaged compiled files. No form may match what an engine survives."""
+
 _OTHER_ERRORS: Sequence[KnownError] = (
     # engines/gpu_check.py
     known_error(
@@ -35,14 +60,9 @@ _OTHER_ERRORS: Sequence[KnownError] = (
         r"(?:insufficient shared memory \(shm\)|No space left on device: '/dev/shm|Bus error)",
         "the shared memory at /dev/shm is too small. Give the engine more memory",
     ),
-    # vllm/compilation/backends.py; triton/runtime/cache.py, which reads an index that may be cut off (triton 3.4); a library
-    # of compiled kernels that the dynamic linker cannot load (glibc 2.36, elf/dl-load.c)
     known_error(
         Reason.KERNELS_BROKEN,
-        r"previous compilation failed, leading to a\s+corrupted compilation artifact"
-        r"|triton/runtime/cache\.py\"(?:[^\n]*\n){1,40}?[^\n]*JSONDecodeError"
-        r"|/\.cache/(?:vllm|torchinductor|triton|flashinfer)/[^\s:]{1,300}: "
-        r"(?:file too short|invalid ELF header|cannot read file data)",
+        "|".join(_BROKEN_KERNELS),
         "the compiled kernels of an earlier start are broken. With `spec.cache` a Job deletes them, once no other engine"
         " serves with them",
     ),
