@@ -120,6 +120,10 @@ async def test_the_former_model_scales_also_from_zero_while_the_next_one_is_down
         await world.settle()
         assert (world.live(ENGINES)["spec"]["replicas"], world.live(ENGINES)["spec"]["template"]) == (replicas, before)
         message = world.status().condition(ConditionType.RECONCILING).message  # type: ignore[union-attr]
+        assert "engines serve" not in message, "none is ready"
+        world.pods_are_ready()
+        await world.settle()
+        message = world.status().condition(ConditionType.RECONCILING).message  # type: ignore[union-attr]
         assert message.endswith("The running engines serve until the switch, which follows.") == said
     end(world, failed(Cause.NOT_FOUND), kind="Failed")
     await world.settle()
@@ -211,6 +215,8 @@ async def test_broken_kernels_are_deleted_by_a_job_once_and_then_engines_go_on(d
     add_pod(world, "first", crashed(BROKEN))
     await world.settle()
     assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    message = world.status().condition(ConditionType.RECONCILING).message  # type: ignore[union-attr]
+    assert "engines serve" not in message, "all end"
     (job,) = download_jobs(world)
     assert "--empty-kernels" in job["spec"]["template"]["spec"]["containers"][0]["args"]
     assert ENGINES in world.cluster.live()

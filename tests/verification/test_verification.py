@@ -14,7 +14,12 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import ConfigMapLookup, LookupResults, Unavailable
+<<<<<<< HEAD
 from tests.testing.builders import ENGINES, inputs
+=======
+from inference_operator.views.pod import PodView
+from tests.testing.builders import ENGINES, deployment_status, inputs
+>>>>>>> 1451011 (Say that running engines serve only while one does: also an engine that starts from zero, or ends because of broken kernels, was said to serve)
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.inspected import job_of
 from tests.testing.schemas import validate
@@ -187,6 +192,8 @@ def test_a_recorded_verification_counts_after_a_restart_and_while_the_key_cannot
 
 def test_another_key_is_verified_anew_while_the_engines_stay() -> None:
     running = verified()
+    serving = {**running.children[ENGINES], "status": deployment_status(1)}
+    running = replace(running, children={**running.children, ENGINES: serving})
     found = outcome(with_key(running, OTHER_KEY))
     assert isinstance(found, Planned)
     assert found.model_wait

@@ -10,7 +10,10 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
+from inference_operator.pipeline.roles import Role
 from inference_operator.views.lookups import Lookup
+from inference_operator.views.pod import has_answered
+from inference_operator.views.workload import workload_view
 from inference_operator.workload.deployment import scaled_deployment
 
 
@@ -78,13 +81,18 @@ def after_task(
 
 
 def _wait(inputs: Inputs, planned: Planned, reason: Reason, progress: str) -> ModelWait | None:
-    """The progress; and if engines run, that they stay until the switch."""
+    """The progress; and if engines serve, that they stay until the switch."""
     if not progress:
         return None
-    first = planned.roles[0]
-    if inputs.workload(first.name) is None or not first.replicas:
+    if not _serves(inputs, planned.roles[0]):
         return ModelWait(reason, progress)
     return ModelWait(reason, f"{progress} The running engines serve until the switch, which follows.")
+
+
+def _serves(inputs: Inputs, first: Role) -> bool:
+    """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
+    ready = workload_view(inputs.workload(first.name)).ready > 0
+    return first.replicas > 0 and (ready or any(has_answered(pod) for pod in first.pods))
 
 
 def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
