@@ -14,12 +14,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import ConfigMapLookup, LookupResults, Unavailable
-<<<<<<< HEAD
-from tests.testing.builders import ENGINES, inputs
-=======
-from inference_operator.views.pod import PodView
 from tests.testing.builders import ENGINES, deployment_status, inputs
->>>>>>> 1451011 (Say that running engines serve only while one does: also an engine that starts from zero, or ends because of broken kernels, was said to serve)
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.inspected import job_of
 from tests.testing.schemas import validate
