@@ -24,9 +24,9 @@ END_SECONDS = 120
 @pytest.fixture
 def claimed(workspace: Workspace) -> Iterator[Workspace]:
     """A workspace with the claim `models`."""
-    workspace.kubectl("apply", "--filename=-", input=CLAIM % workspace.namespace)
+    workspace.kubectl("apply", "--filename=-", input=CLAIM % {"namespace": workspace.namespace})
     yield workspace
-    workspace.kubectl("delete", "pv", "models-of-test", "--wait=false")
+    workspace.kubectl("delete", "pv", f"models-of-{workspace.namespace}", "--wait=false")
 
 
 def started(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:

@@ -11,13 +11,13 @@ CACHED = {**QWEN, "cache": {"pvc": "models"}}
 CLAIM = """
 apiVersion: v1
 kind: PersistentVolume
-metadata: {name: models-of-test}
+metadata: {name: models-of-%(namespace)s}
 spec:
   capacity: {storage: 1Gi}
   accessModes: [ReadWriteMany]
   storageClassName: ""
   persistentVolumeReclaimPolicy: Retain
-  claimRef: {namespace: %s, name: models}
+  claimRef: {namespace: %(namespace)s, name: models}
   hostPath: {path: /nowhere}
 ---
 apiVersion: v1
@@ -43,7 +43,7 @@ def test_engines_start_after_the_download_and_everything_but_the_claim_is_delete
     workspace.create("mine", CACHED)
     # Without the claim, the Job's pod has no node: once it has one, KWOK ends it at once.
     workspace.settled("mine", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
-    workspace.kubectl("apply", "--filename=-", input=CLAIM % workspace.namespace)
+    workspace.kubectl("apply", "--filename=-", input=CLAIM % {"namespace": workspace.namespace})
     try:
         let_it_say(workspace, FULL, component="download")
         workspace.settled("mine", "Stalled", "True", "DiskFull", saying="Expand the claim. It is tried again")
@@ -57,4 +57,4 @@ def test_engines_start_after_the_download_and_everything_but_the_claim_is_delete
         eventually(lambda: not names(workspace, "configmaps"), seconds=60, what="no record without its resource")
         assert workspace.get("persistentvolumeclaim", "models")["metadata"]["name"] == "models"
     finally:
-        workspace.kubectl("delete", "pv", "models-of-test", "--wait=false")
+        workspace.kubectl("delete", "pv", f"models-of-{workspace.namespace}", "--wait=false")
