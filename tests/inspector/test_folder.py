@@ -318,3 +318,24 @@ def test_safetensors_win_over_pickle_files_as_in_the_engine(model: Model) -> Non
     assert isinstance(answer, Entry)
     assert answer.weights is not None
     assert answer.weights.origin == SINGLE
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "../../outside", "/"])
+def test_a_model_of_a_volume_with_a_link_out_of_it_is_refused(model: Model, target: str) -> None:
+    """Else an engine would take its own environment for a chat template, and show it to who asks."""
+    folder = model(**{"volume/model/config.json": CONFIG, "volume/model/model.safetensors": 1000, "outside": "a"})
+    inside = folder / "volume" / "model"
+    (inside / "chat_template.jinja").symlink_to(target)
+    answer = inspect_folder(inside, name="oci://a/b:1", source="oci://a/b:1", volume=folder / "volume")
+    assert isinstance(answer, Failure)
+    assert answer.message == (
+        "oci://a/b:1: has a link that leads out of the volume. An engine would read files of its own container"
+        " through it. Replace the link by the file itself."
+    )
+
+
+def test_a_model_in_the_layout_of_the_hubs_cache_may_link_to_other_folders_of_its_volume(model: Model) -> None:
+    folder = model(**{"blobs/0": json.dumps(CONFIG), "snapshots/1/model.safetensors": 1000})
+    (folder / "snapshots" / "1" / "config.json").symlink_to("../../blobs/0")
+    answer = inspect_folder(folder / "snapshots" / "1", name="a", source="a", volume=folder)
+    assert isinstance(answer, Entry), answer.message

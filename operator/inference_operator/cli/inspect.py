@@ -102,7 +102,13 @@ def _inspected(options: argparse.Namespace) -> InspectionResult:
         cure = "Set --folder to its mount path."
         return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))
     folder = options.folder / source.path if isinstance(source, ClaimModel) else options.folder
-    return inspect_folder(folder, name=options.source, source=options.source, allow_pickle=options.allow_pickle)
+    return inspect_folder(
+        folder,
+        name=options.source,
+        source=options.source,
+        allow_pickle=options.allow_pickle,
+        volume=options.folder,
+    )
 
 
 def _apart(work: Callable[[], InspectionResult]) -> InspectionResult:

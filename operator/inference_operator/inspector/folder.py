@@ -20,7 +20,7 @@ MAX_HEADER_BYTES = 25_000_000
 
 
 def inspect_folder(
-    folder: Path, *, name: str, source: str, commit: str = "", allow_pickle: bool = False
+    folder: Path, *, name: str, source: str, commit: str = "", allow_pickle: bool = False, volume: Path | None = None
 ) -> InspectionResult:
     """The config and weights of the model in a directory, or why it cannot be used.
 
@@ -30,9 +30,12 @@ def inspect_folder(
         source: location of the model, for messages.
         commit: revision of the files, if known.
         allow_pickle: whether the weights may be pickle files.
+        volume: mount of the volume that no link may lead out of; None for a directory of the user's own.
     """
     try:
         sizes, headers = _sizes(folder, name), _Headers(folder)
+        if volume is not None and _leads_out(folder, volume):
+            return unusable(NotUnderstood(name, _LEADS_OUT, "Replace the link by the file itself."))
         return inspect_files(Files(name, source, sizes, folder.joinpath, headers, commit, allow_pickle))
     except InspectionError as error:
         return error.failure
@@ -52,6 +55,20 @@ def elements_of(header: bytes) -> Mapping[str, int]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     return found
+
+
+_LEADS_OUT = "has a link that leads out of the volume. An engine would read files of its own container through it."
+"""For example a chat template that is a link to `/proc/self/environ`, whose text `/tokenize` and `/detokenize` show."""
+
+
+def _leads_out(folder: Path, volume: Path) -> bool:
+    """Whether a file or directory is a link to something outside the volume. The hub's cache has links inside it."""
+    root = os.path.realpath(volume)  # which unlike Path.resolve accepts a link to itself
+    return any(
+        path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root)
+        for place, folders, names in os.walk(folder)
+        for path in (Path(place, each) for each in (*folders, *names))
+    )
 
 
 @dataclass(frozen=True, slots=True)
