@@ -78,6 +78,7 @@ def kind_of(manifest: Manifest) -> Kind:
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
+SECRET = Kind("v1", "Secret")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress")

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from inference_operator.api.validation import ObjectName, Quantity, Rule, SpecModel
+from inference_operator.api.validation import ClaimName, ObjectName, Quantity, Rule, SpecModel
 
 
 class AccessMode(StrEnum):
@@ -20,7 +20,7 @@ class AccessMode(StrEnum):
 class CacheSpec(SpecModel):
     """A claim for the model's files and compiled kernels."""
 
-    pvc: ObjectName | None = Field(
+    pvc: ClaimName | None = Field(
         None,
         description="PersistentVolumeClaim to download the model to. Default: none. Change: rolling restart.",
     )

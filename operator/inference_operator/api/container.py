@@ -5,7 +5,16 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
 
-from inference_operator.api.validation import CelRules, ObjectName, Quantity, Rule, SpecModel, matches
+from inference_operator.api.validation import (
+    CelRules,
+    ConfigMapName,
+    ObjectName,
+    Quantity,
+    Rule,
+    SecretName,
+    SpecModel,
+    matches,
+)
 
 IMAGE_RULE = matches(
     r"\S+", "must be an image reference without spaces, for example `docker.io/vllm/vllm-openai:v0.32.0`"
@@ -16,17 +25,29 @@ ResourceName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 
 
 class KeySelector(SpecModel):
-    """One key of a Secret or ConfigMap in the same namespace."""
+    """One key of an object in the same namespace."""
 
-    name: ObjectName = Field(description="Name of the Secret or ConfigMap.")
+    name: ObjectName
     key: str = Field(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$", description="Key in its `data`.")
+
+
+class SecretKeySelector(KeySelector):
+    """One key of a Secret in the same namespace."""
+
+    name: SecretName = Field(description="Name of the Secret.")
+
+
+class ConfigMapKeySelector(KeySelector):
+    """One key of a ConfigMap in the same namespace."""
+
+    name: ConfigMapName = Field(description="Name of the ConfigMap.")
 
 
 class EnvironmentSource(SpecModel):
     """The source of the value of an environment variable."""
 
-    secret_key_ref: KeySelector | None = Field(None, description="Selects a key of a Secret.")
-    config_map_key_ref: KeySelector | None = Field(None, description="Selects a key of a ConfigMap.")
+    secret_key_ref: SecretKeySelector | None = Field(None, description="Selects a key of a Secret.")
+    config_map_key_ref: ConfigMapKeySelector | None = Field(None, description="Selects a key of a ConfigMap.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

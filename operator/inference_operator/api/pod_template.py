@@ -11,7 +11,16 @@ from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
 
 from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
-from inference_operator.api.validation import LABEL_KEYS, CelRules, Labels, ObjectName, Quantity, Rule, SpecModel
+from inference_operator.api.validation import (
+    LABEL_KEYS,
+    CelRules,
+    ClaimName,
+    ConfigMapName,
+    Labels,
+    Quantity,
+    Rule,
+    SpecModel,
+)
 
 MAX_SIDECARS = 4
 MAX_ANNOTATION_LENGTH = 4096
@@ -39,14 +48,14 @@ def _unique(field: str) -> Callable[[tuple[Item, ...]], tuple[Item, ...]]:
 class ClaimVolume(SpecModel):
     """A PersistentVolumeClaim in the same namespace."""
 
-    claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim.")
+    claim_name: ClaimName = Field(description="Name of the PersistentVolumeClaim.")
     read_only: bool = Field(False, description="Whether to mount it read-only. Default: false.")  # noqa: FBT003
 
 
 class ConfigMapVolume(SpecModel):
     """A ConfigMap in the same namespace."""
 
-    name: ObjectName = Field(description="Name of the ConfigMap.")
+    name: ConfigMapName = Field(description="Name of the ConfigMap.")
 
 
 class Medium(StrEnum):

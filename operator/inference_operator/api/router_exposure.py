@@ -13,6 +13,7 @@ from inference_operator.api.validation import (
     Labels,
     ObjectName,
     Rule,
+    SecretName,
     SpecModel,
 )
 
@@ -76,7 +77,7 @@ class IngressSpec(SpecModel):
         description="Annotations. They replace the operator's own of the same key, which set ingress-nginx to streams"
         " of an hour. Default: none. Change: in place.",
     )
-    tls_secret_name: ObjectName | None = Field(
+    tls_secret_name: SecretName | None = Field(
         None,
         description="Secret of type `kubernetes.io/tls` with which the Ingress controller serves HTTPS for `host`."
         " Default: none. Change: in place.",
@@ -112,7 +113,7 @@ class HttpRouteSpec(SpecModel):
 class TlsSpec(SpecModel):
     """TLS that the router itself terminates."""
 
-    secret_name: ObjectName = Field(
+    secret_name: SecretName = Field(
         description="Secret of type `kubernetes.io/tls` in the same namespace. The routers take up a renewed"
         " certificate without a restart. Required. Change: rolling restart of the routers."
     )

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from inference_operator.api.validation import ObjectName, SpecModel
+from inference_operator.api.validation import SecretName, SpecModel
 
 KEYS_FILE = "keys"
 """Key of the Secret that holds the keys file."""
@@ -11,7 +11,7 @@ KEYS_FILE = "keys"
 class RouterKeysSpec(SpecModel):
     """API keys that the routers require."""
 
-    secret_name: ObjectName = Field(
+    secret_name: SecretName = Field(
         description=f"Secret whose key `{KEYS_FILE}` holds a line `USER: SHA256` for each API key, as `infd key create`"
         " prints it. Changes of its content take effect within two minutes. Change: rolling restart of the routers."
     )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from inference_operator.api.validation import CelRules, ObjectName, SpecModel, matches
+from inference_operator.api.validation import CelRules, SecretName, SpecModel, matches
 
 _ENDPOINT = matches(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?",
@@ -22,7 +22,7 @@ class S3Spec(SpecModel):
     region: Annotated[str, StringConstraints(max_length=63), CelRules(_REGION)] | None = Field(
         None, description="Region of the bucket. Default: `us-east-1`. Change: in place; the next download uses it."
     )
-    secret_name: ObjectName | None = Field(
+    secret_name: SecretName | None = Field(
         None,
         description=(
             "Secret with `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, and perhaps `AWS_SESSION_TOKEN`."

@@ -13,15 +13,16 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
 from inference_operator.api.cache import CacheSpec
-from inference_operator.api.container import BY_NAME, Argument, Environment, Image, KeySelector, ResourcesSpec
+from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec, SecretKeySelector
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.scheduling import SchedulingSpec
-from inference_operator.api.validation import CelRules, Rule, SpecModel, cel, matches
+from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel, matches
 from inference_operator.api.verify import PINNED_IMAGE, VerifySpec
+from inference_operator.manifest import CLAIM
 
 MAX_NAME_LENGTH = 55
 """A Service's name has at most 63 characters (DNS-1035 label); the longest suffix of a child is `-engines`."""
@@ -37,6 +38,10 @@ cluster-autoscaler/FAQ.md, `max-graceful-termination-sec`). Idle pods do not wai
 
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a name
 """Variable from which the hub's client takes its token (huggingface_hub 2.4.0, `constants.py`)."""
+
+
+CLAIM_SCHEME = "pvc://"
+"""Scheme of a model in a PersistentVolumeClaim."""
 
 
 class Device(StrEnum):
@@ -66,7 +71,7 @@ LISTING_DIGEST = re.compile("[0-9a-f]{40}")
 class ModelSpec(SpecModel):
     """The model to serve and its name in the OpenAI API."""
 
-    source: str = Field(
+    source: Annotated[str, NameOf(CLAIM, scheme=CLAIM_SCHEME)] = Field(
         min_length=1,
         max_length=1024,
         json_schema_extra=cel(_SOURCE),  # for resources that come from a file, `models` checks this and more
@@ -89,7 +94,7 @@ class ModelSpec(SpecModel):
             " first listing. Change: rolling restart."
         ),
     )
-    token_secret: KeySelector | None = Field(
+    token_secret: SecretKeySelector | None = Field(
         None, description="Secret with a token of the hub, for gated and private models. Change: rolling restart."
     )
     s3: S3Spec = Field(default_factory=S3Spec, description="Store of an `s3://` model.")

@@ -22,6 +22,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from inference_operator.manifest import CLAIM, CONFIG_MAP, SECRET, Kind
+
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 """Kubernetes quantities without signs and exponents (apimachinery, pkg/api/resource)."""
 
@@ -176,6 +178,23 @@ MAX_LABEL_KEY_LENGTH = 253 + 1 + 63
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_KEY_LENGTH, pattern=f"^{LABEL_KEY}$")]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=f"^({_WORD})?$")]
 ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=f"^{_SUBDOMAIN}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class NameOf:
+    """Marks a string as the name of an object in the resource's namespace, which the pods get to read.
+
+    The package `admission` finds the marked fields, and requires a right on the object of who sets them.
+    """
+
+    kind: Kind
+    scheme: str = ""
+    """Beginning of the strings that hold a name, up to the next `/`. Empty: the whole string is the name."""
+
+
+SecretName = Annotated[ObjectName, NameOf(SECRET)]
+ConfigMapName = Annotated[ObjectName, NameOf(CONFIG_MAP)]
+ClaimName = Annotated[ObjectName, NameOf(CLAIM)]
 LABEL_KEYS = keys_match(
     LABEL_KEY, "must have label keys, for example `nvidia.com/gpu.product`", max_length=MAX_LABEL_KEY_LENGTH
 )

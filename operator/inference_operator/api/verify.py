@@ -4,7 +4,7 @@ import re
 
 from pydantic import Field
 
-from inference_operator.api.validation import ObjectName, SpecModel
+from inference_operator.api.validation import ConfigMapName, SpecModel
 
 PINNED_IMAGE = re.compile("oci://.*@sha256:[0-9a-f]+")
 """A source whose files cannot change: an image by its digest."""
@@ -13,7 +13,7 @@ PINNED_IMAGE = re.compile("oci://.*@sha256:[0-9a-f]+")
 class VerifySpec(SpecModel):
     """A public key of cosign."""
 
-    config_map: ObjectName = Field(description="ConfigMap in the same namespace that has the public key.")
+    config_map: ConfigMapName = Field(description="ConfigMap in the same namespace that has the public key.")
     key: str = Field(
         "cosign.pub",
         min_length=1,

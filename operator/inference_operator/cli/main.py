@@ -8,7 +8,7 @@ import yaml
 from pydantic import ValidationError
 
 from inference_operator import __version__
-from inference_operator.api.admission_policy import policy
+from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.cli.cache import add_cache
 from inference_operator.cli.download import add_download
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     add_key(commands)
     for name, what, run in (
         ("crd", "the CustomResourceDefinition", _crd),
-        ("policy", "the ValidatingAdmissionPolicy and its binding", _policy),
+        ("policy", "the ValidatingAdmissionPolicies for writers of resources and their bindings", _policy),
     ):
         commands.add_parser(name, help=f"print {what}", description=f"Print {what}, as YAML.").set_defaults(run=run)
     return result
@@ -90,8 +90,8 @@ def _crd(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
     return 0
 
 
-def _policy(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
-    print(dump(policy()), end="")
+def _policy(_options: argparse.Namespace, engines: EngineRegistry) -> int:
+    print(dump(writer_policies(engines[engines.default].option_classes)), end="")
     return 0
 
 

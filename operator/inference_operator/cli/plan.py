@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from inference_operator.admission.rights import Requirement, required_rights
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import PlanStatus
+from inference_operator.cli.api_server_rules import stored
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.offline import (
@@ -20,6 +22,7 @@ from inference_operator.cli.offline import (
 )
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.cli.parser import UsageError
+from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
@@ -45,13 +48,17 @@ class Planning:
     plan: PlanStatus | None
     model: str = ""
     """The model and where its facts come from."""
+    rights: tuple[Requirement, ...] = ()
+    """The rights that the resource requires of its writer."""
 
     def document(self) -> Manifest:
         """The result as an object, with the plan as in status."""
         shown = self.plan.model_dump(mode="json", by_alias=True, exclude_none=True) if self.plan else None
         namespace, _, name = self.name.rpartition("/")
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}
-        return {**called, "planned": not self.refused, "message": self.message, "model": self.model, "plan": shown}
+        rights = [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights]
+        planned = {"planned": not self.refused, "message": self.message, "model": self.model}
+        return {**called, **planned, "rights": rights, "plan": shown}
 
 
 def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -76,8 +83,9 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     model = model_of(options.model)
     plannings = [
         _planning(
-            name_of(document),
+            document,
             offline_inputs(document, settings, engines, nodes=nodes, model=model, stored_models=stored),
+            engines[engines.default].option_classes,
         )
         for document in documents(options.filename)
     ]
@@ -91,15 +99,17 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return int(any(planning.refused for planning in plannings))
 
 
-def _planning(name: str, inputs: Inputs) -> Planning:
-    result = outcome(inputs)
+def _planning(document: Manifest, inputs: Inputs, options: OptionClasses) -> Planning:
+    name, result = name_of(document), outcome(inputs)
     if why := why_nothing(result):
         return Planning(name, refused=True, message=why, plan=None)
     status = report(inputs, result, []).status
     sized = status.condition(ConditionType.SIZED)
     model = status.condition(ConditionType.MODEL_RESOLVED)
     messages = [each.message if each else "" for each in (sized, model)]
-    return Planning(name, refused=False, message=messages[0], plan=status.plan, model=messages[1])
+    asked = stored(document["spec"])
+    rights = required_rights(asked, options) if isinstance(asked, dict) else ()
+    return Planning(name, refused=False, message=messages[0], plan=status.plan, model=messages[1], rights=rights)
 
 
 def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
@@ -108,8 +118,18 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
             yield f"{planning.name}: {planning.model}"
+            yield from _rights(planning)
         if verbose and planning.plan:
             yield from _memory(planning.name, planning.plan)
+
+
+def _rights(planning: Planning) -> Iterator[str]:
+    """One line for each right that the writer needs, with the fields that require it."""
+    fields: dict[str, list[str]] = {}
+    for need in planning.rights:
+        fields.setdefault(" or ".join(map(str, need.any_of)), []).append(need.field)
+    for rights, asking in fields.items():
+        yield f"{planning.name}: who applies it needs the right to {rights}, for {', '.join(asking)}"
 
 
 def _row(planning: Planning) -> Sequence[str]:

@@ -177,6 +177,20 @@ class Parsers:
     """Parser of reasoning."""
 
 
+@dataclass(frozen=True, slots=True)
+class OptionClasses:
+    """The options and variables of an engine that everybody may set, and those that nobody may set."""
+
+    safe: frozenset[str]
+    """Exact spellings of options, and of keys inside an option's value after a dot, that need no right."""
+    managed: frozenset[str]
+    """Exact spellings of options that the operator sets itself, and refuses."""
+    safe_variables: frozenset[str]
+    """Names of environment variables that need no right."""
+    managed_variables: frozenset[str]
+    """Names of environment variables that the operator sets itself, and refuses."""
+
+
 METRICS_PATH = "/metrics"
 """Path of every engine's metrics, on the port of its API."""
 
@@ -191,6 +205,10 @@ class ProbeRequest:
 
 class Engine(Protocol):
     """One kind of engine."""
+
+    @property
+    def option_classes(self) -> OptionClasses:
+        """The options and variables that everybody may set, and those that nobody may set."""
 
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
         """Why this image's engine cannot run the specification; None if it can."""

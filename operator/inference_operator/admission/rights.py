@@ -1,0 +1,269 @@
+"""The rights that a resource requires of its writer, beside those on InferenceDeployments, in CEL and in Python.
+
+The operator creates pods for everybody who may write InferenceDeployments. So what gives more than a model that serves
+requires the right that would give the same without the operator:
+
+1. A field that decides what runs in a pod, which hosts it reaches, or on which reserved nodes: to create pods.
+2. A field that becomes a Service, Ingress, HTTPRoute or claim of its own: to create such objects.
+3. An argument or variable of the engine that is not known as harmless: to create pods.
+4. The name of a Secret, ConfigMap or claim: to create pods, or the verb `use` on the object. For a Secret or ConfigMap
+   also `get`. Never for a claim: `get` is in the role `view`, and shows no file.
+
+The API server checks them with the policies of `writer_policy`, which knows the writer. `required_rights` says the same
+without a cluster. The operator does not know who wrote a resource.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inference_operator.admission.references import kinds, references, value_of
+from inference_operator.engines.base import OptionClasses
+from inference_operator.manifest import CLAIM, GPU_RESOURCE, Kind, Manifest
+
+USE = "use"
+"""The verb on an object that lends it to InferenceDeployments. Kubernetes itself has no such verb."""
+
+MAX_NAMED = 13
+"""References to one kind that are checked by name; more in one write require the right to create pods. The cost budget
+of a policy allows 28 authorizer checks (Kubernetes 1.36, apiserver, pkg/cel/library/cost.go and
+pkg/apis/cel/config.go): two for each reference, and one for pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A right in the namespace of the resource."""
+
+    verb: str
+    plural: str
+    group: str = ""
+    name: str = ""
+    """Of one object; empty for all."""
+
+    def __str__(self) -> str:
+        """Return it as people say it.
+
+        Examples:
+            >>> str(Right("create", "ingresses", "networking.k8s.io")), str(Right("use", "secrets", name="hub"))
+            ('create ingresses.networking.k8s.io', 'use secrets/hub')
+        """
+        kind = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f"{self.verb} {kind}/{self.name}" if self.name else f"{self.verb} {kind}"
+
+
+CREATE_PODS = Right("create", "pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A part of a resource, and the rights of which its writer needs one."""
+
+    field: str
+    """Path of the field, with what in it needs the right."""
+    any_of: tuple[Right, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition of a resource under which its writer needs a right."""
+
+    field: str
+    """Path below `spec`."""
+    asks: str
+    """The condition in CEL, for `object`."""
+    asked: Callable[[Manifest], Sequence[str]]
+    """The same of a specification: one text for each part that needs the right, empty for the field itself."""
+    right: Right = CREATE_PODS
+    subject: str = "''"
+    """What in the field needs the right, for messages: a CEL expression for text that is empty or ends with a space."""
+    compared: bool = True
+    """Whether an unchanged field needs no right. Else the condition compares for itself."""
+
+
+def required_rights(spec: Manifest, options: OptionClasses) -> tuple[Requirement, ...]:
+    """The rights that the writer of a new resource needs beside those on InferenceDeployments.
+
+    Args:
+        spec: `spec` of a valid resource.
+        options: the classes of the engine's options.
+
+    Examples:
+        >>> options = OptionClasses(frozenset({"--seed"}), frozenset(), frozenset(), frozenset())
+        >>> asked = {"model": {"source": "pvc://models/qwen"}, "engine": {"args": ["--seed=8", "--middleware", "a.b"]}}
+        >>> for need in required_rights(asked, options):
+        ...     print(need.field, *need.any_of, sep=", ")
+        spec.engine.args: --middleware, create pods
+        spec.model.source, create pods, use persistentvolumeclaims/models
+    """
+    return (*_of_checks(spec, options), *(need for kind in kinds() for need in _of_references(spec, kind)))
+
+
+def checks(options: OptionClasses) -> Sequence[Check]:
+    """All checks but those of references."""
+    return (
+        *map(_present, NEEDS_PODS),
+        *map(_true, CONSENTS),
+        *(_present(field, Right("create", plural, group)) for field, group, plural in NEEDS_RESOURCES),
+        *map(_amounts, AMOUNTS),
+        _GPU_RESOURCE,
+        _arguments(options),
+        _variables(options),
+    )
+
+
+def rights_on(kind: Kind, name: str) -> tuple[Right, ...]:
+    """The rights of which one suffices to name an object."""
+    verbs = (USE,) if kind == CLAIM else (USE, "get")
+    return (CREATE_PODS, *(Right(verb, kind.plural, name=name) for verb in verbs))
+
+
+def _of_checks(spec: Manifest, options: OptionClasses) -> Iterator[Requirement]:
+    for check in checks(options):
+        for part in check.asked(spec):
+            yield Requirement(f"spec.{check.field}{f': {part}' if part else ''}", (check.right,))
+
+
+def _of_references(spec: Manifest, kind: Kind) -> Iterator[Requirement]:
+    for number, reference in enumerate(references(spec, kind)):
+        name, field, *_ = reference.split(" ")
+        yield Requirement(f"spec.{field}", rights_on(kind, name) if number < MAX_NAMED else (CREATE_PODS,))
+
+
+# The table
+
+NEEDS_PODS: tuple[str, ...] = (
+    "model.s3.endpoint",
+    "engine.image",
+    "engine.multimodal.allowedDomains",
+    "podTemplate",
+    "scheduling.tolerations",
+    "scheduling.priorityClassName",
+    "scheduling.runtimeClassName",
+    "scheduling.schedulerName",
+    "router.podTemplate",
+    "router.scheduling.tolerations",
+    "router.scheduling.priorityClassName",
+    "router.scheduling.runtimeClassName",
+    "router.scheduling.schedulerName",
+)
+"""Fields that decide what runs in a pod, which hosts it reaches, or on which reserved nodes and with which priority."""
+
+CONSENTS: tuple[str, ...] = ("model.allowPickle",)
+"""Fields that allow code of the model's author to run in a pod, if they are true."""
+
+NEEDS_RESOURCES: tuple[tuple[str, str, str], ...] = (
+    ("router.service", "", "services"),
+    ("router.ingress", "networking.k8s.io", "ingresses"),
+    ("router.httpRoute", "gateway.networking.k8s.io", "httproutes"),
+    ("cache.size", "", "persistentvolumeclaims"),
+)
+"""Fields that become an object of a kind, with its API group and plural: their type and annotations decide what is
+published, and what controllers do."""
+
+AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limits")
+"""Maps of resource amounts. An extended resource in them is a device of the node; sizing computes the GPUs."""
+
+_GPU_FIELD = "hardware.gpu.resourceName"
+_GPU_DOMAIN = GPU_RESOURCE.partition("/")[0] + "/"
+
+JSON = r"^[ \t\n\r]*[\[{]"
+"""The beginning of a JSON object or list, as Python's parser accepts it. CEL cannot look into it."""
+NUMBER = r"^-[0-9.]+$"
+"""A negative number, which is a value."""
+SHOWN = r"^--?[A-Za-z0-9._-]{1,64}$"
+"""Names of options that a message may quote. The rest of an argument may be a secret."""
+_UNSHOWN = "a value"
+_FIRST = "variables.unsafeArguments[0].split('=')[0]"
+_JSON, _NUMBER, _SHOWN = re.compile(JSON), re.compile(r"-[0-9.]+"), re.compile(r"--?[A-Za-z0-9._-]{1,64}")
+
+
+def part(spec: Manifest, path: str) -> Any:  # noqa: ANN401 - JSON
+    """The value at a path below `spec`; None if there is none."""
+    found: Any = spec
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def needs_right(argument: str, options: OptionClasses) -> bool:
+    """Whether an argument is not known as harmless.
+
+    1. An argument that begins with no dash, or is a negative number, is the value of the option before it. It needs the
+       right only if it is JSON.
+    2. Any other is an option, perhaps with a value after `=`. Its name must be exactly one that is known: no
+       abbreviation, no underscore for a dash. Its value must be no JSON.
+    3. What the operator sets itself needs no right, since the operator refuses it with the field to use.
+
+    Examples:
+        >>> options = OptionClasses(frozenset({"--seed"}), frozenset({"--port"}), frozenset(), frozenset())
+        >>> [needs_right(one, options) for one in ("--seed=1", "8", "-1", "--port", "--see=1", '{"a": 1}')]
+        [False, False, False, False, True, True]
+    """
+    if not argument.startswith("-") or _NUMBER.fullmatch(argument):
+        return _JSON.match(argument) is not None
+    name, _, value = argument.partition("=")
+    return name not in options.safe | options.managed or _JSON.match(value) is not None
+
+
+def _present(field: str, right: Right = CREATE_PODS) -> Check:
+    return Check(
+        field,
+        f"{value_of('object', field)}.hasValue()",
+        lambda spec: [""] if part(spec, field) is not None else [],
+        right,
+    )
+
+
+def _true(field: str) -> Check:
+    return Check(
+        field, f"{value_of('object', field)}.orValue(false)", lambda spec: [""] if part(spec, field) is True else []
+    )
+
+
+def _amounts(field: str) -> Check:
+    new, old = (f"{value_of(root, field)}.orValue({{}})" for root in ("object", "oldObject"))
+    changed = f"(oldObject == null || !(name in {old}) || {old}[name] != {new}[name])"
+    return Check(
+        field,
+        f"{new}.exists(name, name.contains('/') && {changed})",
+        lambda spec: sorted(name for name in part(spec, field) or {} if "/" in name),
+        subject="'an extended resource '",
+        compared=False,
+    )
+
+
+_GPU_RESOURCE = Check(
+    _GPU_FIELD,
+    f"!{value_of('object', _GPU_FIELD)}.orValue('{_GPU_DOMAIN}').startsWith('{_GPU_DOMAIN}')",
+    lambda spec: [] if (part(spec, _GPU_FIELD) or _GPU_DOMAIN).startswith(_GPU_DOMAIN) else [""],
+    subject=f"'a resource outside {_GPU_DOMAIN} '",
+)
+
+
+def _arguments(options: OptionClasses) -> Check:
+    def asked(spec: Manifest) -> list[str]:
+        found = [one for one in part(spec, "engine.args") or () if needs_right(one, options)]
+        return [_shown(one) for one in found]
+
+    return Check(
+        "engine.args",
+        "variables.unsafeArguments.size() > 0",
+        asked,
+        subject=f"({_FIRST}.matches('{SHOWN}') ? {_FIRST} : '{_UNSHOWN}') + ' '",
+    )
+
+
+def _shown(argument: str) -> str:
+    name = argument.partition("=")[0]
+    return name if _SHOWN.fullmatch(name) else _UNSHOWN
+
+
+def _variables(options: OptionClasses) -> Check:
+    known = options.safe_variables | options.managed_variables
+    return Check(
+        "engine.env",
+        "variables.unsafeVariables.size() > 0",
+        lambda spec: [one["name"] for one in part(spec, "engine.env") or () if one["name"] not in known],
+        subject="variables.unsafeVariables[0] + ' '",
+    )

@@ -1,0 +1,93 @@
+"""The policies for writers: valid, committed, within the cost budget, and of the fields that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inference_operator.admission.references import name_fields
+from inference_operator.admission.rights import AMOUNTS, CONSENTS, NEEDS_PODS, NEEDS_RESOURCES
+from inference_operator.admission.writer_policy import writer_policies
+from inference_operator.api.crd import crd
+from inference_operator.cli.main import dump
+from inference_operator.engines.registry import ENGINES
+from inference_operator.manifest import Manifest
+from tests.testing.schemas import validate
+
+COMMITTED = Path(__file__).parents[2] / "charts" / "inference-operator" / "files" / "policy.yaml"
+SPEC: Manifest = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+POLICIES = writer_policies(ENGINES[ENGINES.default].option_classes)
+AUTHORIZER_CHECKS = 28
+"""The cost budget of a policy divided by the cost of an authorizer check (Kubernetes 1.36, apiserver,
+pkg/apis/cel/config.go and pkg/cel/library/cost.go)."""
+
+
+def leaves(node: Manifest, path: str = "") -> set[str]:
+    """The paths of all strings below `spec`."""
+    if "items" in node:
+        return leaves(node["items"], f"{path}[]")
+    if "properties" in node:
+        return {leaf for name, part in node["properties"].items() for leaf in leaves(part, f"{path}.{name}".strip("."))}
+    return {path} if node.get("type") == "string" else set()
+
+
+def test_the_committed_policies_equal_the_generated_policies() -> None:
+    assert COMMITTED.read_text() == dump(POLICIES), "stale: run `make crd`"
+
+
+@pytest.mark.parametrize("manifest", POLICIES, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+def test_the_policies_are_valid(manifest: Manifest) -> None:
+    validate(manifest)
+
+
+def test_each_field_whose_name_tells_of_a_secret_config_map_or_claim_is_marked_as_the_name_of_one() -> None:
+    named = {leaf for leaf in leaves(SPEC) if re.search("secret|configmap|claim|pvc", leaf, re.IGNORECASE)}
+    marked = {field.path for field in name_fields() if not field.mark.scheme}
+    assert marked == {leaf for leaf in named if not leaf.endswith(".key")}
+
+
+def test_the_source_of_a_model_is_marked_as_the_name_of_a_claim() -> None:
+    assert {field.path: field.mark.scheme for field in name_fields() if field.mark.scheme} == {"model.source": "pvc://"}
+
+
+def test_each_marked_field_stands_in_a_policy() -> None:
+    variables = [one["spec"]["variables"] for one in POLICIES if one["kind"] == "ValidatingAdmissionPolicy"]
+    expressions = [variable["expression"] for policy in variables for variable in policy]
+    for field in name_fields():
+        for text in (field.cel("object"), field.cel("oldObject")):
+            assert any(text in expression for expression in expressions), field.path
+
+
+@pytest.mark.parametrize(
+    "path", [*NEEDS_PODS, *CONSENTS, *(path for path, _, _ in NEEDS_RESOURCES), *AMOUNTS, "hardware.gpu.resourceName"]
+)
+def test_each_field_that_the_policies_check_exists(path: str) -> None:
+    node = SPEC
+    for step in path.split("."):
+        node = node["properties"][step]
+    assert node
+
+
+def test_the_policies_apply_to_the_resource_without_its_status_and_scale() -> None:
+    for policy in (one for one in POLICIES if one["kind"] == "ValidatingAdmissionPolicy"):
+        (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+        assert rule["resources"] == ["inferencedeployments"]
+        assert rule["operations"] == ["CREATE", "UPDATE"]
+        assert policy["spec"]["failurePolicy"] == "Fail"
+
+
+def test_each_check_has_a_message_and_the_authorizer_checks_of_a_policy_fit_its_budget() -> None:
+    for policy in (one["spec"] for one in POLICIES if one["kind"] == "ValidatingAdmissionPolicy"):
+        parts = [*policy["variables"], *policy["validations"]]
+        assert sum(part["expression"].count(".allowed()") for part in parts) < AUTHORIZER_CHECKS
+        for check in policy["validations"]:
+            assert check["messageExpression"]
+            assert check["reason"] == "Forbidden"
+            assert check["expression"].count(".allowed()") <= 2, "the limit of one expression"
+
+
+def test_each_policy_is_bound_to_deny() -> None:
+    bound = {one["spec"]["policyName"]: one["spec"] for one in POLICIES if one["kind"].endswith("Binding")}
+    named = {one["metadata"]["name"] for one in POLICIES if one["kind"] == "ValidatingAdmissionPolicy"}
+    assert set(bound) == named
+    assert all(one["validationActions"] == ["Deny"] for one in bound.values())

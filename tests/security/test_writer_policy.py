@@ -1,0 +1,346 @@
+"""Attacks of people who may write InferenceDeployments and nothing else, on a real API server."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from e2e.cluster.errors import ClusterError
+from e2e.waiting import eventually
+from inference_operator.admission.writer_policy import POLICY_NAME
+from tests.apiserver.conftest import new_workspace
+from tests.testing.workspace import QWEN, Workspace, manifest
+
+PLAIN, POD_MAKER, READER, PUBLISHER = "plain", "pod-maker", "reader", "publisher"
+"""May write InferenceDeployments, and: nothing else; create pods; get the Secret and the ConfigMap `known` and every
+claim; create Services, Ingresses and HTTPRoutes."""
+
+SHARED = "shared"
+"""A claim that everybody may use."""
+IMAGE = {"engine": {"image": "example.com/own:1"}}
+VARIABLE = {"engine": {"env": [{"name": "LD_PRELOAD", "value": "1"}]}}
+
+
+def token(name: str, key: str = "token") -> dict[str, Any]:
+    """The variable that anybody may set, from a Secret."""
+    return {"engine": {"env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}]}}
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who writes InferenceDeployments in one namespace."""
+
+    name: str
+    workspace: Workspace
+
+    def refusal(self, name: str, asked: dict[str, Any]) -> str:
+        """What the API server answers to an apply; empty if it accepts it."""
+        return self._try("apply", "--filename=-", input=manifest(name, {**QWEN, **asked}))
+
+    def scale(self, name: str, replicas: int) -> str:
+        return self._try("scale", f"infd/{name}", f"--replicas={replicas}")
+
+    def patch(self, name: str, asked: dict[str, Any]) -> str:
+        return self._try("patch", "infd", name, "--type=merge", f"--patch={json.dumps({'spec': asked})}")
+
+    def _try(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's own name
+        try:
+            self.workspace.kubectl(f"--as={self.name}", *arguments, input=input)
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+
+def lend(user: User, plural: str, name: str) -> None:
+    """Give a user the verb `use` on an object, which kubectl does not know."""
+    rule = {"apiGroups": [""], "resources": [plural], "resourceNames": [name], "verbs": ["use"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}, "rules": [rule]}
+    user.workspace.kubectl("apply", "--filename=-", input=json.dumps(role))
+    user.workspace.kubectl("create", "rolebinding", f"{name}-{user.name}", f"--role={name}", f"--user={user.name}")
+
+
+def may_share(user: User) -> bool:
+    return not user.refusal("shares", {"cache": {"pvc": SHARED}})
+
+
+@pytest.fixture(scope="module")
+def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa: ANN401 - the session's fixtures
+    assert operator.is_running()
+    found = new_workspace(kubernetes, "guarded")
+    rules = {
+        PLAIN: (),
+        POD_MAKER: (["--verb=create", "--resource=pods"],),
+        PUBLISHER: (["--verb=create", "--resource=services,ingresses.networking.k8s.io"],),
+        READER: (
+            ["--verb=get", "--resource=secrets", "--resource-name=known"],
+            ["--verb=get", "--resource=configmaps", "--resource-name=known"],
+            ["--verb=get", "--resource=persistentvolumeclaims"],
+        ),
+    }
+    for user, roles in rules.items():
+        for number, role in enumerate([_WRITER, *roles]):
+            found.kubectl("create", "role", f"{user}-{number}", *role)
+            found.kubectl("create", "rolebinding", f"{user}-{number}", f"--role={user}-{number}", f"--user={user}")
+    # kubectl refuses to write a Role for a kind whose CRD is not installed.
+    rule = {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["httproutes"], "verbs": ["create"]}
+    meta = {"name": "publisher-routes"}
+    routes = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+    found.kubectl("apply", "--filename=-", input=json.dumps(routes))
+    found.kubectl("create", "rolebinding", "publisher-routes", "--role=publisher-routes", f"--user={PUBLISHER}")
+    made = {user: User(user, found) for user in rules}
+    eventually(lambda: not made[PLAIN].refusal("ready", {}), seconds=20, what="rights are known")
+    route = {"router": {"httpRoute": {"parentRefs": [{"name": "gw"}]}}}
+    eventually(lambda: not made[PUBLISHER].refusal("publishes", route), seconds=20, what="rights are known")
+    eventually(lambda: not made[READER].refusal("reads", token("known")), seconds=20, what="rights are known")
+    for user in (PLAIN, READER):
+        lend(made[user], "persistentvolumeclaims", SHARED)
+        eventually(partial(may_share, made[user]), seconds=20, what="the claim is lent")
+    yield made
+    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+
+
+_WRITER = [
+    "--verb=get,create,update,patch",
+    "--resource=inferencedeployments.inference-operator.dev",
+    "--resource=inferencedeployments.inference-operator.dev/scale",
+]
+
+GUARDED: dict[str, dict[str, Any]] = {
+    "engine.image": IMAGE,
+    "engine.multimodal.allowedDomains": {"engine": {"multimodal": {"allowedDomains": ["inside.example"]}}},
+    "model.s3.endpoint": {
+        "model": {"source": "s3://models/qwen", "s3": {"endpoint": "http://169.254.169.254"}},
+        "cache": {"pvc": SHARED},
+    },
+    "model.allowPickle": {"model": {"source": "hf://a/b", "revision": "0" * 40, "allowPickle": True}},
+    "podTemplate": {"podTemplate": {"labels": {"a": "b"}}},
+    "scheduling.tolerations": {"scheduling": {"tolerations": [{"operator": "Exists"}]}},
+    "scheduling.priorityClassName": {"scheduling": {"priorityClassName": "system-node-critical"}},
+    "scheduling.runtimeClassName": {"scheduling": {"runtimeClassName": "privileged"}},
+    "scheduling.schedulerName": {"scheduling": {"schedulerName": "own"}},
+    "router.podTemplate": {"router": {"podTemplate": {"labels": {"a": "b"}}}},
+    "router.scheduling.tolerations": {"router": {"scheduling": {"tolerations": [{"operator": "Exists"}]}}},
+    "router.scheduling.priorityClassName": {"router": {"scheduling": {"priorityClassName": "system-node-critical"}}},
+    "router.scheduling.runtimeClassName": {"router": {"scheduling": {"runtimeClassName": "privileged"}}},
+    "router.scheduling.schedulerName": {"router": {"scheduling": {"schedulerName": "own"}}},
+}
+
+
+def test_the_api_server_finds_no_type_error_in_the_admission_policies(users: dict[str, User]) -> None:
+    found = users[PLAIN].workspace.kubectl("get", "validatingadmissionpolicies", "--output=json")
+    policies = [one for one in json.loads(found)["items"] if one["metadata"]["name"].endswith(POLICY_NAME)]
+    assert len(policies) == 4
+    for policy in policies:
+        assert not policy.get("status", {}).get("typeChecking", {}).get("expressionWarnings"), policy["metadata"][
+            "name"
+        ]
+
+
+def test_a_user_without_further_rights_may_create_a_plain_inference_deployment(users: dict[str, User]) -> None:
+    asked = {"model": {"source": "oci://example.com/model:1"}, "engine": {"args": ["--seed=4096"]}}
+    assert users[PLAIN].refusal("plain", {**asked, "scheduling": {"nodeSelector": {"pool": "a"}}, "replicas": 2}) == ""
+
+
+@pytest.mark.parametrize("field", GUARDED)
+def test_fields_that_shape_the_pod_need_the_right_to_create_pods(users: dict[str, User], field: str) -> None:
+    name = field.replace(".", "-").lower()
+    said = users[PLAIN].refusal(name, GUARDED[field])
+    assert f"spec.{field}: requires the right to create pods in namespace {users[PLAIN].workspace.namespace}" in said
+    assert users[POD_MAKER].refusal(name, GUARDED[field]) == ""
+
+
+EXPOSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "router.service": ("services", {"router": {"service": {"type": "LoadBalancer"}}}),
+    "router.ingress": ("ingresses", {"router": {"ingress": {"host": "llm.example.com"}}}),
+    "router.httpRoute": ("httproutes", {"router": {"httpRoute": {"parentRefs": [{"name": "gw"}]}}}),
+}
+
+
+@pytest.mark.parametrize("field", EXPOSED)
+def test_a_field_that_becomes_an_object_needs_the_right_to_create_such_objects(
+    users: dict[str, User], field: str
+) -> None:
+    plural, asked = EXPOSED[field]
+    name = field.replace(".", "-").lower()
+    said = users[PLAIN].refusal(name, asked)
+    assert f"spec.{field}: requires the right to create {plural}" in said
+    assert users[PUBLISHER].refusal(name, asked) == ""
+    assert users[PLAIN].patch(name, {"replicas": 2}) == "", "not what is there"
+
+
+def amounts(part: str, **named: str) -> dict[str, Any]:
+    return {"engine": {"resources": {part: {name.replace("_", "/"): amount for name, amount in named.items()}}}}
+
+
+@pytest.mark.parametrize("part", ["requests", "limits"])
+def test_an_extended_resource_needs_the_right_to_create_pods(users: dict[str, User], part: str) -> None:
+    name = f"devices-{part}"
+    assert users[PLAIN].refusal(name, amounts(part, cpu="4", memory="8Gi")) == ""
+    said = users[PLAIN].refusal(name, amounts(part, cpu="4", devices_kvm="1"))
+    assert f"spec.engine.resources.{part}: an extended resource requires the right to create pods" in said
+    assert users[POD_MAKER].refusal(name, amounts(part, cpu="4", devices_kvm="1")) == ""
+    assert users[PLAIN].refusal(name, amounts(part, cpu="5", devices_kvm="1")) == "", "not the one that is there"
+    assert "an extended resource" in users[PLAIN].refusal(name, amounts(part, cpu="5", devices_kvm="2"))
+
+
+def test_a_gpu_resource_of_another_vendor_needs_the_right_to_create_pods(users: dict[str, User]) -> None:
+    def gpus(name: str) -> dict[str, Any]:
+        return {"hardware": {"gpu": {"resourceName": name}}}
+
+    assert users[PLAIN].refusal("slices", gpus("nvidia.com/mig-1g.10gb")) == ""
+    said = users[PLAIN].refusal("slices", gpus("devices/kvm"))
+    assert "spec.hardware.gpu.resourceName: a resource outside nvidia.com/ requires the right to create pods" in said
+    assert users[POD_MAKER].refusal("slices", gpus("devices/kvm")) == ""
+    assert users[PLAIN].patch("slices", {"replicas": 2}) == ""
+
+
+def test_a_model_in_a_claim_needs_the_right_to_create_pods_or_the_verb_use_on_the_claim(users: dict[str, User]) -> None:
+    def claim(path: str) -> dict[str, Any]:
+        return {"model": {"source": f"pvc://{path}"}}
+
+    plain = users[PLAIN]
+    said = plain.refusal("claimed", claim("models/qwen"))
+    assert (
+        "spec.model.source: the PersistentVolumeClaim models requires the right to create pods, or the verb use" in said
+    )
+    assert users[POD_MAKER].refusal("claimed", claim("models/qwen")) == ""
+    assert plain.patch("claimed", claim("models/other")) == "", "the same claim"
+    assert "the PersistentVolumeClaim secrets requires" in plain.patch("claimed", claim("secrets"))
+    lend(plain, "persistentvolumeclaims", "lent")
+    eventually(lambda: plain.refusal("lent", claim("lent/qwen")) == "", seconds=20, what="the verb suffices")
+    assert "the PersistentVolumeClaim models requires" in plain.refusal("not-lent", claim("models"))
+
+
+def test_a_cache_needs_the_right_to_use_its_claim_or_to_create_one(users: dict[str, User]) -> None:
+    plain = users[PLAIN]
+    assert "spec.cache.pvc: the PersistentVolumeClaim models requires" in plain.refusal(
+        "cached", {"cache": {"pvc": "models"}}
+    )
+    assert "spec.cache.size: requires the right to create persistentvolumeclaims" in plain.refusal(
+        "cached", {"cache": {"size": "40Gi"}}
+    )
+    assert users[POD_MAKER].refusal("cached", {"cache": {"pvc": "models"}}) == ""
+
+
+def test_a_name_of_a_secret_or_config_map_needs_a_right_on_it(users: dict[str, User]) -> None:
+    """Each of these once gave any Secret of the namespace to who may only write InferenceDeployments."""
+    hub, keys = {"name": "database", "key": "password"}, {"configMap": "database"}
+    image = f"oci://example.com/model@sha256:{'0' * 64}"
+    named: dict[str, dict[str, Any]] = {
+        "model.tokenSecret.name": {"model": {"source": "hf://a/b", "tokenSecret": hub}},
+        "engine.env": token("database"),
+        "router.keys.secretName": {"router": {"keys": {"secretName": "database"}}},
+        "router.tls.secretName": {"router": {"tls": {"secretName": "database"}}},
+        "model.verify.configMap": {"model": {"source": image, "verify": keys}},
+    }
+    for number, (field, asked) in enumerate(named.items()):
+        for user in (PLAIN, READER):
+            said = users[user].refusal(f"names-{number}", asked)
+            assert f"spec.{field}: the " in said
+            assert "database requires the right to create pods, or the verb use or get on it" in said
+        known = json.loads(json.dumps(asked).replace("database", "known"))
+        assert users[READER].refusal(f"knows-{number}", known) == ""
+        assert users[POD_MAKER].refusal(f"names-{number}", asked) == ""
+
+
+def test_a_secret_of_a_bucket_needs_a_right_on_it(users: dict[str, User]) -> None:
+    def bucket(secret: str) -> dict[str, Any]:
+        return {"model": {"source": "s3://models/qwen", "s3": {"secretName": secret}}, "cache": {"pvc": SHARED}}
+
+    assert "spec.model.s3.secretName: the Secret other requires" in users[READER].refusal("bucket", bucket("other"))
+    assert users[READER].refusal("bucket", bucket("known")) == ""
+
+
+def test_a_known_secret_must_not_move_to_another_field_or_key(users: dict[str, User]) -> None:
+    """Else a certificate of the routers could be sent to the hub as a token."""
+    owner, plain = users[POD_MAKER], users[PLAIN]
+    assert owner.refusal("moved", {"router": {"tls": {"secretName": "web"}}, **token("hub")}) == ""
+    assert plain.patch("moved", {"model": {"servedName": "chat"}}) == ""
+    assert "spec.model.tokenSecret.name: the Secret web" in plain.patch(
+        "moved", {"model": {"tokenSecret": {"name": "web", "key": "tls.key"}}, "engine": {"env": None}}
+    )
+    assert "spec.engine.env: the Secret hub" in plain.patch("moved", token("hub", key="password"))
+
+
+def test_the_verb_use_lends_a_secret(users: dict[str, User]) -> None:
+    plain = users[PLAIN]
+    assert "the Secret lent-token requires" in plain.refusal("lent-token", token("lent-token"))
+    lend(plain, "secrets", "lent-token")
+    eventually(lambda: plain.refusal("lent-token", token("lent-token")) == "", seconds=20, what="the verb suffices")
+
+
+def test_the_right_to_get_a_claim_is_not_enough_to_read_its_files(users: dict[str, User]) -> None:
+    for asked in ({"model": {"source": "pvc://models/a"}}, {"cache": {"pvc": "models"}}):
+        assert "the PersistentVolumeClaim models requires" in users[READER].refusal("viewed", asked)
+
+
+HOSTILE: dict[str, list[str]] = {
+    "--logging-config": [
+        "--logging-config.pylogging_config_file=/models/logging.json",
+        '--logging-config={"pylogging_config_file": "/models/logging.json"}',
+        "--logging_config.pylogging_config_file=/models/logging.json",
+        "--logging-c.pylogging_config_file=/models/logging.json",
+    ],
+    "--model-class-overrides": ['--model-class-overrides={"a": "b:C"}', "--model-class-overrides.a=b:C"],
+    "--distributed-executor-backend": ["--distributed-executor-backend=os.system", "--distributed-executor=a.b"],
+    "--compilation-config": [
+        '--compilation-config={"backend": "a.b"}',
+        "--compilation-config.backend=a.b",
+        "--compilation_config.backend=a.b",
+        "-cc.backend=a.b",
+    ],
+    "--kv-events-config": ["--kv-events-config.endpoint=tcp://*:5557", '--kv-events-config={"publisher": "zmq"}'],
+    "--model-loader-extra-config": ["--model-loader-extra-config.a=b", '--model-loader-extra-config={"a": "b"}'],
+    "--chat-template": ["--chat-template=/proc/self/environ", "--chat-templ=/proc/self/environ"],
+    "--otlp-traces-endpoint": ["--otlp-traces-endpoint=http://attacker.example/", "--otlp_traces_endpoint=http://a/"],
+    "--log-config-file": ["--log-config-file=/models/logging.json"],
+    "--unknown-to-this-version": ["--unknown-to-this-version=a"],
+}
+
+
+@pytest.mark.parametrize("option", HOSTILE)
+def test_an_argument_that_is_not_known_as_harmless_needs_the_right_to_create_pods(
+    users: dict[str, User], option: str
+) -> None:
+    forms = [[one] for one in HOSTILE[option]] + [one.split("=", 1) for one in HOSTILE[option] if "=" in one]
+    for args in forms:
+        said = users[PLAIN].refusal("hostile", {"engine": {"args": ["--seed=1", *args]}}).partition("denied request")[2]
+        assert "spec.engine.args: " in said, args
+        assert "requires the right to create pods in namespace" in said
+        assert "/" not in said, "no value"
+    assert users[POD_MAKER].refusal("hostile", {"engine": {"args": HOSTILE[option]}}) == "", "the operator judges it"
+
+
+def test_harmless_and_managed_arguments_and_variables_need_no_right(users: dict[str, User]) -> None:
+    args = ["--seed=8", "--seed", "-1", "--enforce-eager", "--no-enable-prefix-caching", "--compilation-config.mode=3"]
+    env = [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]
+    assert users[PLAIN].refusal("harmless", {"engine": {"args": args, "env": env}}) == ""
+    assert users[PLAIN].refusal("managed", {"engine": {"args": ["--port=1"]}}) == "", "the operator refuses it"
+
+
+def test_a_variable_that_is_not_known_as_harmless_needs_the_right_to_create_pods(users: dict[str, User]) -> None:
+    for name in ("LD_PRELOAD", "PYTHONPATH", "HF_ENDPOINT", "https_proxy", "OWN"):
+        asked = {"engine": {"env": [{"name": name, "value": "secret-value"}]}}
+        said = users[PLAIN].refusal("variable", asked)
+        assert f"spec.engine.env: {name} requires the right to create pods" in said
+        assert "secret-value" not in said
+        assert users[POD_MAKER].refusal(f"variable-{name.lower().replace('_', '-')}", asked) == ""
+
+
+def test_the_admission_policy_checks_only_fields_that_an_update_changes(users: dict[str, User]) -> None:
+    plain, owner = users[PLAIN], users[POD_MAKER]
+    assert owner.refusal("owned", {"engine": {**IMAGE["engine"], **token("known")["engine"]}}) == ""
+    assert plain.patch("owned", {"replicas": 2, "model": {"servedName": "chat"}}) == ""
+    assert plain.scale("owned", 3) == ""
+    assert "spec.engine.image" in plain.patch("owned", {"engine": {"image": "example.com/other:1"}})
+    assert "spec.engine.env" in plain.patch("owned", VARIABLE)
+    assert plain.patch("owned", {"engine": {"image": None, "env": None}}) == ""
+
+
+def test_the_admission_policy_does_not_apply_to_status_writes_of_the_operator(users: dict[str, User]) -> None:
+    """It may not create pods either, and tells the status of what others asked for."""
+    assert users[POD_MAKER].refusal("told", IMAGE) == ""
+    users[POD_MAKER].workspace.settled("told", "Stalled", "False")
