@@ -1,11 +1,12 @@
 """Builds the operator's and the router's image, and pushes them and the charts: `python -m e2e.push REGISTRY`.
 
-The images are of this machine's architecture. Their names are those of the chart's values with another registry, so the
-chart's value `imageRegistry` is all that an installation sets.
+The images are of this machine's architecture. The pushed chart names them in this registry, and vLLM's images in vLLM's
+own. So an installation from the pushed chart sets no image.
 """
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,7 +45,8 @@ def push(registry: str) -> list[str]:
     names = [target(name, registry) for name in IMAGES]
     for name, pushed in zip(IMAGES, names, strict=True):
         images.push(name, pushed)
-    return [*names, *(f"oci://{push_chart(registry, source)[0]}" for source in (CHART, CRDS_CHART))]
+    charts = (push_own_chart(registry), push_chart(registry, CRDS_CHART))
+    return [*names, *(f"oci://{name}" for name, _ in charts)]
 
 
 def target(name: str, registry: str) -> str:
@@ -59,7 +61,19 @@ def repository(name: str) -> str:
     return found
 
 
-def push_chart(registry: str, source: Path = CHART) -> tuple[str, str]:
+def push_own_chart(registry: str) -> tuple[str, str]:
+    """Push a copy of the chart that names the images of this registry; returns its name and its digest."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / CHART.name
+        shutil.copytree(CHART, copy)
+        text = (CHART / "values.yaml").read_text()
+        for name in IMAGES:
+            text = text.replace(repository(name), target(name, registry).rpartition(":")[0])
+        (copy / "values.yaml").write_text(text)
+        return push_chart(registry, copy)
+
+
+def push_chart(registry: str, source: Path) -> tuple[str, str]:
     """Package a chart and push it; returns its name, without `oci://`, and its digest."""
     helm, described = str(ensure_command("helm")), chart(source)
     plain = ["--plain-http"] if registry_host(registry) in LOCAL_HOSTS else []

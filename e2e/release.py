@@ -8,9 +8,7 @@
 """
 
 import argparse
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ from e2e.images.buildah import Buildah
 from e2e.images.emulation import ARCHITECTURES
 from e2e.sbom import bill_of_materials
 from e2e.signing import Signer
-from e2e.stack import CHART
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def release(registry: str, signer: Signer) -> list[Released]:
     """Build, push and sign everything; returns the indexes of the images, the chart, and the chart of the CRD."""
     signer.check()
     released = [_image(name, push.target(name, registry), signer) for name in push.IMAGES]
-    charts = [_chart(registry), Released(*push.push_chart(registry, push.CRDS_CHART))]
+    charts = [Released(*push.push_own_chart(registry)), Released(*push.push_chart(registry, push.CRDS_CHART))]
     for chart in charts:
         signer.sign(chart.pinned)
     return [*released, *charts]
@@ -78,18 +75,6 @@ def _image(name: str, target: str, signer: Signer) -> Released:
     index = Released(target, Buildah().push_index(name, [part.pinned for part in parts], target))
     signer.sign(index.pinned)
     return index
-
-
-def _chart(registry: str) -> Released:
-    """Push a copy of the chart whose images are those of this registry."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / CHART.name
-        shutil.copytree(CHART, copy)
-        values, text = copy / "values.yaml", (CHART / "values.yaml").read_text()
-        for name in push.IMAGES:
-            text = text.replace(push.repository(name), push.target(name, registry).rpartition(":")[0])
-        values.write_text(text)
-        return Released(*push.push_chart(registry, copy))
 
 
 if __name__ == "__main__":

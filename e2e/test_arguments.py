@@ -11,12 +11,14 @@ from e2e import stack, vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.arguments import managed_flag
+from inference_operator.engines.vllm.media import NO_HOST
 from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
+from tests.engines.test_vllm_adapters import LOCAL_ONLY, OF_HUB
 
 SAMPLES = sorted((stack.ROOT / "manifests" / "samples").glob("*.yaml"))
 GPUS = Settings(gpu_offers=("RTX-4090:1", "A100-80GB:8"))
@@ -32,6 +34,8 @@ SIZES = {
     "cpuOffloadGiB": "cpu_offload_gb",
 }
 """Fields of the spec, and vLLM's names of the parsed values."""
+REPLACED = ["--lora-modules", "b=org/b", "--lora-modules", "a=/a"]
+"""Adapters that vLLM forgets, because it reads the last list only; the operator refuses them too."""
 ABBREVIATED = ["m", "--tensor_par", "2", "--served-model=a", "--por=1", "-tp=4"]
 """Abbreviated spellings; the operator recognises managed flags in them."""
 
@@ -55,7 +59,11 @@ def arguments(sample: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def parser_result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The values that vLLM parses, in the order of the samples, and all its options."""
-    lists = [*(arguments(sample) for sample in SAMPLES), ABBREVIATED]
+    lists = [
+        *(arguments(sample) for sample in SAMPLES),
+        ABBREVIATED,
+        *(["m", *args] for args in (*OF_HUB, *LOCAL_ONLY)),
+    ]
     return vllm_options.parsed(lists, tmp_path_factory.mktemp("arguments"))
 
 
@@ -73,6 +81,7 @@ def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: 
     assert planned == f"--tensor-parallel-size={parsed['tensor_parallel_size']}"
     assert requested.get("parallelism", {}).get("tensor") in {None, parsed["tensor_parallel_size"]}
     assert parsed["shutdown_timeout"] > 0
+    assert parsed["allowed_media_domains"] == [NO_HOST]
     for name, flag in SIZES.items():
         if (value := requested.get("engine", {}).get(name)) is not None:
             assert parsed[flag] == value
@@ -85,7 +94,15 @@ def test_the_operators_table_of_options_is_that_of_vllm(parser_result: dict[str,
 
 
 def test_vllm_resolves_abbreviated_flags_as_the_operator_does(parser_result: dict[str, Any]) -> None:
-    parsed = parser_result["read"][-1]
+    parsed = parser_result["read"][len(SAMPLES)]
     assert (parsed["served_model_name"], parsed["port"], parsed["tensor_parallel_size"]) == (["a"], 1, 4)
     flags = [managed_flag(argument) for argument in ABBREVIATED]
     assert flags == [None, "--tensor-parallel-size", None, "--served-model-name", "--port", "--tensor-parallel-size"]
+
+
+def test_vllm_reads_the_adapters_that_the_operator_refuses_with_a_cache(parser_result: dict[str, Any]) -> None:
+    read = parser_result["read"][len(SAMPLES) + 1 :]
+    of_hub = [any(not path.startswith("/") for path in one["adapters"]) for one in read]
+    assert [args for args, found in zip(OF_HUB, of_hub, strict=False) if not found] == [REPLACED]
+    assert not any(of_hub[len(OF_HUB) :])
+    assert len(of_hub) == len(OF_HUB) + len(LOCAL_ONLY)

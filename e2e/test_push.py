@@ -20,7 +20,9 @@ def test_images_and_chart_are_pushed_to_a_registry_under_the_names_of_the_chart(
         assert configuration(registry, "inference-operator/operator", version)["config"]["User"] == "65532:65532"
         assert router == f"{registry}/inference-operator/router:{version}"
         assert configuration(registry, "inference-operator/router", version)["config"]["User"] == "99:99"
-        assert f"inference-operator/operator:{version}" in rendered(chart)
+        assert operator in rendered(chart)
+        assert router in rendered(chart)
+        assert "ghcr.io/inference-operator" not in rendered(chart)
         assert "kind: CustomResourceDefinition" in rendered(crds)
 
 

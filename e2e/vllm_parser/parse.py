@@ -15,7 +15,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 READ = (
     *("model_tag", "served_model_name", "host", "port", "tensor_parallel_size", "shutdown_timeout"),
     *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization"),
-    *("dtype", "quantization", "kv_cache_dtype", "cpu_offload_gb"),
+    *("dtype", "quantization", "kv_cache_dtype", "cpu_offload_gb", "allowed_media_domains"),
 )
 
 
@@ -28,7 +28,8 @@ def main() -> None:
     for arguments in json.loads(Path(sys.argv[1]).read_text()):
         found = parser.parse_args(["serve", *arguments])
         command.validate(found)
-        read.append({name: getattr(found, name) for name in READ})
+        adapters = [adapter.path for adapter in found.lora_modules or ()]
+        read.append({**{name: getattr(found, name) for name in READ}, "adapters": adapters})
     Path(sys.argv[2]).write_text(json.dumps({"read": read, "options": options(serve)}))
 
 

@@ -15,9 +15,10 @@ from e2e.cluster.binaries import Level, ensure_helm_3
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.local_registry import local_registry
-from e2e.push import push_chart
+from e2e.push import chart, push_chart, push_own_chart
 from e2e.waiting import eventually
 from inference_operator.manifest import Manifest
+from tests.chart.documented import INSTALL_PAGE, helm_commands, with_registry
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
 from tests.testing.definitions import await_established
 from tests.testing.kubectl_diff import await_no_difference
@@ -171,13 +172,28 @@ def test_the_crd_can_be_installed_by_its_own_chart_before_the_operator(release: 
     assert cluster.kubectl("get", RESOURCE, "--output=name"), "the CRD is kept, and so are all resources"
 
 
+def test_the_commands_of_the_documents_install_and_upgrade_the_pushed_images(
+    release: Release, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with local_registry(tmp_path) as registry:
+        push_own_chart(f"{registry}/team")
+        (install,), (upgrade,) = helm_commands("README.md", "install"), helm_commands(INSTALL_PAGE, "upgrade")
+        for command in (install, upgrade):
+            done = release.run(*with_registry(command, registry))
+            assert done.returncode == 0, done.stderr
+        found = cluster.kubectl(
+            *("--namespace", NAMESPACE, "get", "pods", "--output=jsonpath={.items[*].spec.containers[*].image}")
+        )
+        assert set(found.split()) == {f"{registry}/team/inference-operator/operator:{chart()['appVersion']}"}
+
+
 @pytest.mark.full
 def test_both_charts_install_from_the_registry_that_they_were_pushed_to(
     release: Release, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     with local_registry(tmp_path) as registry:
-        for name, chart, values in (("crds", CRDS_CHART, ()), (RELEASE, CHART, ("--set=crds.install=false",))):
-            pushed, _, version = push_chart(registry, chart)[0].rpartition(":")
+        for name, source_chart, values in (("crds", CRDS_CHART, ()), (RELEASE, CHART, ("--set=crds.install=false",))):
+            pushed, _, version = push_chart(registry, source_chart)[0].rpartition(":")
             source = (f"oci://{pushed}", f"--version={version}", "--plain-http")
             done = release.run("install", name, *source, *values, "--wait")
             assert done.returncode == 0, done.stderr

@@ -92,7 +92,7 @@ def test_the_sizes_of_a_sample_are_rendered_exactly(name: str) -> None:
     args = engines["spec"]["template"]["spec"]["containers"][0]["args"]
     start = args.index(SIZES[name][0])
     assert args[start : start + len(SIZES[name])] == SIZES[name]
-    assert args[start + len(SIZES[name])].startswith(("--enable-auto-tool-choice", "--shutdown-timeout"))
+    assert args[start + len(SIZES[name])].startswith(("--enable-auto-tool-choice", "--allowed-media-domains"))
 
 
 @pytest.mark.parametrize(("name", "gpus"), GPUS.items())

@@ -6,6 +6,7 @@ from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.base import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
+from inference_operator.engines.vllm.media import NO_HOST
 from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
 from inference_operator.engines.vllm.vllm import (
@@ -39,6 +40,8 @@ def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_th
         "--host=::",
         "--port=8000",
         "--tensor-parallel-size=8",
+        "--allowed-media-domains",
+        NO_HOST,
         f"--shutdown-timeout={SHUTDOWN_SECONDS}",
         "--max-model-len=4096",
     ]

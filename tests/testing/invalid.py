@@ -47,6 +47,14 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
             "tag of an image": {"source": "oci://registry.example/a:1"},
         }.items()
     },
+    **{
+        f"host of media, {domain}": (
+            {"engine": {"multimodal": {"allowedDomains": [domain]}}},
+            "spec.engine.multimodal.allowedDomains[0]",
+            "",
+        )
+        for domain in ("*.example.com", "Example.com", "169.254.169.254", "example.com:80", "")
+    },
     "image": ({"engine": {"image": "a b"}}, "spec.engine.image", "without spaces"),
     "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     **{

@@ -51,6 +51,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
         ("a", "b"),
     ),
     "spec.router.service.loadBalancerClass": ("example.com/lb",),
+    "allowedDomains[]": ("images.example.com", "media"),
     "hostnames[]": ("llm.example.com", "*.example.com"),
     "host": ("llm.example.com",),
     "image": ("example.com/sidecar:1",),

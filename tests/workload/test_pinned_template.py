@@ -92,6 +92,13 @@ def test_an_edit_of_the_pod_template_takes_the_new_template() -> None:
     assert template(later(edited, SERVES)) == template(planned(edited, settings=LATER))
 
 
+def test_an_edit_of_the_hosts_of_media_takes_the_new_template_and_keeps_the_plan() -> None:
+    edited = inference_deployment(rollout=SURGE, engine={"multimodal": {"allowedDomains": ["images.example.com"]}})
+    result = later(edited, SERVES)
+    assert "images.example.com" in template(result)["spec"]["containers"][0]["args"]
+    assert result.plan == planned(RAW).plan
+
+
 @pytest.mark.parametrize(
     "asked", [{"replicas": 3}, {"router": {"replicas": 3}}, {"rollout": {"strategy": "Replace"}}, {"paused": False}]
 )

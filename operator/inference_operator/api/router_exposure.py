@@ -26,8 +26,8 @@ Annotations = Annotated[
     CelRules(LABEL_KEYS),
 ]
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-Hostname = Annotated[str, StringConstraints(max_length=253, pattern=rf"^(\*\.)?{_LABEL}(\.{_LABEL})*$")]
+HOST_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+Hostname = Annotated[str, StringConstraints(max_length=253, pattern=rf"^(\*\.)?{HOST_LABEL}(\.{HOST_LABEL})*$")]
 """A DNS name in lower case; `*` may stand for its first label."""
 
 

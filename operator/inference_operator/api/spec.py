@@ -18,6 +18,7 @@ from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router_exposure import HOST_LABEL
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.scheduling import SchedulingSpec
 from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel, matches
@@ -178,6 +179,13 @@ Parser: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=63
 """`Auto`, `None`, or the engine's name of a parser."""
 
 
+MAX_MEDIA_DOMAINS = 32
+MediaDomain: TypeAlias = Annotated[
+    str, StringConstraints(max_length=253, pattern=rf"^({HOST_LABEL}\.)*[a-z]([-a-z0-9]*[a-z0-9])?$")
+]
+"""A DNS name in lower case. Its last label begins with a letter, so it is no IP address."""
+
+
 class MultimodalSpec(SpecModel):
     """Inputs that are not text."""
 
@@ -185,6 +193,13 @@ class MultimodalSpec(SpecModel):
         False,  # noqa: FBT003 - a field's default
         description="Whether requests may contain video. The engine then reserves memory for the longest one, up to"
         f" 15 GiB. Images need no setting. Default: false. {_RESIZES}",
+    )
+    allowed_domains: tuple[MediaDomain, ...] = Field(
+        (),
+        max_length=MAX_MEDIA_DOMAINS,
+        description="Host names from which the engine fetches images, audio and video that a request names by URL. Each"
+        " name counts exactly, for all ports. Redirects are not followed. Default: none; requests then contain their"
+        " media as `data:` URLs. Change: rolling restart.",
     )
 
 

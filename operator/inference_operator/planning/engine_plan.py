@@ -1,5 +1,6 @@
 """Makes the plan of one engine from its spec, or refuses it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
@@ -107,6 +108,13 @@ def sizing_request(spec: Spec, engine: Engine) -> SizingRequest:
     )
 
 
+_NOT_SIZED: Mapping[str, bool | set[str]] = {
+    **dict.fromkeys(("image", "args", "env", "resources", "tool_call_parser", "reasoning_parser"), True),
+    "multimodal": {"allowed_domains"},
+}
+"""Fields of `spec.engine` that sizes do not depend on."""
+
+
 def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     """The fields of a spec that sizes depend on, as JSON-like data.
 
@@ -114,9 +122,7 @@ def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     """
     shape = engine.shape(spec.engine)
     stated = {
-        "engine": _stated(
-            spec.engine, exclude={"image", "args", "env", "resources", "tool_call_parser", "reasoning_parser"}
-        ),
+        "engine": _stated(spec.engine, exclude=_NOT_SIZED),
         "hardware": _stated(spec.hardware),
         "parallelism": _stated(spec.parallelism),
         "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),
@@ -129,8 +135,11 @@ def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     return {name: value for name, value in stated.items() if value}
 
 
-def _stated(part: SpecModel, *, include: set[str] | None = None, exclude: set[str] | None = None) -> Manifest:
-    return part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
+def _stated(
+    part: SpecModel, *, include: set[str] | None = None, exclude: Mapping[str, bool | set[str]] | None = None
+) -> Manifest:
+    found = part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
+    return {name: value for name, value in found.items() if value != {}}
 
 
 def _on_cpus(request: PlanRequest, engine: Engine) -> Plan | Refusal:

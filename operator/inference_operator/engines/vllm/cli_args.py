@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from inference_operator.engines.vllm.options import resolve_option, written_option
 
@@ -47,6 +48,19 @@ def value_of(args: Sequence[str], option: str) -> str | None:
         ('v2', None)
     """
     return next((given.value for given in reversed(list(given_options(args, option)))), None)
+
+
+def values_of(args: Sequence[str], given: GivenOption) -> Sequence[str]:
+    """All values of one occurrence of an option that takes several: the one after `=`, or all up to the next option.
+
+    Examples:
+        >>> args = ["--lora-modules", "a=/a", "b=/b", "--seed", "1", "--lora-modules=c=/c"]
+        >>> [list(values_of(args, given)) for given in given_options(args, "--lora-modules")]
+        [['a=/a', 'b=/b'], ['c=/c']]
+    """
+    if "=" in args[given.index]:
+        return [given.value or ""]
+    return list(takewhile(lambda argument: written_option(argument) is None, args[given.index + 1 :]))
 
 
 def int_value(args: Sequence[str], option: str) -> int | None:

@@ -24,6 +24,7 @@ MANAGED_FLAGS: dict[str, str] = {
     "--quantization": "Use `spec.engine.quantization`.",
     "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
     "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
+    "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
     **dict.fromkeys(
         (
             "--prefill-context-parallel-size",
@@ -164,6 +165,7 @@ DANGEROUS_VARIABLES: dict[str, str] = {
     "VLLM_LOGGING_CONFIG_PATH": f"{_CODE} that the file names",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets messages between processes carry code",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets clients load adapters",
+    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "lets an allowed host send the engine to any other host",
     "VLLM_SERVER_DEV_MODE": _OPENS,
 }
 """Environment variables that need permission by a setting of the operator, with what each one does."""

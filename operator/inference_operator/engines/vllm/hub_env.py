@@ -8,6 +8,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.spec import HUB_TOKEN, EngineSpec, ModelSpec
+from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of
 
 DOWNLOAD_DIR = "--download-dir"
@@ -97,7 +98,7 @@ def refusal_of_cached(asked: EngineSpec) -> Refusal | None:
     if value_of(asked.args, DOWNLOAD_DIR) is not None:
         problem = f"`{DOWNLOAD_DIR}` is managed by the operator with `spec.cache`."
         return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
-    return None
+    return refusal_of_hub_adapters(asked.args)
 
 
 def with_token(env: Sequence[EnvironmentVariable], token: KeySelector | None) -> tuple[EnvironmentVariable, ...]:

@@ -37,6 +37,8 @@ from inference_operator.engines.vllm.hub_env import (
     refusal_of_cached,
     with_token,
 )
+from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
+from inference_operator.engines.vllm.media import media_arguments
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
 from inference_operator.engines.vllm.memory_flags import (
     memory_arguments,
@@ -114,8 +116,10 @@ ENVIRONMENT = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "3600",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
+    **MEDIA_ENVIRONMENT,
 }
-"""Puts every cache into a writable path (vLLM 0.32.0, vllm/envs.py), and turns usage reports to third parties off."""
+"""Puts every cache into a writable path (vLLM 0.32.0, vllm/envs.py), and turns usage reports to third parties and
+redirects of media off."""
 
 API_PATHS = (
     "/v1/chat/completions",
@@ -196,6 +200,7 @@ class Vllm:
             f"--tensor-parallel-size={plan.parallel.tensor}",
             *memory_arguments(asked, plan),
             *parser_arguments(asked, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
+            *media_arguments(asked.multimodal.allowed_domains, version_of_image(asked.image or "")),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
             *_queue_arguments(asked, sequences),
             *traces_arguments(asked.args, traces),

@@ -1,0 +1,134 @@
+"""A real vLLM with a vision model, asked for images at addresses inside the cluster: only allowed hosts are asked."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import quote
+
+import pytest
+import yaml
+
+from e2e import stack
+from e2e.cluster.handle import LocalCluster
+from e2e.media_server import IMAGE, REDIRECT, MediaServer, media_server, named
+from e2e.model.tiny_models import tiny_models
+from e2e.served import Served
+from e2e.test_cache import outside
+from e2e.test_models import picture, repository
+from inference_operator.engines.vllm.media import NO_HOST
+from tests.testing.hub import serving
+
+VISION = "vision"
+PICTURE = picture((255, 0, 0))
+CLIENT_ERROR = 4
+"""First digit of a status."""
+
+pytestmark = pytest.mark.full  # two starts of an engine with a model of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A served vision model, and a server of images with two names."""
+
+    served: Served
+    server: MediaServer
+    allowed: str
+    other: str
+
+    def status_of(self, url: str) -> int:
+        """The status of an answer about the image of a URL."""
+        parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": " amber"}]
+        body = {"model": self.served.name, "messages": [{"role": "user", "content": parts}], "max_tokens": 2}
+        status, text = self.served.post("/v1/chat/completions", body)
+        assert "root:" not in text
+        return status
+
+    @property
+    def tricks(self) -> list[str]:
+        """URLs of the server that look like another host, or are none that a list of names would have."""
+        port = self.server.port
+        mapped = f"[::ffff:{self.server.address}]"
+        return [
+            self.server.by_address,
+            self.server.by_address.replace("http:", "HTTP:"),
+            self.server.url(self.other),
+            self.server.url(f"{self.other}."),
+            self.server.url(f"{self.allowed}@{self.other}"),
+            self.server.url(f"{self.allowed}:80@{self.other}"),
+            self.server.url(f"{NO_HOST}@{self.other}"),
+            f"http://{self.other}:{port}\\@{self.allowed}{IMAGE}",
+            f"http://{self.other}:{port}#@{self.allowed}{IMAGE}",
+            self.server.url(mapped),
+            f"http://{NO_HOST}{IMAGE}",
+            f"http://localhost:8000{IMAGE}",
+        ]
+
+
+@pytest.fixture(scope="module")
+def media(cluster: LocalCluster) -> Iterator[Media]:
+    hub = repository(VISION, tiny_models() / VISION)
+    address = outside(cluster)
+    with (
+        serving(hub, address=address) as mirror,
+        media_server(address, PICTURE) as server,
+        named(cluster, server, "pictures", "elsewhere") as (allowed, other),
+    ):
+        served = Served(cluster, VISION)
+        engine = {"args": ["--enforce-eager"], "env": [{"name": "HF_ENDPOINT", "value": mirror.endpoint}]}
+        resource = {
+            "apiVersion": "inference-operator.dev/v1alpha1",
+            "kind": "InferenceDeployment",
+            "metadata": {"name": served.name},
+            "spec": {
+                "model": {"source": f"hf://{hub.repository}"},
+                "hardware": {"device": "CPU"},
+                "engine": engine,
+                "router": {"replicas": 1},
+            },
+        }
+        served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+        try:
+            stack.wait_ready(cluster, served.name)
+            yield Media(served, server, allowed, other)
+        finally:
+            served.kubectl("delete", f"infd/{served.name}", "--wait=true")
+            served.await_gone()
+
+
+def test_a_vision_model_fetches_nothing_by_default_and_allowed_hosts_only_after_an_edit(media: Media) -> None:
+    server, served = media.server, media.served
+    refused(media, *media.tricks, server.url(media.allowed))
+    assert media.status_of("file:///etc/passwd") >= HTTPStatus.BAD_REQUEST  # vLLM answers 500
+    assert server.asked == []
+    assert media.status_of(PICTURE) == HTTPStatus.OK
+
+    sized = plan(served)
+    patch = {"spec": {"engine": {"multimodal": {"allowedDomains": [media.allowed]}}}}
+    served.kubectl("patch", f"infd/{served.name}", "--type=merge", f"--patch={json.dumps(patch)}")
+    stack.wait_ready(served.cluster, served.name)
+    assert plan(served) == sized, "a host that is allowed changes no size"
+
+    assert media.status_of(server.url(media.allowed)) == HTTPStatus.OK
+    assert server.asked == [f"{media.allowed}{IMAGE}"]
+    refused(media, *media.tricks)
+    assert server.asked == [f"{media.allowed}{IMAGE}"]
+    assert media.status_of(PICTURE) == HTTPStatus.OK
+
+    server.asked.clear()
+    redirect = f"{REDIRECT}?to={quote(server.url(media.other), safe='')}"
+    assert media.status_of(server.url(media.allowed, redirect)) >= HTTPStatus.BAD_REQUEST
+    assert server.asked
+    assert all(asked.startswith(f"{media.allowed}{REDIRECT}?") for asked in server.asked)
+
+
+def refused(media: Media, *urls: str) -> None:
+    """Each URL is refused as an error of the client."""
+    answers = {url: media.status_of(url) for url in urls}
+    wrong = {url: status for url, status in answers.items() if status // 100 != CLIENT_ERROR}
+    assert not wrong, f"{wrong} of {answers}"
+
+
+def plan(served: Served) -> object:
+    """What the operator has calculated."""
+    return json.loads(served.kubectl("get", "infd", served.name, "--output=json"))["status"]["plan"]

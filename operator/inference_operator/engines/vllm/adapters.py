@@ -1,0 +1,57 @@
+"""LoRA adapters in the arguments of `vllm serve`, and the refusal of those that an engine without a hub cannot load."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.vllm.cli_args import given_options, values_of
+
+MODULES = "--lora-modules"
+_PATH = "path"
+_LOCAL = "/"
+"""Begins a path that vLLM takes as a folder. It looks for others on a hub (vLLM 0.32.0, lora/utils.py,
+`get_adapter_absolute_path`)."""
+
+
+def refusal_of_hub_adapters(args: Sequence[str]) -> Refusal | None:
+    """The refusal of an adapter that vLLM would ask a hub for, or None.
+
+    Examples:
+        >>> print(refusal_of_hub_adapters(["--lora-modules", "local=/adapters/a", "sql=org/sql"]).message)
+        spec.engine.args[0]: `--lora-modules` names an adapter of a hub, and an engine with `spec.cache` asks no hub. \
+Name a folder of the container, with a path that begins with `/`, or remove `spec.cache`.
+        >>> refusal_of_hub_adapters(['--lora-modules={"name": "a", "path": "/adapters/a"}']) is None
+        True
+    """
+    for index, path in _paths(args):
+        if not path.startswith(_LOCAL):
+            problem = f"`{MODULES}` names an adapter of a hub, and an engine with `spec.cache` asks no hub."
+            cure = "Name a folder of the container, with a path that begins with `/`, or remove `spec.cache`."
+            return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{index}]", problem, cure)
+    return None
+
+
+def _paths(args: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The path of each adapter, with the position of its option."""
+    for given in given_options(args, MODULES):
+        if given.key:
+            paths = [given.value or ""] if given.key == _PATH else []
+        else:
+            paths = [path for value in values_of(args, given) if (path := _path(value)) is not None]
+        yield from ((given.index, path) for path in paths)
+
+
+def _path(value: str) -> str | None:
+    """The path of an adapter that is written `name=path` or as a JSON object; None if vLLM refuses it anyway.
+
+    A comma makes the difference (vLLM 0.32.0, entrypoints/launchers/cli_args.py, `LoRAParserAction`).
+    """
+    if "=" in value and "," not in value:
+        return value.partition("=")[2]
+    try:
+        module = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    found = module.get(_PATH) if isinstance(module, dict) else None
+    return found if isinstance(found, str) else None
