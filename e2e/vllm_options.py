@@ -17,7 +17,7 @@ PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
-    """Values that vLLM parses from each list, and its options and variables; `folder` holds the files of the exchange."""
+    """What vLLM parses from each list, and its options and variables; `folder` holds the files of the exchange."""
     return _answer("parse", lists, folder)
 
 
