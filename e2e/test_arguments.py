@@ -58,7 +58,7 @@ def arguments(sample: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def parser_result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The values that vLLM parses, in the order of the samples, and all its options."""
+    """The values that vLLM parses, in the order of the samples, and all its options and variables."""
     lists = [
         *(arguments(sample) for sample in SAMPLES),
         ABBREVIATED,
@@ -89,6 +89,12 @@ def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: 
 
 def test_the_operators_table_of_options_is_that_of_vllm(parser_result: dict[str, Any]) -> None:
     assert vllm_options.TABLE.read_text().splitlines() == parser_result["options"], (
+        "stale: `python -m e2e.vllm_options`"
+    )
+
+
+def test_the_operators_list_of_variables_is_that_of_vllm(parser_result: dict[str, Any]) -> None:
+    assert vllm_options.VARIABLES.read_text().splitlines() == parser_result["variables"], (
         "stale: `python -m e2e.vllm_options`"
     )
 

@@ -12,11 +12,12 @@ from inference_operator.engines.vllm import options
 
 SCRIPT = Path(__file__).parent / "vllm_parser"
 TABLE = Path(options.__file__).with_name(f"options-{options.VERSION}.txt")
+VARIABLES = Path(options.__file__).with_name(f"variables-{options.VERSION}.txt")
 PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
-    """Values that vLLM parses from each list, and all its options; `folder` holds the files of the exchange."""
+    """What vLLM parses from each list, and its options and variables; `folder` holds the files of the exchange."""
     return _answer("parse", lists, folder)
 
 
@@ -39,10 +40,12 @@ def _answer(script: str, question: object, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Write the tables."""
     with tempfile.TemporaryDirectory() as folder:
-        TABLE.write_text("".join(f"{line}\n" for line in parsed([], Path(folder))["options"]))
+        names = parsed([], Path(folder))
+        TABLE.write_text("".join(f"{line}\n" for line in names["options"]))
+        VARIABLES.write_text("".join(f"{name}\n" for name in names["variables"]))
         found = derived([], Path(folder))["parsers"]
         PARSERS.write_text("".join(f"{kind} {name}\n" for kind, names in found.items() for name in names))
-    print(TABLE, PARSERS)
+    print(TABLE, VARIABLES, PARSERS)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from vllm import envs
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -26,11 +27,12 @@ def main() -> None:
     serve = command.subparser_init(parser.add_subparsers(dest="subparser"))
     read = []
     for arguments in json.loads(Path(sys.argv[1]).read_text()):
-        found = parser.parse_args(["serve", *arguments])
-        command.validate(found)
-        adapters = [adapter.path for adapter in found.lora_modules or ()]
-        read.append({**{name: getattr(found, name) for name in READ}, "adapters": adapters})
-    Path(sys.argv[2]).write_text(json.dumps({"read": read, "options": options(serve)}))
+        parsed = parser.parse_args(["serve", *arguments])
+        command.validate(parsed)
+        adapters = [adapter.path for adapter in parsed.lora_modules or ()]
+        read.append({**{name: getattr(parsed, name) for name in READ}, "adapters": adapters})
+    found = {"read": read, "options": options(serve), "variables": sorted(envs.environment_variables)}
+    Path(sys.argv[2]).write_text(json.dumps(found))
 
 
 def options(parser: argparse.ArgumentParser) -> list[str]:

@@ -18,6 +18,7 @@ from inference_operator.engines.base import (
     EngineLoad,
     EngineProcess,
     HubAccess,
+    OptionClasses,
     Parsers,
     Phase,
     ProbeRequest,
@@ -50,6 +51,10 @@ class Echo:
 
     def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
+
+    @property
+    def option_classes(self) -> OptionClasses:
+        return OptionClasses(frozenset({"--delay"}), frozenset({"--listen"}), frozenset({"ECHO_DELAY"}), frozenset())
 
     def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
         return GpuNeeds()

@@ -179,16 +179,16 @@ class Parsers:
 
 @dataclass(frozen=True, slots=True)
 class OptionClasses:
-    """The options and variables of an engine that everybody may set, and those that nobody may set."""
+    """The options and variables of an engine that need no right to create pods. All others need it."""
 
     safe: frozenset[str]
-    """Exact spellings of options, and of keys inside an option's value after a dot, that need no right."""
+    """Exact spellings of options, and of single keys of their values, that everybody may set."""
     managed: frozenset[str]
-    """Exact spellings of options that the operator sets itself, and refuses."""
+    """Exact spellings of options that the operator refuses to everybody, since it sets them itself."""
     safe_variables: frozenset[str]
-    """Names of environment variables that need no right."""
+    """Names of environment variables that everybody may set."""
     managed_variables: frozenset[str]
-    """Names of environment variables that the operator sets itself, and refuses."""
+    """Names of environment variables that the operator refuses to everybody."""
 
 
 METRICS_PATH = "/metrics"
@@ -212,6 +212,10 @@ class Engine(Protocol):
 
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
         """Why this image's engine cannot run the specification; None if it can."""
+
+    @property
+    def option_classes(self) -> OptionClasses:
+        """The options and variables that everybody may set, and those that nobody may."""
 
     def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
         """What this image needs of GPUs and their driver."""

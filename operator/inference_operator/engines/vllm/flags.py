@@ -1,7 +1,7 @@
 """Flags and environment variables of vLLM that users may not set: managed, secret, dangerous or removed ones.
 
 Names are those of `vllm serve --help=all` and vllm/envs.py in vLLM 0.32.0. These tables generate
-docs/reference/arguments.md.
+docs/reference/arguments.md. Every other option and variable has its class in a table of `option_classes.py`.
 """
 
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
@@ -54,6 +54,7 @@ MANAGED_FLAGS: dict[str, str] = {
     "--ssl-keyfile": _PLAIN,
     "--ssl-certfile": _PLAIN,
     "--ssl-ca-certs": _PLAIN,
+    "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
     "--help": "Remove it; the engine would print its help and end.",
 }
 """Flags that the operator sets, with the field to use instead."""
@@ -83,12 +84,15 @@ DANGEROUS_FLAGS: dict[str, str] = {
     **dict.fromkeys(
         (
             "--additional-config",
+            "--ec-manager-config",
             "--ec-transfer-config",
             "--io-processor-plugin",
             "--kv-transfer-config",
             "--log-config-file",
+            "--logging-config",
             "--logits-processors",
             "--middleware",
+            "--model-class-overrides",
             "--reasoning-parser-plugin",
             "--scheduler-cls",
             "--tool-parser-plugin",
@@ -106,7 +110,7 @@ DANGEROUS_FLAGS: dict[str, str] = {
     "--enable-log-requests": _PROMPTS,
     "--enable-log-outputs": _PROMPTS,
     "--enable-tokenizer-info-endpoint": "shows the tokenizer and its template to every client",
-    "--enable-scale-out": _OPENS,
+    **dict.fromkeys(("--enable-scale-out", "--tokens-only"), _OPENS),
     "--profiler-config": "writes files where its value says, and opens endpoints that control it",
 }
 """Flags that need permission by a setting of the operator, with what each one does."""
@@ -156,13 +160,27 @@ _LINKER = "makes the engine's processes load other libraries"
 _PYTHON = "changes which code Python runs"
 
 DANGEROUS_VARIABLES: dict[str, str] = {
-    **dict.fromkeys(("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "GCONV_PATH", "GLIBC_TUNABLES"), _LINKER),
+    **dict.fromkeys(
+        (
+            "LD_AUDIT",
+            "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+            "GCONV_PATH",
+            "GLIBC_TUNABLES",
+            "VLLM_CUDART_SO_PATH",
+            "VLLM_CUDA_COMPATIBILITY_PATH",
+            "VLLM_NCCL_SO_PATH",
+            "VLLM_RUST_FRONTEND_PATH",
+        ),
+        _LINKER,
+    ),
     **dict.fromkeys(
         ("PYTHONBREAKPOINT", "PYTHONHOME", "PYTHONINSPECT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"), _PYTHON
     ),
     "PYTHONOPTIMIZE": "disables checks that vLLM's safety depended on (CVE-2026-41523)",
     "VLLM_PLUGINS": "loads plugins",
     "VLLM_LOGGING_CONFIG_PATH": f"{_CODE} that the file names",
+    "VLLM_LOGGING_STREAM": f"{_CODE} that its value names",  # `ext://` of Python's logging.config imports a module
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets messages between processes carry code",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets clients load adapters",
     "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "lets an allowed host send the engine to any other host",

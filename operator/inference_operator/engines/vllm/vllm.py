@@ -13,6 +13,7 @@ from inference_operator.engines.base import (
     EngineLoad,
     EngineProcess,
     HubAccess,
+    OptionClasses,
     Parsers,
     Phase,
     ProbeRequest,
@@ -53,6 +54,7 @@ from inference_operator.engines.vllm.metrics import (
     engine_load,
     engine_sample,
 )
+from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, phase
 from inference_operator.engines.vllm.shortage import shortage
@@ -167,6 +169,11 @@ class Vllm:
             or refusal_of_traces(asked.args)
             or refusal_of_env(asked.env, allowed=settings.allowed_environment)
         )
+
+    @property
+    def option_classes(self) -> OptionClasses:
+        """The classes of vLLM's options and variables."""
+        return CLASSES
 
     def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:
         """What this image needs of GPUs and their driver; nothing for images that are not vLLM's own."""

@@ -1,0 +1,52 @@
+"""The arguments and variables of an engine for which a user needs the right to create pods.
+
+An admission policy decides by the same rule in CEL, which cannot read JSON and knows no abbreviations. So it compares
+exact spellings, and a value that begins like JSON needs the right.
+"""
+
+import re
+from collections.abc import Sequence
+
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.engines.base import OptionClasses
+
+NUMBER = r"^-[0-9.]+$"
+"""A negative number, which is a value. RE2, the engine of CEL's `matches`, and Python read it alike."""
+JSON = r"^[\t\n\f\r ]*[\[{]"
+"""The begin of a JSON object or list, after what RE2 takes for white space (`\\s`)."""
+
+_NUMBER, _JSON = re.compile(NUMBER.replace("$", r"\Z")), re.compile(JSON)
+
+
+def unsafe_arguments(args: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
+    """The arguments that need the right, in their order.
+
+    Examples:
+        >>> safe, managed = frozenset({"--seed", "--pooler-config.task"}), frozenset({"--port"})
+        >>> known = OptionClasses(safe, managed, safe_variables=frozenset(), managed_variables=frozenset())
+        >>> unsafe_arguments(["--seed", "-1", "--seed=8", "--pooler-config.task=embed", "--port=1"], known)
+        ()
+        >>> unsafe_arguments(["--see=8", "--pooler-config", '{"task": "embed"}', "--seed=[1]"], known)
+        ('--see=8', '--pooler-config', '{"task": "embed"}', '--seed=[1]')
+    """
+    return tuple(argument for argument in args if _needs_right(argument, classes))
+
+
+def _needs_right(argument: str, classes: OptionClasses) -> bool:
+    if not argument.startswith("-") or _NUMBER.match(argument):
+        return bool(_JSON.match(argument))
+    name, _, value = argument.partition("=")
+    return name not in classes.safe | classes.managed or bool(_JSON.match(value))
+
+
+def unsafe_variables(env: Sequence[EnvironmentVariable], classes: OptionClasses) -> tuple[str, ...]:
+    """The names of variables that need the right, in their order.
+
+    Examples:
+        >>> known = OptionClasses(frozenset(), frozenset(), frozenset({"HF_TOKEN"}), frozenset({"HOME"}))
+        >>> env = [EnvironmentVariable(name=name, value="1") for name in ("HF_TOKEN", "HOME", "hf_token", "LD_PRELOAD")]
+        >>> unsafe_variables(env, known)
+        ('hf_token', 'LD_PRELOAD')
+    """
+    known = classes.safe_variables | classes.managed_variables
+    return tuple(variable.name for variable in env if variable.name not in known)

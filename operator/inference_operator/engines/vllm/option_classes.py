@@ -1,0 +1,160 @@
+"""The class of every option and variable of vLLM: safe, managed by the operator, or only with the right to create pods.
+
+Each name stands once: in `flags.py` if it is managed or needs a setting of the operator, otherwise in a table of this
+folder, after the version of vLLM. A line of a table is `NAME safe` or `NAME pods REASON`. Lines below it that begin
+with a dot are keys of its value that are safe alone. What stands nowhere needs the right.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources import files
+
+from inference_operator.engines.base import OptionClasses
+from inference_operator.engines.vllm.flags import (
+    DANGEROUS_FLAGS,
+    DANGEROUS_VARIABLES,
+    MANAGED_FLAGS,
+    MANAGED_VARIABLES,
+    SECRET_FLAGS,
+)
+from inference_operator.engines.vllm.options import SPELLINGS, VERSION
+
+
+class Class(StrEnum):
+    """Who may set an option or a variable."""
+
+    SAFE = "safe"
+    """Everybody who may write the resource."""
+    MANAGED = "managed"
+    """Nobody; the operator sets it."""
+    PODS = "pods"
+    """Those who may create pods."""
+
+
+REASONS: dict[str, str] = {
+    "code": "loads code, or names a module",
+    "controls": "lets requests or other web sites control the engine",
+    "file": "names a file, which the engine reads or writes",
+    "hosts": "reaches other hosts",
+    "json": "takes JSON, which an admission policy cannot read",
+    "port": "opens a port",
+    "repository": "loads another repository or path beside the model",
+    "shows": "shows or logs what users send",
+}
+"""What an option or variable of the class `pods` does, by the word in the tables."""
+
+LEVELS = ("-O0", "-O1", "-O2", "-O3")
+"""Short spellings of `--optimization-level` with their value (vLLM 0.32.0, utils/argparse_utils.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The class of an option or a variable."""
+
+    name: str
+    kind: Class
+    reason: str = ""
+    """What it does, if it needs the right; or what to do instead, if it is managed."""
+    keys: tuple[str, ...] = ()
+    """Keys of an option's value that are safe alone, as they follow a dot."""
+
+
+def classified(table: str) -> Iterator[Classified]:
+    r"""The classes in a table.
+
+    Examples:
+        >>> for one in classified("--seed safe\n--pooler-config pods json\n  .task\n  .dimensions\n"):
+        ...     print(one.name, one.kind, one.reason, one.keys)
+        --seed safe  ()
+        --pooler-config pods takes JSON, which an admission policy cannot read ('task', 'dimensions')
+    """
+    lines = [line.split() for line in table.splitlines()]
+    for index, (name, *words) in enumerate(lines):
+        if not name.startswith("."):
+            kind, *reasons = words
+            reason = REASONS[reasons[0]] if kind == Class.PODS else ""
+            yield Classified(name, Class(kind), reason, tuple(_keys(lines[index + 1 :])))
+
+
+def _keys(lines: list[list[str]]) -> Iterator[str]:
+    for word, *_ in lines:
+        if not word.startswith("."):
+            return
+        yield word[1:]
+
+
+def unclassified(names: Collection[str], classes: Collection[Classified]) -> tuple[str, ...]:
+    """The names that have not exactly one class, and those of classes that do not exist.
+
+    Examples:
+        >>> unclassified(["--seed", "--new"], [Classified("--seed", Class.SAFE), Classified("--old", Class.SAFE)])
+        ('--new', '--old')
+    """
+    given = [one.name for one in classes]
+    return tuple(sorted(name for name in {*names, *given} if given.count(name) != 1 or name not in names))
+
+
+def _read(kind: str) -> Iterator[Classified]:
+    return classified(files(__package__).joinpath(f"{kind}-classes-{VERSION}.txt").read_text(encoding="utf-8"))
+
+
+def _from(table: Mapping[str, str], kind: Class) -> Iterator[Classified]:
+    return (Classified(SPELLINGS.get(name, name), kind, reason) for name, reason in table.items())
+
+
+_SECRETS = {flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()}
+
+OPTION_CLASSES: tuple[Classified, ...] = (
+    *_from(MANAGED_FLAGS | _SECRETS, Class.MANAGED),
+    *_from(DANGEROUS_FLAGS, Class.PODS),
+    *_read("option"),
+)
+"""The class of every option."""
+
+VARIABLE_CLASSES: tuple[Classified, ...] = (
+    *_from(MANAGED_VARIABLES, Class.MANAGED),
+    *_from(DANGEROUS_VARIABLES, Class.PODS),
+    *_read("variable"),
+)
+"""The class of every variable of vLLM, and of those of its libraries that have one."""
+
+VARIABLES = tuple(files(__package__).joinpath(f"variables-{VERSION}.txt").read_text(encoding="utf-8").split())
+"""Names of all variables of vLLM; `python -m e2e.vllm_options` writes the table."""
+
+
+def spellings(option: str) -> tuple[str, ...]:
+    """All exact spellings of an option.
+
+    Examples:
+        >>> spellings("--enable-expert-parallel")
+        ('--enable-expert-parallel', '--no-enable-expert-parallel', '-ep')
+    """
+    return tuple(sorted(one for one, name in SPELLINGS.items() if name == option))
+
+
+def key_spellings(one: Classified) -> tuple[str, ...]:
+    """All exact spellings of the safe keys of an option's value.
+
+    Examples:
+        >>> key_spellings(Classified("--diffusion-config", Class.PODS, keys=("canvas_length",)))
+        ('--diffusion-config.canvas_length', '-dc.canvas_length')
+    """
+    return tuple(f"{spelling}.{key}" for spelling in spellings(one.name) for key in one.keys)
+
+
+def _of(kind: Class) -> Iterator[str]:
+    return (spelling for one in OPTION_CLASSES if one.kind is kind for spelling in spellings(one.name))
+
+
+def _variables(kind: Class) -> Iterator[str]:
+    return (one.name for one in VARIABLE_CLASSES if one.kind is kind)
+
+
+CLASSES = OptionClasses(
+    safe=frozenset({*_of(Class.SAFE), *LEVELS, *(key for one in OPTION_CLASSES for key in key_spellings(one))}),
+    managed=frozenset(_of(Class.MANAGED)),
+    safe_variables=frozenset(_variables(Class.SAFE)),
+    managed_variables=frozenset(_variables(Class.MANAGED)),
+)
+"""The names for which nobody needs the right to create pods."""

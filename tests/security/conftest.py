@@ -1,0 +1,1 @@
+from tests.apiserver.conftest import account, kubernetes, operator, workspace  # noqa
