@@ -71,7 +71,7 @@ def unsafe(*args: str) -> tuple[str, ...]:
 
 
 def unsafe_names(*names: str) -> tuple[str, ...]:
-    return unsafe_variables([EnvironmentVariable(name=name, value="1") for name in names], CLASSES)
+    return unsafe_variables(names, CLASSES)
 
 
 def test_every_option_of_vllm_has_exactly_one_class() -> None:

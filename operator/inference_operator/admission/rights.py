@@ -20,6 +20,7 @@ from typing import Any
 
 from inference_operator.admission.references import kinds, references, value_of
 from inference_operator.engines.base import OptionClasses
+from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.manifest import CLAIM, GPU_RESOURCE, Kind, Manifest
 
 USE = "use"
@@ -167,15 +168,11 @@ AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limit
 _GPU_FIELD = "hardware.gpu.resourceName"
 _GPU_DOMAIN = GPU_RESOURCE.partition("/")[0] + "/"
 
-JSON = r"^[ \t\n\r]*[\[{]"
-"""The beginning of a JSON object or list, as Python's parser accepts it. CEL cannot look into it."""
-NUMBER = r"^-[0-9.]+$"
-"""A negative number, which is a value."""
 SHOWN = r"^--?[A-Za-z0-9._-]{1,64}$"
 """Names of options that a message may quote. The rest of an argument may be a secret."""
 _UNSHOWN = "a value"
 _FIRST = "variables.unsafeArguments[0].split('=')[0]"
-_JSON, _NUMBER, _SHOWN = re.compile(JSON), re.compile(r"-[0-9.]+"), re.compile(r"--?[A-Za-z0-9._-]{1,64}")
+_SHOWN = re.compile(r"--?[A-Za-z0-9._-]{1,64}")
 
 
 def part(spec: Manifest, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -184,26 +181,6 @@ def part(spec: Manifest, path: str) -> Any:  # noqa: ANN401 - JSON
     for step in path.split("."):
         found = found.get(step) if isinstance(found, dict) else None
     return found
-
-
-def needs_right(argument: str, options: OptionClasses) -> bool:
-    """Whether an argument is not known as harmless.
-
-    1. An argument that begins with no dash, or is a negative number, is the value of the option before it. It needs the
-       right only if it is JSON.
-    2. Any other is an option, perhaps with a value after `=`. Its name must be exactly one that is known: no
-       abbreviation, no underscore for a dash. Its value must be no JSON.
-    3. What the operator sets itself needs no right, since the operator refuses it with the field to use.
-
-    Examples:
-        >>> options = OptionClasses(frozenset({"--seed"}), frozenset({"--port"}), frozenset(), frozenset())
-        >>> [needs_right(one, options) for one in ("--seed=1", "8", "-1", "--port", "--see=1", '{"a": 1}')]
-        [False, False, False, False, True, True]
-    """
-    if not argument.startswith("-") or _NUMBER.fullmatch(argument):
-        return _JSON.match(argument) is not None
-    name, _, value = argument.partition("=")
-    return name not in options.safe | options.managed or _JSON.match(value) is not None
 
 
 def _present(field: str, right: Right = CREATE_PODS) -> Check:
@@ -243,8 +220,7 @@ _GPU_RESOURCE = Check(
 
 def _arguments(options: OptionClasses) -> Check:
     def asked(spec: Manifest) -> list[str]:
-        found = [one for one in part(spec, "engine.args") or () if needs_right(one, options)]
-        return [_shown(one) for one in found]
+        return [_shown(one) for one in unsafe_arguments(part(spec, "engine.args") or (), options)]
 
     return Check(
         "engine.args",
@@ -260,10 +236,12 @@ def _shown(argument: str) -> str:
 
 
 def _variables(options: OptionClasses) -> Check:
-    known = options.safe_variables | options.managed_variables
+    def asked(spec: Manifest) -> Sequence[str]:
+        return unsafe_variables([one["name"] for one in part(spec, "engine.env") or ()], options)
+
     return Check(
         "engine.env",
         "variables.unsafeVariables.size() > 0",
-        lambda spec: [one["name"] for one in part(spec, "engine.env") or () if one["name"] not in known],
+        asked,
         subject="variables.unsafeVariables[0] + ' '",
     )

@@ -12,15 +12,14 @@ from collections.abc import Iterator, Sequence
 from inference_operator.admission.references import kinds, references_cel, value_of
 from inference_operator.admission.rights import (
     CREATE_PODS,
-    JSON,
     MAX_NAMED,
-    NUMBER,
     Check,
     Right,
     checks,
     rights_on,
 )
 from inference_operator.engines.base import OptionClasses
+from inference_operator.engines.rights import JSON, NUMBER
 from inference_operator.manifest import GROUP, PLURAL, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"

@@ -206,10 +206,6 @@ class ProbeRequest:
 class Engine(Protocol):
     """One kind of engine."""
 
-    @property
-    def option_classes(self) -> OptionClasses:
-        """The options and variables that everybody may set, and those that nobody may set."""
-
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
         """Why this image's engine cannot run the specification; None if it can."""
 

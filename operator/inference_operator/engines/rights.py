@@ -7,7 +7,6 @@ exact spellings, and a value that begins like JSON needs the right.
 import re
 from collections.abc import Sequence
 
-from inference_operator.api.container import EnvironmentVariable
 from inference_operator.engines.base import OptionClasses
 
 NUMBER = r"^-[0-9.]+$"
@@ -39,14 +38,13 @@ def _needs_right(argument: str, classes: OptionClasses) -> bool:
     return name not in classes.safe | classes.managed or bool(_JSON.match(value))
 
 
-def unsafe_variables(env: Sequence[EnvironmentVariable], classes: OptionClasses) -> tuple[str, ...]:
+def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
     """The names of variables that need the right, in their order.
 
     Examples:
         >>> known = OptionClasses(frozenset(), frozenset(), frozenset({"HF_TOKEN"}), frozenset({"HOME"}))
-        >>> env = [EnvironmentVariable(name=name, value="1") for name in ("HF_TOKEN", "HOME", "hf_token", "LD_PRELOAD")]
-        >>> unsafe_variables(env, known)
+        >>> unsafe_variables(["HF_TOKEN", "HOME", "hf_token", "LD_PRELOAD"], known)
         ('hf_token', 'LD_PRELOAD')
     """
     known = classes.safe_variables | classes.managed_variables
-    return tuple(variable.name for variable in env if variable.name not in known)
+    return tuple(name for name in names if name not in known)

@@ -54,7 +54,6 @@ MANAGED_FLAGS: dict[str, str] = {
     "--ssl-keyfile": _PLAIN,
     "--ssl-certfile": _PLAIN,
     "--ssl-ca-certs": _PLAIN,
-    "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
     "--help": "Remove it; the engine would print its help and end.",
 }
 """Flags that the operator sets, with the field to use instead."""
