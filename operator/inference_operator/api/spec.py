@@ -203,8 +203,8 @@ class EngineSpec(SpecModel):
     env: Environment = Field(
         (),
         max_length=64,
-        description="Additional environment variables of the engine container. `$(NAME)` is not expanded. Default: none."
-        " Change: rolling restart.",
+        description="Additional environment variables of the engine container. `$(NAME)` is not expanded."
+        " Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )
     max_model_len: int | None = Field(

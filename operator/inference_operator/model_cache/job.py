@@ -10,9 +10,9 @@ from inference_operator.manifest import JOB, Manifest, Owner
 from inference_operator.model_cache.placement import PLACEMENT_FIELDS
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import child, content_hash
-from inference_operator.objects.container import environment, process_fields
+from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import DOWNLOAD, download_job_name, labels, selector_labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment_of, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
@@ -126,9 +126,8 @@ def _container(request: DownloadRequest) -> Manifest:
         **process_fields(
             command=["infd", "download", request.spec.model.source],
             args=[*options, f"--cache={ROOT}", f"--kernels={request.cache.key}", f"--to={TERMINATION_MESSAGE}"],
-            env=environment(access.env),
+            env=[*environment(access.env), *secret_variables(access.keys)],
         ),
-        **environment_of(access.secret),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.engines.base import SecretVariable
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import objects
 
@@ -44,6 +45,11 @@ def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
     return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
 
 
+def secret_variables(variables: Sequence[SecretVariable]) -> list[Manifest]:
+    """Variables that the kubelet fills from Secrets, which the operator never reads."""
+    return [{"name": one.name, "valueFrom": {"secretKeyRef": _key(one)}} for one in variables]
+
+
 def pre_stop(command: Sequence[str]) -> Manifest:
     """The field of a container with its hook before SIGTERM. Kubernetes expands nothing in it."""
     return {"lifecycle": {"preStop": {"exec": {"command": list(command)}}}}
@@ -63,6 +69,10 @@ def _expanded(container: Manifest) -> Iterator[str]:
     lists = (container.get(part) for part in ("command", "args"))
     yield from (str(text) for listed in lists if isinstance(listed, list) for text in listed)
     yield from (str(variable.get("value") or "") for variable in objects(container, "env"))
+
+
+def _key(variable: SecretVariable) -> Manifest:
+    return {"name": variable.secret, "key": variable.name, **({"optional": True} if variable.optional else {})}
 
 
 def _literal(text: str) -> str:

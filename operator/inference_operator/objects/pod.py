@@ -76,11 +76,6 @@ def fatal(probe: Manifest) -> Manifest:
     return {**probe, "terminationGracePeriodSeconds": UNANSWERED_GRACE_SECONDS}
 
 
-def environment_of(secret: str) -> Manifest:
-    """The field of a container that turns every key of a Secret into a variable; empty without a Secret."""
-    return {"envFrom": [{"secretRef": {"name": secret}}]} if secret else {}
-
-
 def pod_template(
     spec: Manifest,
     *,
