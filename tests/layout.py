@@ -10,6 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "operator" / "inference_operator"
@@ -18,6 +19,12 @@ MOST_LINES_OF_A_FUNCTION = 40
 WORDS_OF_VLLM = re.compile(r"vllm:|--max-num-")
 CATCH_ALL_NAMES = frozenset({"utils", "util", "helpers", "common", "misc"})
 IMPURE_ROOMS = frozenset({"controller", "kube", "telemetry", "cli", "app", "scrape", "inspector", "settings", "py"})
+EXPANDED_FIELDS = frozenset({"command", "args", "env", "envFrom", "subPathExpr"})
+"""Fields of a container in which Kubernetes expands `$(NAME)`, or takes variables from a Secret as a whole."""
+ROOMS_WITH_OTHER_FIELDS = frozenset({"api", "cli"})
+"""They build no containers, and have the resource's fields of these names."""
+MAKERS_OF_CONTAINERS = frozenset({"container.py", "pod_additions.py"})
+"""Of the operator's containers, and of sidecars. Both are in `objects`."""
 TOOLS_WITHOUT_THE_OPERATOR = ("cluster", "images", "demo")
 
 
@@ -61,6 +68,7 @@ def errors(operator: list[Module], others: list[Module]) -> Iterator[str]:
     yield from _pure_rooms()
     for module in operator:
         yield from _long_functions(module)
+        yield from _containers_made_by_hand(module)
         if not (ast.get_docstring(module.tree) or "").strip():
             yield f"{module}: has no docstring that says what the module is for"
         if "engines" not in module.path.parts and WORDS_OF_VLLM.search(module.text):
@@ -120,6 +128,22 @@ def _long_functions(module: Module) -> Iterator[str]:
             length = (node.end_lineno or 0) - node.lineno - len(documented.splitlines())
             if length > MOST_LINES_OF_A_FUNCTION:
                 yield f"{module}: {node.name} has {length} lines, more than {MOST_LINES_OF_A_FUNCTION}"
+
+
+def _is_written_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+
+
+def _containers_made_by_hand(module: Module) -> Iterator[str]:
+    """Each field of a container that must come from `objects/container.py`, so that nothing in it is expanded."""
+    room, name = module.path.relative_to(PACKAGE).parts[0], module.path.name
+    if room in ROOMS_WITH_OTHER_FIELDS or (room == "objects" and name in MAKERS_OF_CONTAINERS):
+        return
+    for node in ast.walk(module.tree):
+        keys = node.keys if isinstance(node, ast.Dict) else [node.slice] if _is_written_item(node) else []
+        for key in keys:
+            if isinstance(key, ast.Constant) and key.value in EXPANDED_FIELDS:
+                yield f"{module}: `{key.value}` of a container comes from `process_fields` or `pre_stop`"
 
 
 def main() -> int:

@@ -42,8 +42,12 @@ def earlier(tmp_path: Path) -> Path:
     return tmp_path / EARLIER
 
 
-def pods(workspace: Workspace, component: str) -> set[str]:
-    found = workspace.all("pods", f"inference-operator.dev/name=qwen,app.kubernetes.io/component={component}")
+EXPANDED = {**QWEN, "engine": {"args": ["--seed=$(SEED)"]}, "rollout": {"strategy": "Surge"}}
+"""Its argument was expanded by Kubernetes until that became impossible."""
+
+
+def pods(workspace: Workspace, component: str, name: str = "qwen") -> set[str]:
+    found = workspace.all("pods", f"inference-operator.dev/name={name},app.kubernetes.io/component={component}")
     return {pod["metadata"]["uid"] for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
 
@@ -51,15 +55,16 @@ def works(workspace: Workspace, account: Path, folder: Path, name: str, command:
     """Run an operator until it has nothing left to do, and stop it."""
     operator = OperatorProcess(account, folder / f"{name}.log", SETTINGS, command)
     operator.start()
-    workspace.settled("qwen")
-    workspace.settled("qwen", "Reconciling", "False")
-    time.sleep(QUIET_SECONDS)
-    workspace.settled("qwen", "Reconciling", "False")
+    for resource in ("qwen", "expanded"):
+        workspace.settled(resource)
+        workspace.settled(resource, "Reconciling", "False")
+        time.sleep(QUIET_SECONDS)
+        workspace.settled(resource, "Reconciling", "False")
     assert "Traceback" not in operator.log(), operator.log()
     operator.stop()
 
 
-def test_an_upgrade_from_an_earlier_commit_and_a_rollback_restart_no_engine(
+def test_an_upgrade_from_an_earlier_commit_and_a_rollback_restart_no_engine_but_one_with_an_expanded_argument(
     cluster: LocalCluster, earlier: Path, tmp_path: Path
 ) -> None:
     flags = (f"--namespace={SYSTEM}", "--wait", "--timeout=120s")
@@ -70,9 +75,12 @@ def test_an_upgrade_from_an_earlier_commit_and_a_rollback_restart_no_engine(
     cluster.kubectl("create", "namespace", "models")
     workspace = Workspace(cluster, "models")
     workspace.create("qwen", QWEN)
+    workspace.create("expanded", EXPANDED)
 
     works(workspace, account, tmp_path, "earlier", former)
     engines, routers = pods(workspace, "engine"), pods(workspace, "router")
+    expanded = pods(workspace, "engine", "expanded")
+    assert expanded
     assert engines
     assert routers
 
@@ -80,6 +88,11 @@ def test_an_upgrade_from_an_earlier_commit_and_a_rollback_restart_no_engine(
     works(workspace, account, tmp_path, "now", COMMAND)
     assert pods(workspace, "engine") == engines
     assert not pods(workspace, "router") & routers, "that commit did not pin routers, so they are replaced once"
+    renewed = pods(workspace, "engine", "expanded")
+    assert renewed
+    assert not renewed & expanded, "Kubernetes expanded their argument"
+    (container,) = workspace.get("deployment", "expanded-engine")["spec"]["template"]["spec"]["containers"]
+    assert "--seed=$$(SEED)" in container["args"]
 
     cluster.helm("rollback", RELEASE, "1", *flags)
     works(workspace, account, tmp_path, "earlier-again", former)

@@ -12,10 +12,10 @@ from inference_operator.engines.registry import ENGINES
 from inference_operator.inspection.result import result_text
 from inference_operator.models.checkpoint import Weights
 from inference_operator.pipeline.decide import outcome
-from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.settings import Settings
 from tests.cli.conftest import ApiServer, Infd, listing
-from tests.testing.builders import H100, model_known
+from tests.testing.builders import H100, inference_deployment, inputs, model_known
 from tests.testing.collected import entry
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
@@ -202,3 +202,13 @@ def test_plan_for_a_cluster_needs_no_right_to_list_config_maps(infd: Infd, serve
     assert (status, json.loads(output)["plan"]["gpu"]) == (0, "H100-80GB")
     assert complaints.startswith("--cluster: ")
     assert complaints.endswith("So models are read from the hub.\n")
+
+
+@pytest.mark.parametrize("path", ["$(HF_TOKEN)", "Qwen 8B", "a\nb", "a\x00b"])
+def test_an_invalid_path_on_a_claim_is_refused_with_the_operators_message(infd: Infd, path: str) -> None:
+    raw = inference_deployment(source=f"pvc://models/{path}")
+    status, _, complaints = infd("plan", "-f", "-", "--gpu", "L4:4", stdin=json.dumps(raw))
+    assert status == 1
+    found = outcome(inputs(raw))
+    assert isinstance(found, Refused)
+    assert found.refusal.message in complaints

@@ -1,14 +1,16 @@
-"""An inspection whose pod does not start: only Events contain the cause."""
+"""An inspection whose pod does not start: Events or the kubelet contain the cause."""
 
 import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.diagnosis.pending_causes import CREATION_PATIENCE, VOLUME_PATIENCE
 from inference_operator.manifest import Ref
+from inference_operator.objects.names import INSPECTION
 from tests.controller.test_inspection import end, newest_job
 from tests.controller.test_lookups import round_with_looks
-from tests.controller.world import World
+from tests.controller.world import RESOURCE, World
 from tests.status.situations import starting
+from tests.testing.builders import waiting
 from tests.testing.inspected import MINE, pod_of
 
 
@@ -83,3 +85,17 @@ async def test_a_volume_that_an_inspection_pod_cannot_mount_is_in_the_status(ins
     told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
     assert "Its pod does not run: a volume cannot be mounted: MountVolume.SetUp failed: no such share." in told.message
+
+
+async def test_a_key_that_the_secret_of_a_bucket_lacks_is_named_in_the_status(world: World) -> None:
+    world.ask(source="s3://models/qwen", cache={"pvc": "models"})
+    world.edit(RESOURCE, lambda one: one["spec"]["model"].update(s3={"secretName": "store"}))
+    await world.settle()
+    pod = pod_of(newest_job(world), None)
+    world.cluster.apply_as("kubelet", pod)
+    missing = "couldn't find key AWS_SECRET_ACCESS_KEY in Secret default/store"
+    world.cluster.set_status(Ref.of(pod), waiting("CreateContainerConfigError", missing, container=INSPECTION))
+    await round_with_looks(world)
+    told = world.status().condition(ConditionType.MODEL_RESOLVED)
+    assert told is not None
+    assert f"Its pod does not run: {missing}. Create the missing object." in told.message

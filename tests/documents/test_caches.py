@@ -60,4 +60,7 @@ def test_the_model_of_a_bucket_is_inspected_with_the_keys_of_the_secret_that_the
     decided = outcome(inputs({**bucket, "metadata": metadata}))
     (job,) = [one for ref, one in decided.desired.items() if ref.kind == JOB]
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert [one["secretRef"]["name"] for one in container["envFrom"]] == created
+    keys = [one["valueFrom"]["secretKeyRef"] for one in container["env"] if "valueFrom" in one]
+    assert {one["name"] for one in keys} == set(created)
+    written = set(re.findall(r"--from-literal=(\w+)=", PAGE))
+    assert written == {one["key"] for one in keys if not one.get("optional")}

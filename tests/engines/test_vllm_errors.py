@@ -1,6 +1,7 @@
 """Diagnosis of vLLM's error messages: recorded ones where they occur on a CPU, quoted ones where they need a GPU."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ RECORDED: dict[str, tuple[Reason | None, str]] = {
     "unknown-quantization": (Reason.UNSUPPORTED_PRECISION, "no quantization `nosuch`"),
     "quantization-of-another": (Reason.UNSUPPORTED_PRECISION, "not quantised as `gptq`"),
     "quantization-not-on-device": (Reason.UNSUPPORTED_PRECISION, "`fbgemm_fp8`"),
-    "unknown-dtype": (Reason.INVALID_ARGUMENT, "argument --dtype: invalid choice: 'float4'"),
+    "unknown-dtype": (Reason.INVALID_ARGUMENT, "vLLM does not accept the value of `--dtype`. Correct it"),
     "length-beyond-cache": (
         Reason.KV_CACHE_TOO_SMALL,
         "one request of 1048576 tokens needs 0.5 GiB of KV cache and 0.06",
@@ -35,9 +36,9 @@ RECORDED: dict[str, tuple[Reason | None, str]] = {
     "hub-offline": (Reason.HUB_UNREACHABLE, "the hub does not answer"),
     "hub-unreachable": (Reason.HUB_UNREACHABLE, "the hub does not answer"),
     "custom-code": (Reason.REMOTE_CODE_NEEDED, "the model brings code of its own"),
-    "unknown-argument": (Reason.INVALID_ARGUMENT, "unrecognized arguments: --nosuch-flag=1"),
-    "ambiguous-argument": (Reason.INVALID_ARGUMENT, "ambiguous option: --max-num=1 could match"),
-    "bad-value": (Reason.INVALID_ARGUMENT, "argument --max-num-seqs: invalid int value: 'many'"),
+    "unknown-argument": (Reason.INVALID_ARGUMENT, "vLLM has no argument `--nosuch-flag`"),
+    "ambiguous-argument": (Reason.INVALID_ARGUMENT, "`--max-num` abbreviates several arguments"),
+    "bad-value": (Reason.INVALID_ARGUMENT, "vLLM does not accept the value of `--max-num-seqs`"),
     "broken-config": (Reason.INVALID_MODEL, "configuration is no JSON"),
     "no-tokenizer": (Reason.INVALID_MODEL, "the model has no tokenizer"),
     "no-such-path": (Reason.MODEL_NOT_FOUND, "there is no model in `/models/nosuch`"),
@@ -128,7 +129,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "ValueError: VLLM_PORT 'tcp://10.96.0.12:8000' appears to be a URI. This may be caused by a Kubernetes service"
         " discovery issue,check the warning in: https://docs.vllm.ai/",
         Reason.SERVICE_ENV_CONFLICT,
-        "`VLLM_PORT=tcp://10.96.0.12:8000`",
+        "a Service called `vllm` puts its address into the variable `VLLM_PORT`",
     ),
     (
         "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has"
@@ -145,7 +146,42 @@ QUOTED: list[tuple[str, Reason, str]] = [
     (
         "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
         Reason.COMMUNICATION_FAILED,
-        "(unhandled system error (run with NCCL_DEBUG=INFO for details))",
+        "(unhandled system error)",
+    ),
+    (
+        "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:328, unhandled cuda error",
+        Reason.COMMUNICATION_FAILED,
+        "(unhandled cuda error)",
+    ),
+    (
+        "RuntimeError: NCCL error: something new",
+        Reason.COMMUNICATION_FAILED,
+        "the GPUs cannot communicate with each other. Set",
+    ),
+    (
+        "httpx.LocalProtocolError: Illegal header value b'Bearer x\\n'",
+        Reason.MODEL_NOT_FOUND,
+        "the token of the hub has a character that HTTP does not allow",
+    ),
+    (
+        "ValueError: Invalid value 'x' for VLLM_ATTENTION_BACKEND. Valid options: ['A', 'B'].",
+        Reason.INVALID_ARGUMENT,
+        "the value of the variable `VLLM_ATTENTION_BACKEND`. Correct it in `spec.engine.env`",
+    ),
+    (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig\nmodel\n  Input should be",
+        Reason.INVALID_ARGUMENT,
+        "vLLM does not accept `model` in its configuration `SpeculativeConfig`",
+    ),
+    (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, x",
+        Reason.INVALID_ARGUMENT,
+        "vLLM does not accept its configuration `ModelConfig`",
+    ),
+    (
+        "ValueError: Invalid repository ID or local directory specified: 'nosuch'.",
+        Reason.MODEL_NOT_FOUND,
+        "vLLM finds no model or tokenizer of a name that it was given",
     ),
     (
         "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver",
@@ -275,7 +311,7 @@ QUOTED: list[tuple[str, Reason, str]] = [
     (
         "vllm serve: error: unrecognized arguments: --nosuch",
         Reason.INVALID_ARGUMENT,
-        "unrecognized arguments: --nosuch",
+        "vLLM has no argument `--nosuch`",
     ),
 ]
 
@@ -341,3 +377,27 @@ def test_every_known_error_has_an_explained_reason_and_a_cause_built_from_its_ma
 def test_a_diagnosis_takes_time_linear_in_the_length_of_the_text() -> None:
     for piece in ("a", "(", "model's max seq len (1), ", "validation error for X\n", "quantization method a ", "'"):
         diagnosis(piece * (16384 // len(piece)))
+
+
+FREE_TEXT = re.compile(r"\[\^|(?<!\\)\.(?![^\[]*\])|\\S|\\W|\\D")
+"""What matches any character, or all but a few."""
+
+
+def groups_of(pattern: str) -> Iterator[tuple[str, str]]:
+    """The named groups of a pattern with their own patterns."""
+    for start in re.finditer(r"\(\?P<(\w+)>", pattern):
+        depth, end, in_set = 1, start.end(), False
+        while depth:
+            step = pattern[end]
+            end += 2 if step == "\\" else 1
+            if step in "[]":
+                in_set = step == "["
+            elif not in_set:
+                depth += {"(": 1, ")": -1}.get(step, 0)
+        yield start[1], pattern[start.end() : end - 1]
+
+
+def test_no_cause_quotes_text_that_a_value_could_fill() -> None:
+    for known in ERRORS:
+        for name, group in groups_of(known.wording.pattern):
+            assert not FREE_TEXT.search(group), f"{known.reason} {name}: {group}"

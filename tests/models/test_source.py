@@ -2,7 +2,7 @@ import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.models.source import ClaimModel, HubModel, ImageModel, ModelSource, model_source
+from inference_operator.models.source import MAX_CLAIM_PATH, ClaimModel, HubModel, ImageModel, ModelSource, model_source
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -17,7 +17,8 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("pvc://models/", ClaimModel("models", "")),
         ("pvc://models/qwen3-8b", ClaimModel("models", "qwen3-8b")),
         ("pvc://models/qwen/8b/", ClaimModel("models", "qwen/8b")),
-        ("pvc://models.v2/Qwen 8B", ClaimModel("models.v2", "Qwen 8B")),
+        ("pvc://models.v2/Qwen_8B+x.y-z", ClaimModel("models.v2", "Qwen_8B+x.y-z")),
+        (f"pvc://models/{'a' * MAX_CLAIM_PATH}", ClaimModel("models", "a" * MAX_CLAIM_PATH)),
         ("oci://qwen", ImageModel("qwen")),
         ("oci://ghcr.io/org/qwen3-8b:1", ImageModel("ghcr.io/org/qwen3-8b:1")),
         ("oci://registry.example:5000/qwen", ImageModel("registry.example:5000/qwen")),
@@ -46,7 +47,6 @@ def test_a_valid_model_source_is_parsed(text: str, source: ModelSource) -> None:
         ("hf://Qwen/Qwen3 8B", "names no repository"),
         ("hf://-flag/model", "names no repository"),
         ("hf://../model", "names no repository"),
-        ("hf://Qwen/Qwen3-8B\n", "names no repository"),
         ("hf://Çelik/modèle", "names no repository"),
         ("pvc://", "names no PersistentVolumeClaim"),
         ("pvc:///path", "names no PersistentVolumeClaim"),
@@ -55,6 +55,11 @@ def test_a_valid_model_source_is_parsed(text: str, source: ModelSource) -> None:
         ("pvc://models//path", "has a path"),
         ("pvc://models/../secrets", "has a path"),
         ("pvc://models/./path", "has a path"),
+        ("pvc://models//", "has a path"),
+        ("pvc://models/$(HF_TOKEN)", "has a path"),
+        ("pvc://models/Qwen 8B", "has a path"),
+        ("pvc://models/modèle", "has a path"),
+        ("s3://models/$(HF_TOKEN)", "has a path"),
         ("oci://", "names no image"),
         ("oci://GHCR.io/Org/Model", "names no image"),
         ("oci://ghcr.io//model", "names no image"),
@@ -69,6 +74,25 @@ def test_an_invalid_model_source_is_refused_with_a_cure(text: str, problem: str)
     assert (refusal.reason, refusal.field) == (Reason.INVALID_MODEL_SOURCE, "spec.model.source")
     assert refusal.problem.startswith(f"`{text}` {problem}")
     assert "hf://Qwen/Qwen3-8B" in refusal.cure
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf://Qwen/Qwen3-8B\n",
+        "pvc://models/a\n",
+        "pvc://models/a\x00b",
+        "pvc://models/a\u2028b",
+        f"pvc://models/{'a' * (MAX_CLAIM_PATH + 1)}",
+        f"s3://models/{'a' * (MAX_CLAIM_PATH + 1)}",
+        f"hf://{'a' * 1000}",
+    ],
+)
+def test_a_source_that_would_spoil_the_message_is_not_repeated_in_it(text: str) -> None:
+    refusal = model_source(text)
+    assert isinstance(refusal, Refusal)
+    assert refusal.problem.startswith("It ")
+    assert refusal.message.isprintable()
 
 
 def test_the_examples_in_cures_are_valid_model_sources() -> None:

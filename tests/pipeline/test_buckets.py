@@ -9,19 +9,25 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.inspection.result import Cause, Failure
-from inference_operator.manifest import JOB, Manifest
+from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
+from inference_operator.model_cache.result import Downloaded, downloaded_text
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Planned, Refused
 from inference_operator.settings import Settings
-from tests.pipeline.test_model_files import ALWAYS, CPUS, inspected, qwen, with_weights
+from tests.pipeline.test_model_files import ALWAYS, CPUS, inspected, later, qwen, with_weights
 from tests.testing.builders import ENGINES, inference_deployment, inputs
 from tests.testing.inspected import job_of
 
 DIGEST = "89abcdef0123456789abcdef0123456789abcdef"
 SOURCE = "s3://models/qwen/8b"
 STORE = {"endpoint": "http://minio:9000", "region": "eu-1", "secretName": "store"}
+KEYS = [
+    {"name": "store", "key": "AWS_ACCESS_KEY_ID"},
+    {"name": "store", "key": "AWS_SECRET_ACCESS_KEY"},
+    {"name": "store", "key": "AWS_SESSION_TOKEN", "optional": True},
+]
 UNREACHABLE = Failure(Cause.UNREACHABLE, NotUnderstood(SOURCE, "the store cannot be reached.", "Check."))
 
 
@@ -39,7 +45,11 @@ def container_of(found: Outcome) -> Manifest:
 
 
 def variables(container: Mapping[str, list[Mapping[str, str]]]) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container["env"] if one["name"] != "HOME"}
+    return {one["name"]: one["value"] for one in container["env"] if one["name"] != "HOME" and "value" in one}
+
+
+def keys(container: Mapping[str, list[Mapping[str, Manifest]]]) -> list[Manifest]:
+    return [one["valueFrom"]["secretKeyRef"] for one in container["env"] if "valueFrom" in one]
 
 
 def test_the_inspection_of_a_bucket_has_the_store_of_the_spec_and_the_keys_of_the_secret() -> None:
@@ -49,7 +59,8 @@ def test_the_inspection_of_a_bucket_has_the_store_of_the_spec_and_the_keys_of_th
     assert container["command"] == ["infd", "inspect", SOURCE]
     assert not [argument for argument in container["args"] if argument.startswith("--folder")]
     assert variables(container) == {"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_REGION": "eu-1"}
-    assert container["envFrom"] == [{"secretRef": {"name": "store"}}]
+    assert keys(container) == KEYS
+    assert "envFrom" not in container
 
 
 def test_variables_of_the_owner_reach_the_store_and_those_of_the_spec_come_first() -> None:
@@ -63,11 +74,12 @@ def test_variables_of_the_owner_reach_the_store_and_those_of_the_spec_come_first
 
 
 def test_a_store_and_a_secret_of_the_spec_replace_all_that_the_owner_says_of_them() -> None:
-    """A variable of a container would win over the Secret, and the client has other names for an endpoint."""
+    """The client has other names for an endpoint and for a key."""
     names = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_SKIP_SIGNATURE", "AWS_ENDPOINT_URL_S3", "AWS_PROXY_URL")
     owner = EngineDefaults(env=tuple(EnvironmentVariable(name=name, value="owner") for name in names))
     settings = Settings(model_inspection=ALWAYS.model_inspection, engine_defaults=owner)
     container = container_of(outcome(inputs(inference_deployment(**asked(s3=STORE)), settings=settings)))
+    assert keys(container) == KEYS
     assert variables(container) == {
         "AWS_PROXY_URL": "owner",
         "AWS_ENDPOINT_URL": "http://minio:9000",
@@ -85,6 +97,24 @@ def test_engines_load_the_snapshot_of_the_inspected_listing_and_get_no_key(hardw
     assert "envFrom" not in engine
     assert not [one for one in engine["env"] if one["name"].startswith("AWS_")]
     assert {one["name"]: one.get("value") for one in engine["env"]}["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_model_that_an_earlier_release_has_downloaded_is_neither_inspected_nor_downloaded_again() -> None:
+    """That release gave its Jobs all keys of the Secret, so their names and hashes were others."""
+    before = inspected(found_in_bucket(), **asked(s3=STORE))
+    first = outcome(before)
+    record = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "qwen-cache-412f7085581a431c", "namespace": "default"},
+        "data": {"download.json": downloaded_text(Downloaded(DIGEST, 16_381_470_720, 5))},
+    }
+    known = Ref(CONFIG_MAP, "default", "qwen-model-b946f757f63d4e01")
+    children = {Ref.of(record): record, known: first.desired[known]}
+    found = outcome(later(before, first, children))
+    assert isinstance(found, Planned)
+    assert JOB not in {ref.kind for ref in found.desired}
+    assert ENGINES in found.desired
 
 
 @pytest.mark.parametrize("hardware", [{}, CPUS], ids=["GPUs", "CPUs"])

@@ -3,6 +3,7 @@
 Settings that change every router pod, and another template text, stand for the other operator.
 """
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -182,6 +183,22 @@ def test_routers_without_an_intact_pin_roll_once(damaged: Callable[[str], str]) 
     assert is_renewed(once)
     again = outcome(inputs(RAW, children=once.desired.values(), pods=[router_pod(once.desired)], settings=LATER))
     assert again.desired == once.desired
+
+
+@pytest.mark.parametrize(("value", "renewed"), [("$(POD_IPS)", True), ("$$(POD_IPS)", False), ("5$", False)])
+def test_routers_in_which_kubernetes_expands_a_variable_are_replaced_and_others_stay(
+    value: str,
+    renewed: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Earlier releases left the variables of `routerDefaults.env` to Kubernetes."""
+    former = copy.deepcopy(MADE[ROUTERS])
+    annotations, template = former["metadata"]["annotations"], former["spec"]["template"]
+    template["spec"]["containers"][0]["env"].append({"name": "NO_PROXY", "value": value})
+    pinned = pinned_router(annotations[ROUTER_ANNOTATION])
+    assert pinned
+    annotations[ROUTER_ANNOTATION] = replace(pinned, stored="", template=template).text
+    result = later(RAW, SERVES, routers=former)
+    assert (result.desired[ROUTERS]["spec"]["template"] != template) is renewed
 
 
 def test_a_pin_with_the_most_slots_fits_into_the_annotations_of_an_object() -> None:

@@ -28,6 +28,13 @@ TEXTS_WITH_SECRETS = [
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc\n-----END RSA PRIVATE KEY-----",
     "-----BEGIN PRIVATE KEY-----\nMIIEow (cut off",
+    f"ValueError: invalid literal for int() with base 10: '{SECRET}'",
+    f"ValueError: could not convert string to float: '{SECRET}'",
+    f"argument --seed: invalid int value: 'it\\'s {SECRET}'",
+    f'argument --dtype: invalid choice: "it\'s {SECRET}" (choose from a, b)',
+    f"Invalid value '{SECRET}' for VLLM_A. Valid options: ['a']",
+    f"Illegal header value b'Bearer a {SECRET}",
+    f"[type=value_error, input_value={{'a': '{SECRET}'}}, input_type=dict]",
     "AKIAIOSFODNN7EXAMPLE",
     "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
 ]
@@ -60,5 +67,18 @@ def test_redaction_leaves_text_without_secrets_unchanged(text: str) -> None:
 
 def test_redaction_of_a_long_log_takes_linear_time() -> None:
     """A log is up to 64 KiB; patterns that backtrack at every position would take minutes."""
-    for piece in ("a", "token", "key=", "https://", "eyJ", "--", "[", "'token': [", "-----BEGIN KEY-----", "a.a-"):
+    for piece in (
+        "a",
+        "token",
+        "key=",
+        "https://",
+        "eyJ",
+        "--",
+        "[",
+        "invalid choice: '",
+        "input_value=",
+        "'token': [",
+        "-----BEGIN KEY-----",
+        "a.a-",
+    ):
         redacted(piece * (65536 // len(piece)))

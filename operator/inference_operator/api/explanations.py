@@ -139,8 +139,8 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         ),
         (
             Reason.INVALID_ARGUMENT,
-            "The engine rejects its arguments.",
-            "Change the argument in the message, in `spec.engine.args`.",
+            "The engine rejects an argument or a variable.",
+            "Change what the message names, in `spec.engine.args` or `spec.engine.env`.",
         ),
     )
 }

@@ -163,6 +163,6 @@ class PodTemplateSpec(SpecModel):
     sidecars: Annotated[tuple[Sidecar, ...], AfterValidator(_unique("name"))] = Field(
         (),
         max_length=MAX_SIDECARS,
-        description="Sidecar containers. Default: none. Change: rolling restart.",
+        description="Sidecar containers. Kubernetes expands `$(NAME)` in them. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )

@@ -215,14 +215,16 @@ class EngineSpec(SpecModel):
         max_length=64,
         description=(
             "Additional arguments for `vllm serve`, for example `--enable-prompt-tokens-details`. Arguments that the"
-            " operator sets itself are rejected; the message names the field to use. Default: none."
+            " operator sets itself are rejected; the message names the field to use. `$(NAME)` is not expanded."
+            " Default: none."
             " Change: rolling restart."
         ),
     )
     env: Environment = Field(
         (),
         max_length=64,
-        description="Additional environment variables of the engine container. Default: none. Change: rolling restart.",
+        description="Additional environment variables of the engine container. `$(NAME)` is not expanded."
+        " Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )
     max_model_len: int | None = Field(

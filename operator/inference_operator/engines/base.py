@@ -148,6 +148,17 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SecretVariable:
+    """An environment variable whose value is the key of the same name in a Secret."""
+
+    name: str
+    secret: str
+    """Name of the Secret."""
+    optional: bool = False
+    """Whether the container starts without it if the Secret has no such key."""
+
+
+@dataclass(frozen=True, slots=True)
 class HubAccess:
     """An engine's access to model files. The inspection Job uses the same access."""
 
@@ -163,8 +174,8 @@ class HubAccess:
     """Branch, tag or commit of the hub repository; None is the default branch."""
     compiled: str = ""
     """Folder of all compiled kernels; empty if the engine keeps none."""
-    secret: str = ""
-    """Secret whose keys all become environment variables of the Jobs; empty for none."""
+    keys: Sequence[SecretVariable] = ()
+    """Keys of the model's store, which only the Jobs get."""
 
 
 @dataclass(frozen=True, slots=True)

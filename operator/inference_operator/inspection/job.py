@@ -6,9 +6,10 @@ from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HA
 from inference_operator.manifest import JOB, Manifest, Owner
 from inference_operator.models.source import DOWNLOADED, ModelSource
 from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, model_volumes
 from inference_operator.objects.names import INSPECTION, inspection_job_name, labels, selector_labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, environment_of, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
@@ -93,10 +94,11 @@ def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Set
         "name": INSPECTION,
         "image": settings.operator_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": ["infd", "inspect", spec.model.source],
-        "args": [*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"],
-        "env": environment(access.env),
-        **environment_of(access.secret),
+        **process_fields(
+            command=["infd", "inspect", spec.model.source],
+            args=[*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"],
+            env=[*environment(access.env), *secret_variables(access.keys)],
+        ),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

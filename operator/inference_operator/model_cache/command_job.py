@@ -12,6 +12,7 @@ from inference_operator.model_cache.result import Downloaded, downloaded_text
 from inference_operator.model_cache.uses import COMMAND, Uses, keep_arguments, mounted_claims
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import content_hash
+from inference_operator.objects.container import process_fields
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD, MANAGED_BY_LABEL
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.settings import Settings
@@ -61,8 +62,7 @@ def prune_job(
         "name": PRUNE,
         "image": settings.operator_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": [COMMAND, PRUNE],
-        "args": arguments,
+        **process_fields(command=[COMMAND, PRUNE], args=arguments),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

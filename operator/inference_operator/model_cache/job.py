@@ -10,8 +10,9 @@ from inference_operator.manifest import JOB, Manifest, Owner
 from inference_operator.model_cache.placement import PLACEMENT_FIELDS
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import DOWNLOAD, download_job_name, labels, selector_labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, environment_of, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
@@ -117,21 +118,16 @@ def _container(request: DownloadRequest) -> Manifest:
     revision = [f"--revision={request.revision}"] if request.revision else []
     pickle = ["--allow-pickle"] if request.spec.model.allow_pickle else []
     empties = ["--empty-kernels"] if request.empties_kernels else []
+    options = [*revision, *pickle, *empties]
     return {
         "name": DOWNLOAD,
         "image": settings.operator_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": ["infd", "download", request.spec.model.source],
-        "args": [
-            *revision,
-            *pickle,
-            *empties,
-            f"--cache={ROOT}",
-            f"--kernels={request.cache.key}",
-            f"--to={TERMINATION_MESSAGE}",
-        ],
-        "env": environment(access.env),
-        **environment_of(access.secret),
+        **process_fields(
+            command=["infd", "download", request.spec.model.source],
+            args=[*options, f"--cache={ROOT}", f"--kernels={request.cache.key}", f"--to={TERMINATION_MESSAGE}"],
+            env=[*environment(access.env), *secret_variables(access.keys)],
+        ),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -56,7 +56,10 @@ DOWNLOADED = (HubModel, BucketModel)
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Names of buckets (Amazon S3 user guide, "General purpose bucket naming rules")."""
-_KEY_PART = re.compile(r"[\w.+-]+", re.ASCII)
+_PATH_PART = re.compile(r"[\w.+-]+", re.ASCII)
+"""A folder in a bucket or claim. It becomes a part of arguments, paths and messages, and needs no other character."""
+MAX_CLAIM_PATH = 512
+"""Characters of the path, as of a `subPath` in `podTemplate.volumeMounts`."""
 MAX_BUCKET_PATH = 160
 """Characters of the path: with the bucket it becomes the name of one folder, which has at most 255."""
 _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -64,6 +67,9 @@ _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
+
+MAX_SHOWN = 200
+"""Characters of a source that a message repeats: a condition must stay readable."""
 
 
 def model_source(text: str) -> ModelSource | Refusal:
@@ -97,30 +103,37 @@ def model_source(text: str) -> ModelSource | Refusal:
 
 def _bucket(text: str, rest: str) -> ModelSource | Refusal:
     bucket, _, path = rest.partition("/")
-    path = path.removesuffix("/")
     if not _BUCKET.fullmatch(bucket):
         return _refusal(text, "names no bucket")
-    if len(path) > MAX_BUCKET_PATH:
-        return _refusal(text, f"has a path with more than {MAX_BUCKET_PATH} characters")
-    if path and any(part in (".", "..") or not _KEY_PART.fullmatch(part) for part in path.split("/")):
-        return _refusal(text, "has a path with other characters than letters, digits and `._+-`, or an empty part")
-    return BucketModel(bucket, path)
+    problem = _problem_of_path(path, MAX_BUCKET_PATH)
+    return _refusal(text, problem) if problem else BucketModel(bucket, path.removesuffix("/"))
 
 
 def _claim(text: str, rest: str) -> ModelSource | Refusal:
     claim, _, path = rest.partition("/")
     if not _CLAIM.fullmatch(claim):
         return _refusal(text, "names no PersistentVolumeClaim")
-    if path and any(part in ("", ".", "..") for part in path.removesuffix("/").split("/")):
-        return _refusal(text, "has a path with empty, `.` or `..` parts")
-    return ClaimModel(claim, path.removesuffix("/"))
+    problem = _problem_of_path(path, MAX_CLAIM_PATH)
+    return _refusal(text, problem) if problem else ClaimModel(claim, path.removesuffix("/"))
+
+
+def _problem_of_path(path: str, longest: int) -> str:
+    """What is wrong with the path of a folder; empty if nothing is."""
+    if len(path) > longest:
+        return f"has a path with more than {longest} characters"
+    if path and any(
+        part in (".", "..") or not _PATH_PART.fullmatch(part) for part in path.removesuffix("/").split("/")
+    ):
+        return "has a path with other characters than letters, digits and `._+-`, or with an empty, `.` or `..` part"
+    return ""
 
 
 def _refusal(text: str, problem: str) -> Refusal:
+    shown = f"`{text}`" if text.isprintable() and len(text) <= MAX_SHOWN else "It"
     return Refusal(
         Reason.INVALID_MODEL_SOURCE,
         "spec.model.source",
-        f"`{text}` {problem}.",
+        f"{shown} {problem}.",
         "Write for example `hf://Qwen/Qwen3-8B`, `s3://models/qwen3-8b`, `pvc://models/qwen3-8b` or"
         " `oci://ghcr.io/org/qwen3-8b:1`.",
     )

@@ -1,11 +1,10 @@
-"""Parts of every pod: security context, probes, environment, and the pod template with its hash.
+"""Parts of every pod: security context, probes, and the pod template with its hash.
 
 The security context follows Kubernetes' Pod Security Standards, level restricted (documentation of 1.36).
 """
 
 from collections.abc import Mapping, Sequence
 
-from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
@@ -75,20 +74,6 @@ def http_probe(path: str, *, period: int, timeout: int, failures: int, port: str
 def fatal(probe: Manifest) -> Manifest:
     """A probe whose failure makes the kubelet restart the container."""
     return {**probe, "terminationGracePeriodSeconds": UNANSWERED_GRACE_SECONDS}
-
-
-def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
-    """The environment of a container as the API server stores it: without empty values."""
-    return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
-
-
-def environment_of(secret: str) -> Manifest:
-    """The field of a container that turns every key of a Secret into a variable; empty without a Secret."""
-    return {"envFrom": [{"secretRef": {"name": secret}}]} if secret else {}
-
-
-def _empty(variable: EnvironmentVariable) -> set[str]:
-    return {"value"} if variable.value == "" else set()
 
 
 def pod_template(

@@ -14,8 +14,9 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import GROUP, Manifest
 from inference_operator.objects.api_form import api_form
 from inference_operator.objects.compute_resources import refusal_of_resources, stated
+from inference_operator.objects.container import environment
 from inference_operator.objects.names import labels
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, environment
+from inference_operator.objects.pod import RESTRICTED_CONTAINER
 from inference_operator.objects.quantity import canonical
 from inference_operator.objects.scheduling import QUEUE_LABEL
 
@@ -132,7 +133,10 @@ def mounts(requested: Sequence[Mount]) -> list[Manifest]:
 
 
 def sidecars(requested: Sequence[Sidecar], *, pull_policy: str) -> list[Manifest]:
-    """Sidecar containers: Kubernetes starts them before the engine and stops them after it (since Kubernetes 1.29)."""
+    """Sidecar containers: Kubernetes starts them before the engine and stops them after it (since Kubernetes 1.29).
+
+    It expands `$(NAME)` in them, as in any container: who adds a sidecar may create pods.
+    """
     return [_sidecar(sidecar, pull_policy) for sidecar in requested]
 
 

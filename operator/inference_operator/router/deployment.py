@@ -6,12 +6,12 @@ from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
     account,
-    environment,
     evictable,
     fatal,
     http_probe,
@@ -38,6 +38,7 @@ from inference_operator.router.haproxy import (
 from inference_operator.router.pinned_router import PinnedRouter
 from inference_operator.router.resources import process_resources
 from inference_operator.router.stop_hook import ENDPOINT_REMOVAL_SECONDS, stop_hook
+from inference_operator.settings import Settings
 
 ROUTER_USER = 99
 """The user of HAProxy's official image (docker-library/haproxy)."""
@@ -193,6 +194,15 @@ _WITH_DNS_SERVER = (
 )
 
 
+def _environment(metrics_port: int, settings: Settings) -> list[Manifest]:
+    addresses = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIPs"}}
+    return [
+        {"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)},
+        {"name": POD_IPS_VARIABLE, "valueFrom": addresses},
+        *environment(settings.router_defaults.env),
+    ]
+
+
 def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
     settings, metrics = request.settings, f"metrics-{number}"
@@ -200,20 +210,12 @@ def _container(number: int, metrics_port: int, request: RouterRequest) -> Manife
         "name": _name(number),
         "image": settings.router_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": haproxy_command(request.slots),
-        "env": [
-            {"name": METRICS_PORT_VARIABLE, "value": str(metrics_port)},
-            {
-                "name": POD_IPS_VARIABLE,
-                "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIPs"}},
-            },
-            *environment(settings.router_defaults.env),
-        ],
+        **process_fields(command=haproxy_command(request.slots), env=_environment(metrics_port, settings)),
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
         "resources": process_resources(request.spec.resources),
         "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
-        "lifecycle": {"preStop": {"exec": {"command": stop_hook(request.drain_seconds)}}},
+        **pre_stop(stop_hook(request.drain_seconds)),
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
             *_own_mounts(number),

@@ -13,10 +13,11 @@ from pydantic_core import to_jsonable_python
 
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
+from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.router.haproxy import RouterRequest
 from inference_operator.views.pod import PodView, has_answered, pod_template_hash
-from inference_operator.views.raw import annotations
+from inference_operator.views.raw import annotations, mapping
 
 ROUTER_ANNOTATION = "inference-operator.dev/router-template"
 _NO_INPUTS = {
@@ -133,13 +134,15 @@ def router_inputs(request: RouterRequest) -> Manifest:
 def router_in_use(built: PinnedRouter, live: Manifest | None, pods: Sequence[PodView]) -> PinnedRouter:
     """What routers should have: the pinned one if it has the same inputs and a router of it is ready, else the new one.
 
+    One in which Kubernetes would expand a string of the resource, as earlier releases wrote it, is never kept.
+
     Args:
         built: the router as this operator builds it.
         live: the live Deployment of the routers.
         pods: the router pods.
     """
     pinned = pinned_router(annotations(live).get(ROUTER_ANNOTATION))
-    if pinned is None or pinned.inputs_hash != built.inputs_hash:
+    if pinned is None or pinned.inputs_hash != built.inputs_hash or has_references(mapping(pinned.template, "spec")):
         return built
     return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
 

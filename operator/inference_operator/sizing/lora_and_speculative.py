@@ -1,5 +1,6 @@
 """GPU memory beside the base model: LoRA adapters and speculative decoding."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -97,7 +98,8 @@ def uncounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
 def _uncounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     speculation = shape.speculation
     if speculation and speculation.draft and speculation.draft_facts is None:
-        yield f"the draft model `{speculation.draft[:MOST_SHOWN]}`, which is not in the catalogue"
+        named = f"the draft model `{speculation.draft}`" if _MODEL.fullmatch(speculation.draft) else "the draft model"
+        yield f"{named}, which is not in the catalogue"
     if speculation and speculation.unknown:
         yield speculation.unknown
     if facts.has_vision and shape.adapters and shape.adapters.tower:
@@ -109,8 +111,8 @@ def _draft_shape(shape: Shape) -> Shape:
     return Shape(ParallelSizes(shape.parallel.tensor), element_bytes=shape.element_bytes)
 
 
-MOST_SHOWN = 200
-"""Characters of a draft model's name in a message; names on the hub have at most 96."""
+_MODEL = re.compile(r"[\w./-]{1,200}", re.ASCII)
+"""A draft model's name that a message repeats: a repository or a path. Names on the hub have at most 96 letters."""
 ENDS = (Part.EMBEDDING, Part.HEAD)
 
 

@@ -11,8 +11,9 @@ from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HA
 from inference_operator.manifest import JOB, Manifest, Owner
 from inference_operator.models.source import ImageModel
 from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.container import environment, process_fields
 from inference_operator.objects.names import VERIFICATION, labels, selector_labels, verification_job_name
-from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, environment, restricted_pod
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.settings import Settings
@@ -114,15 +115,17 @@ def _container(request: VerificationRequest, public_key: str) -> Manifest:
         "name": VERIFICATION,
         "image": settings.verifier_image,
         "imagePullPolicy": settings.image_pull_policy,
-        # The key alone counts: no transparency log, which clusters without access to the Internet could not ask.
-        "args": [
-            f"--output-file={TERMINATION_MESSAGE}",
-            "verify",
-            f"--key=env://{PUBLIC_KEY}",
-            "--insecure-ignore-tlog=true",
-            request.image.reference,
-        ],
-        "env": [{"name": PUBLIC_KEY, "value": public_key}, *known, *environment(own)],
+        **process_fields(
+            # The key alone counts: no transparency log, which clusters without access to the Internet could not ask.
+            args=[
+                f"--output-file={TERMINATION_MESSAGE}",
+                "verify",
+                f"--key=env://{PUBLIC_KEY}",
+                "--insecure-ignore-tlog=true",
+                request.image.reference,
+            ],
+            env=[{"name": PUBLIC_KEY, "value": public_key}, *known, *environment(own)],
+        ),
         "resources": RESOURCES,
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -119,6 +119,10 @@ _DISK_FULL = re.compile(
 """Parts of the kubelet's messages about a pod that it evicts or rejects for its use of disks (Kubernetes 1.36,
 pkg/kubelet/eviction/helpers.go and eviction_manager.go)."""
 
+_MOST_BYTES = 2048
+"""Of a log that the kubelet makes a termination message of (Kubernetes 1.36, pkg/kubelet/container/runtime.go,
+`MaxContainerTerminationMessageLogLength`)."""
+
 MAX_CAUSE_LENGTH = 1024
 """Characters of a cause. Kubelets may quote a whole log, and a condition must stay readable."""
 
@@ -231,11 +235,21 @@ def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> Po
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than {bound}")
     code = terminated.get("exitCode")
     cause = f"container `{name}` ended with exit code {code}{' (SIGKILL)' if code == _SIGKILL else ''}"
-    message = redacted(str(terminated.get("message") or "")).strip()
+    message = redacted(_whole_lines(str(terminated.get("message") or ""))).strip()
     started, finished = timestamp(terminated.get("startedAt")), timestamp(terminated.get("finishedAt"))
     ran = finished - started if started and finished else None
     log = _terminated_log(mapping(pod, "metadata"), container)
     return PodProblem(Reason.CRASH_LOOP, cause, Terminated(message, log, ran))
+
+
+def _whole_lines(message: str) -> str:
+    r"""The message without the rest of a line whose beginning was cut off: it may be the middle of a secret.
+
+    Examples:
+        >>> _whole_lines("horse'\nKeyError: 1"), _whole_lines("b" * 2048 + "\nKeyError: 1")
+        ("horse'\nKeyError: 1", 'KeyError: 1')
+    """
+    return message.partition("\n")[2] if len(message.encode()) >= _MOST_BYTES else message
 
 
 def _memory_limit(pod: Manifest, container: str) -> str:

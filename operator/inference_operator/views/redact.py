@@ -32,6 +32,16 @@ _BY_NAME = re.compile(rf"""(?i)((?:{_NAME})["']?\s*[=:]\s*){_VALUE}""")
 _BY_OPTION = re.compile(rf"""(?i)(--[\w-]{{0,32}}(?:token|secret|password|key)["']?,?\s+){_VALUE}""")
 _AUTHORIZATION = re.compile(r"""(?i)(\bauthorization["']?\s*[=:]\s*["']?)(?!\[hidden\])(?:[a-z]+\s+)?[^\s,;"']+""")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
+_REFUSED = re.compile(
+    r"""((?:invalid\ literal\ for\ int\(\)\ with\ base\ \d+: | could\ not\ convert\ string\ to\ float:     # Python
+    | invalid\ \w{1,40}\ value: | invalid\ choice: | ignored\ explicit\ argument                     # argparse
+    | [Ii]nvalid\ value | Illegal\ header\ value)\ b?)                                               # vLLM, h11
+    (?:'(?:[^'\\\n]|\\.)*'?|"(?:[^"\\\n]|\\.)*"?)""",
+    re.VERBOSE,
+)
+"""A value that a program refuses, which its message quotes. A variable's value may come from a Secret."""
+_INPUT = re.compile(r"(\binput_value=)(?!\[hidden\])[^\n]+?(?=, input_type=|$)", re.MULTILINE)
+"""The same in messages of pydantic."""
 _IN_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^\s/@]+@")
 
 
@@ -43,6 +53,6 @@ def redacted(text: str) -> str:
         '401 for https://[hidden]@hub.example/x?token=[hidden] with [hidden], max_tokens=8'
     """
     text = _IN_URL.sub(rf"\1{HIDDEN}@", _BY_FORM.sub(HIDDEN, text))
-    for pattern in (_AUTHORIZATION, _BY_NAME, _BY_OPTION, _BEARER):
+    for pattern in (_REFUSED, _INPUT, _AUTHORIZATION, _BY_NAME, _BY_OPTION, _BEARER):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text

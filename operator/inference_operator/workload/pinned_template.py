@@ -16,10 +16,11 @@ from pydantic import TypeAdapter
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
+from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sizing.stored_plan import stored_non_defaults
 from inference_operator.views.pod import PodView, has_answered, pod_template_hash
-from inference_operator.views.raw import annotations
+from inference_operator.views.raw import annotations, mapping
 from inference_operator.workload.pinned_plan import PinnedPlan
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
@@ -110,13 +111,15 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
 def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence[PodView]) -> PinnedTemplate:
     """The template that engines should have: the pinned one if it has the same inputs and serves, else the new one.
 
+    One in which Kubernetes would expand a string of the resource, as earlier releases wrote it, is never kept.
+
     Args:
         built: the template as this operator builds it.
         live: the live workload.
         pods: the pods of the role.
     """
     pinned = pinned_template(annotations(live).get(TEMPLATE_ANNOTATION))
-    if pinned is None or pinned.inputs_hash != built.inputs_hash:
+    if pinned is None or pinned.inputs_hash != built.inputs_hash or has_references(mapping(pinned.template, "spec")):
         return built
     return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
 

@@ -9,12 +9,12 @@ from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
+from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.names import labels, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
     account,
-    environment,
     evictable,
     fatal,
     http_probe,
@@ -107,9 +107,7 @@ def _container(request: WorkloadRequest) -> Manifest:
         "name": request.role,
         "image": request.plan.image,
         "imagePullPolicy": request.settings.image_pull_policy,
-        "command": list(process.command),
-        "args": list(process.args),
-        "env": environment(process.env),
+        **process_fields(command=process.command, args=process.args, env=environment(process.env)),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(
             spec.engine.resources, request.plan.plan, request.settings.engine_defaults.limit_request_ratio
@@ -128,7 +126,7 @@ def _container(request: WorkloadRequest) -> Manifest:
         "livenessProbe": fatal(
             http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
         ),
-        "lifecycle": {"preStop": {"exec": {"command": list(process.pre_stop)}}},
+        **pre_stop(process.pre_stop),
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [

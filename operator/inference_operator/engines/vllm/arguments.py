@@ -24,6 +24,7 @@ from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest,
 
 _HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_OPTION = re.compile(r"--[A-Za-z][\w-]{0,63}|-[A-Za-z]", re.ASCII)
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
 
@@ -107,12 +108,12 @@ Set it to a commit with 40 hexadecimal digits.
     tokenizer = value_of(args, TOKENIZER) or ""
     of_model = tokenizer.startswith("/") or tokenizer in ("", model.source.removeprefix(_HUB))
     if not of_model and not _COMMIT.fullmatch(value_of(args, TOKENIZER_REVISION) or ""):
-        problem = f"{runs} `{tokenizer}` too, and without `{TOKENIZER_REVISION}` or with a branch it can change."
+        problem = f"{runs} `{TOKENIZER}` too, and without `{TOKENIZER_REVISION}` or with a branch it can change."
         return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
     for option in (TOKENIZER_REVISION, CODE_REVISION):
         chosen = value_of(args, option)
         if chosen is not None and not _COMMIT.fullmatch(chosen):
-            problem = f"{runs} the repository, and the branch or tag `{chosen}` of `{option}` can change."
+            problem = f"{runs} the repository, and the branch or tag in `{option}` can change."
             return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
     return None
 
@@ -159,7 +160,7 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
     # vLLM refuses an ambiguous abbreviation. The refusal names the most serious of its options.
     if (flag := _among(names, MANAGED_FLAGS)) is not None:
         sets = "is" if option == flag else f"sets `{flag}`, which is"
-        problem = f"`{option}` {sets} managed by the operator."
+        problem = f"`{_shown(option)}` {sets} managed by the operator."
         return Refusal(Reason.MANAGED_ARGUMENT, field, problem, MANAGED_FLAGS[flag])
     if (flag := _among(names, SECRET_FLAGS)) is not None:
         cure = f"Set `{SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
@@ -180,16 +181,30 @@ def _two_in_one(argument: str, field: str) -> Refusal | None:
 
 def _unknown(option: str, field: str, names: Sequence[str]) -> Refusal:
     if names:
-        problem, cure = f"`{option}` can mean {_listed(names)}.", "Write the full name."
+        problem, cure = f"`{_shown(option)}` can mean {_listed(names)}.", "Write the full name."
     elif option in REMOVED_FLAGS:
         problem, cure = f"vLLM {VERSION} no longer has `{option}`.", REMOVED_FLAGS[option]
     else:
-        problem = f"vLLM {VERSION} has no argument `{option}`."
+        problem = f"vLLM {VERSION} has no argument `{_shown(option)}`."
         near = nearest(option)
         cure = f"Did you mean {_listed(near)}?" if near else "Remove it, or name an image that has it."
         if near and near[0] in MANAGED_FLAGS:
             cure = f"Did you mean `{near[0]}`? {MANAGED_FLAGS[near[0]]}"
     return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, cure)
+
+
+def _shown(option: str) -> str:
+    """The option as a message shows it: a value may follow a short one directly, and a long one may be no option.
+
+    Examples:
+        >>> _shown("--nosuch-flag"), _shown("-tp"), _shown("-n2"), _shown("--a b")
+        ('--nosuch-flag', '-tp', '-n…', '--a…')
+    """
+    if option in SPELLINGS:
+        return option
+    shown = _OPTION.match(option)
+    start = shown[0] if shown else "-"
+    return start if start == option else f"{start}…"
 
 
 def _not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:

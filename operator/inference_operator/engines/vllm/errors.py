@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.base import Diagnosis
+from inference_operator.engines.vllm.argument_errors import ARGUMENT_ERRORS, CONFIGURATION_ERRORS
 from inference_operator.engines.vllm.known_error import KnownError, known_error
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
@@ -41,11 +42,14 @@ _BROKEN_KERNELS: Sequence[str] = (
 )
 """Forms in which engines end because of damaged compiled files. No form may match what an engine survives."""
 
+_GPUS = r"[\w .,:()@/+-]{1,200}"
+"""GPUs with numbers, names and sizes, as `engines/gpu_check.py` prints them."""
+
 _OTHER_ERRORS: Sequence[KnownError] = (
     # engines/gpu_check.py
     known_error(
         Reason.WRONG_GPU,
-        r"wrong GPU: the engine was sized for (?P<need>[^;]{1,120}); this node gives it (?P<has>[^\n]{1,200})",
+        rf"wrong GPU: the engine was sized for (?P<need>{_GPUS}); this node gives it (?P<has>{_GPUS})",
         "the engine was sized for {need}, but its node gives it {has}. Correct the node's labels or `gpuNodeLabels` of"
         " the operator, or name this GPU in `spec.hardware.gpu.products`",
     ),
@@ -69,24 +73,21 @@ _OTHER_ERRORS: Sequence[KnownError] = (
     # vllm/envs.py
     known_error(
         Reason.SERVICE_ENV_CONFLICT,
-        r"VLLM_PORT '(?P<what>[^']{1,100})' appears to be a URI",
-        "a Service called `vllm` puts `VLLM_PORT={what}` into every pod. Give that Service another name",
-    ),
-    # argparse, Lib/argparse.py of Python 3.13
-    known_error(
-        Reason.INVALID_ARGUMENT,
-        r"\bvllm(?: serve)?: error: (?P<what>[^\n]{1,200})",
-        "vLLM does not accept its arguments: {what}",
-    ),
-    known_error(
-        Reason.INVALID_ARGUMENT,
-        r"validation errors? for (?P<part>\w+)\n\s*(?:Value error, )?(?P<what>[^\n\[]{1,200})",
-        "vLLM does not accept its configuration: {what}",
+        r"VLLM_PORT '[^'\n]{1,500}' appears to be a URI",
+        "a Service called `vllm` puts its address into the variable `VLLM_PORT` of every pod. Give that Service another"
+        " name",
     ),
 )
-"""Errors of shared memory, environment and arguments."""
+"""Errors of GPUs, shared memory, compiled kernels and the environment."""
 
-ERRORS: Sequence[KnownError] = (*MEMORY_ERRORS, *NODE_ERRORS, *MODEL_ERRORS, *_OTHER_ERRORS)
+ERRORS: Sequence[KnownError] = (
+    *ARGUMENT_ERRORS,
+    *MEMORY_ERRORS,
+    *NODE_ERRORS,
+    *MODEL_ERRORS,
+    *_OTHER_ERRORS,
+    *CONFIGURATION_ERRORS,
+)
 """All known errors, the more specific pattern first."""
 
 

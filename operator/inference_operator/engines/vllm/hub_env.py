@@ -9,6 +9,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.spec import HUB_TOKEN, EngineSpec, ModelSpec
 from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
+from inference_operator.engines.base import SecretVariable
 from inference_operator.engines.vllm.cli_args import value_of
 
 DOWNLOAD_DIR = "--download-dir"
@@ -56,8 +57,7 @@ def access_variables(env: Sequence[EnvironmentVariable], model: ModelSpec | None
 def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[EnvironmentVariable, ...]:
     """The variables with which a Job reaches a bucket: those of `model.s3`, and the engine's own beside them.
 
-    A variable of the container wins over a Secret's (Kubernetes, `envFrom`). So an engine's key is left out where
-    `model.s3` names a Secret.
+    An engine's key is left out where `model.s3` names a Secret: see `bucket_keys`.
 
     Examples:
         >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
@@ -76,6 +76,23 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
         *(one for one in env if _BUCKET_VARIABLE.fullmatch(one.name) and one.name not in replaced),
         *(EnvironmentVariable(name=name, value=value) for name, value in own.items() if value),
     )
+
+
+def bucket_keys(secret: str | None) -> tuple[SecretVariable, ...]:
+    """The variables with the key of a bucket, of one Secret; none without it.
+
+    No other key of the Secret becomes a variable. Where the Secret lacks one that is needed, the kubelet says which.
+
+    Examples:
+        >>> [(one.name, one.optional) for one in bucket_keys("store")]
+        [('AWS_ACCESS_KEY_ID', False), ('AWS_SECRET_ACCESS_KEY', False), ('AWS_SESSION_TOKEN', True)]
+        >>> bucket_keys(None)
+        ()
+    """
+    if not secret:
+        return ()
+    needed = (SecretVariable(name, secret) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+    return (*needed, SecretVariable("AWS_SESSION_TOKEN", secret, optional=True))
 
 
 def offline_variables(hub_cache: str) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.vllm.known_error import KnownError, known_error
 
-_GIB = r"[\d.]+"
+_GIB = r"[\d.]{1,16}"
 
 MEMORY_ERRORS: Sequence[KnownError] = (
     # vllm/v1/core/kv_cache_utils.py; 0.8.5 is the first version that suggests a length; older messages are shorter.
@@ -42,8 +42,8 @@ MEMORY_ERRORS: Sequence[KnownError] = (
     # torch 2.13, c10/cuda/CUDACachingAllocator.cpp
     known_error(
         Reason.GPU_OUT_OF_MEMORY,
-        r"CUDA out of memory\. Tried to allocate (?P<asked>[\d.]+ [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of"
-        r" (?P<total>[\d.]+ [KMG]iB) of which (?P<free>[\d.]+ [KMG]iB) is free",
+        r"CUDA out of memory\. Tried to allocate (?P<asked>[\d.]{1,16} [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of"
+        r" (?P<total>[\d.]{1,16} [KMG]iB) of which (?P<free>[\d.]{1,16} [KMG]iB) is free",
         "GPU {gpu} of {total} had {free} free when {asked} more were needed."
         " Spread the model over more GPUs, use a smaller or quantised one, or lower `spec.engine.maxNumSeqs`",
     ),
@@ -57,7 +57,7 @@ MEMORY_ERRORS: Sequence[KnownError] = (
     known_error(
         Reason.DEVICE_MEMORY_IN_USE,
         r"Free memory on device \S*\s*\((?P<free>" + _GIB + r")/(?P<total>" + _GIB + r") GiB\) on startup is less than"
-        r" desired GPU memory utilization \((?P<share>[\d.]+), (?P<asked>" + _GIB + r") GiB\)",
+        r" desired GPU memory utilization \((?P<share>[\d.]{1,16}), (?P<asked>" + _GIB + r") GiB\)",
         "{asked} GiB are to be used, {share} of the device, and {free} of {total} GiB are free: others use it."
         " Lower `spec.engine.gpuMemoryUtilization`, or find the other process",
     ),
@@ -68,7 +68,7 @@ MEMORY_ERRORS: Sequence[KnownError] = (
         + _GIB
         + r")/(?P<total>"
         + _GIB
-        + r") GiB\) on startup is less than desired CPU memory utilization \((?P<share>[\d.]+), (?P<asked>"
+        + r") GiB\) on startup is less than desired CPU memory utilization \((?P<share>[\d.]{1,16}), (?P<asked>"
         + _GIB
         + r") GiB\)",
         "{asked} GiB are to be used, {share} of the node's memory, and {free} of {total} GiB are free."

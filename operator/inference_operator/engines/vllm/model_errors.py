@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.vllm.known_error import KnownError, known_error
 
+_NO_REPOSITORY = r"(?:Repo id must be in the form[^:\n]{0,60}|Invalid repository ID or local directory specified)"
+_MODEL_PATH = r"/model(?:s|-cache)(?:/[\w.+-]{1,255}){0,20}"
+"""A path that `spec.model.source` becomes. Any other is a value of an argument."""
+
 MODEL_ERRORS: Sequence[KnownError] = (
     # vllm/config/model.py
     known_error(
@@ -29,48 +33,48 @@ MODEL_ERRORS: Sequence[KnownError] = (
     ),
     known_error(
         Reason.UNSUPPORTED_PRECISION,
-        r"Unknown quantization method: (?P<what>[\w-]+)",
+        r"Unknown quantization method: (?P<what>[\w-]{1,40})",
         "vLLM knows no quantization `{what}`. Remove `spec.engine.quantization`: vLLM reads it from the model",
     ),
     known_error(
         Reason.UNSUPPORTED_PRECISION,
-        r"[Qq]uantization method specified in the model config \((?P<own>[\w-]+)\) does not match the quantization method"
-        r" specified in the `quantization` argument \((?P<what>[\w-]+)\)",
+        r"[Qq]uantization method specified in the model config \((?P<own>[\w-]{1,40})\) does not match the quantization method"
+        r" specified in the `quantization` argument \((?P<what>[\w-]{1,40})\)",
         "the model is quantised as `{own}`, not as `{what}`. Remove `spec.engine.quantization`",
     ),
     known_error(
         Reason.UNSUPPORTED_PRECISION,
-        r"The quantization method %s is deprecated[^']*', '(?P<what>[\w-]+)'",
+        r"The quantization method %s is deprecated[^']*', '(?P<what>[\w-]{1,40})'",
         "vLLM gives up the quantization `{what}` of this model."
         " Use another model, or `--allow-deprecated-quantization` for as long as it lasts",
     ),
     known_error(
         Reason.UNSUPPORTED_PRECISION,
-        r"Cannot find the config file for (?P<what>[\w-]+)",
+        r"Cannot find the config file for (?P<what>[\w-]{1,40})",
         "the model is not quantised as `{what}`. Remove `spec.engine.quantization`",
     ),
     known_error(
         Reason.UNSUPPORTED_PRECISION,
-        r"[Qq]uantization method (?P<what>[\w-]+) is not supported for the current GPU\. Minimum capability: (?P<need>\d+)\."
+        r"[Qq]uantization method (?P<what>[\w-]{1,40}) is not supported for the current GPU\. Minimum capability: (?P<need>\d+)\."
         r" Current capability: (?P<have>\d+)",
         "the quantization `{what}` needs a GPU of compute capability {need} and this one has {have}."
         " Use a newer GPU, or a model without it",
     ),
     known_error(
         Reason.UNSUPPORTED_PRECISION,
-        r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<need>[\d.]+)\. Your (?P<gpu>.{1,60}?)"
+        r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<need>[\d.]+)\. Your (?P<gpu>[A-Z][\w /().-]{0,60}?)"
         r" GPU has compute capability (?P<have>\d+\.\d+)",
         "bfloat16 needs a GPU of compute capability {need}, and {gpu} has {have}. Set `spec.engine.dtype: float16`",
     ),
     # vllm/model_executor/models/registry.py; transformers, models/auto/configuration_auto.py
     known_error(
         Reason.UNSUPPORTED_ARCHITECTURE,
-        r"Model architectures \[(?P<what>[^\]]{1,200})\] (?:are not supported for now|failed to be inspected)",
+        r"Model architectures \[(?P<what>'\w{1,80}'(?:, '\w{1,80}'){0,9})\] (?:are not supported for now|failed to be inspected)",
         "this vLLM does not know the model's architecture {what}. Use another model, or an image of a newer vLLM",
     ),
     known_error(
         Reason.UNSUPPORTED_ARCHITECTURE,
-        r"checkpoint you are trying to load has model type `(?P<what>[^`]{1,100})` but Transformers does not recognize",
+        r"checkpoint you are trying to load has model type `(?P<what>[\w.-]{1,60})` but Transformers does not recognize",
         "this vLLM does not know the model's type `{what}`. Use another model, or an image of a newer vLLM",
     ),
     known_error(
@@ -98,6 +102,13 @@ MODEL_ERRORS: Sequence[KnownError] = (
         r"(?:401 Unauthorized|401 Client Error)",
         "the hub does not accept the token of this account. Check the Secret of `spec.model.tokenSecret`, or behind `HF_TOKEN` in `spec.engine.env`",
     ),
+    # h11 0.16, _headers.py
+    known_error(
+        Reason.MODEL_NOT_FOUND,
+        r"Illegal header value ",
+        "the token of the hub has a character that HTTP does not allow, such as a line break. Correct the Secret of"
+        " `spec.model.tokenSecret`, or behind `HF_TOKEN` in `spec.engine.env`",
+    ),
     known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:RevisionNotFoundError|is not a valid git identifier)",
@@ -105,8 +116,13 @@ MODEL_ERRORS: Sequence[KnownError] = (
     ),
     known_error(
         Reason.MODEL_NOT_FOUND,
-        r"(?:Repo id must be in the form[^:\n]{0,60}|Invalid repository ID or local directory specified): ?'(?P<what>[^']{1,200})'",
+        rf"{_NO_REPOSITORY}: ?'(?P<what>{_MODEL_PATH})'",
         "there is no model in `{what}`. Check the path in `spec.model.source`",
+    ),
+    known_error(
+        Reason.MODEL_NOT_FOUND,
+        _NO_REPOSITORY,
+        "vLLM finds no model or tokenizer of a name that it was given. Check `spec.model.source` and `spec.engine.args`",
     ),
     # openai_harmony before its vocabulary was part of the package (openai/harmony#46, vllm-project/vllm#22525)
     known_error(
@@ -125,17 +141,17 @@ MODEL_ERRORS: Sequence[KnownError] = (
     # vllm/model_executor/model_loader, vllm/transformers_utils, safetensors 0.6
     known_error(
         Reason.INVALID_MODEL,
-        r"(?:It looks like the config file at|is not a valid JSON file)[^\n']{0,40}'?(?P<what>[^'\s]{0,200})",
+        r"(?:It looks like the config file at|is not a valid JSON file)",
         "the model's configuration is no JSON. Copy the model again",
     ),
     known_error(
         Reason.INVALID_MODEL,
-        r"Cannot find any model weights with `(?P<what>[^`]{1,200})`",
-        "there are no weights in `{what}` that vLLM reads (GGUF needs its plugin). Copy safetensors there",
+        r"Cannot find any model weights with `",
+        "there are no weights in the model that vLLM reads (GGUF needs its plugin). Copy safetensors to it",
     ),
     known_error(
         Reason.INVALID_MODEL,
-        r"(?:SafetensorError|Error while deserializing header)[^\n]{0,20}?:? ?(?P<what>[^\n]{0,80})",
+        r"(?:SafetensorError|Error while deserializing header)",
         "the weights are damaged. Copy the model again",
     ),
     known_error(

@@ -25,7 +25,7 @@ NODE_ERRORS: Sequence[KnownError] = (
     # NVML, NVML_ERROR_GPU_IS_LOST; NVIDIA Xid catalogue: 48, 63, 64, 92, 94, 95 memory, 74 NVLink, 79 bus
     known_error(
         Reason.GPU_HARDWARE_ERROR,
-        r"(?P<what>GPU is lost|GPU has fallen off the bus|Xid \([^)\n]{1,60}\): (?:48|63|64|74|79|92|94|95)\b)",
+        r"(?P<what>GPU is lost|GPU has fallen off the bus|Xid \((?:PCI:)?[0-9A-Fa-f:.]{1,20}\): (?:48|63|64|74|79|92|94|95)\b)",
         f"a GPU of the node has failed ({{what}}). {_HARDWARE}",
     ),
     # NVIDIA container toolkit 1.17, nvidia-container-cli, of the image's variable NVIDIA_REQUIRE_CUDA
@@ -53,8 +53,13 @@ NODE_ERRORS: Sequence[KnownError] = (
     # NVIDIA container toolkit 1.17, nvidia-container-cli
     known_error(
         Reason.GPU_NOT_VISIBLE,
-        r"nvidia-container-cli: initialization error: (?P<what>[^\n]{1,120})",
+        r"nvidia-container-cli: initialization error: (?P<what>load library failed|nvml error|cuda error|driver(?: rpc)? error)",
         "NVIDIA's container runtime cannot use the node's driver ({what}). Install or repair the driver on the node",
+    ),
+    known_error(
+        Reason.GPU_NOT_VISIBLE,
+        r"nvidia-container-cli: initialization error",
+        "NVIDIA's container runtime cannot use the node's driver. Install or repair the driver on the node",
     ),
     # CUDA runtime API, cudaErrorNoKernelImageForDevice
     known_error(
@@ -66,8 +71,14 @@ NODE_ERRORS: Sequence[KnownError] = (
     # vllm/distributed/device_communicators/pynccl_wrapper.py, torch 2.13, torch/csrc/distributed/c10d/NCCLUtils.hpp
     known_error(
         Reason.COMMUNICATION_FAILED,
-        r"(?:NCCL error(?: in)?:? ?|ncclInternalError: |ncclSystemError: |ncclUnhandledCudaError: )(?P<what>[^\n]{0,120})",
+        r"(?:NCCL error(?: in)?: ?|ncclInternalError: |ncclSystemError: |ncclUnhandledCudaError: )[^\n]{0,120}?"
+        r"(?P<what>unhandled (?:cuda|system) error|internal error|invalid (?:argument|usage)|remote process exited)",
         "the GPUs cannot communicate with each other ({what}). Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
+    ),
+    known_error(
+        Reason.COMMUNICATION_FAILED,
+        r"(?:NCCL error|ncclInternalError|ncclSystemError|ncclUnhandledCudaError)",
+        "the GPUs cannot communicate with each other. Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
     ),
     # the C library's text of ENOSPC; /dev/shm is shared memory, see `errors.py`
     known_error(

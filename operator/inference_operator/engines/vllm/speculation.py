@@ -1,6 +1,7 @@
 """Speculative decoding, from arguments of `vllm serve` (0.32.0, `config/speculative.py`)."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from inference_operator.engines.vllm.cli_args import MAX_DIGITS, given_options, value_of
@@ -15,8 +16,8 @@ OWN_LAYER_SUFFIX = "mtp"
 """Suffix of the methods that use a layer of the model itself. vLLM treats `deepseek_mtp` and the like as `mtp`."""
 MAX_CHARACTERS = 65_536
 """Length of a configuration. A longer one is ignored."""
-MAX_SHOWN = 40
-"""Characters of a method's name that a message repeats."""
+_METHOD = re.compile(r"[a-z][a-z0-9_]{0,39}")
+"""The form of methods' names, which messages repeat."""
 
 
 def speculation_of(args: Sequence[str]) -> Speculation | None:
@@ -44,7 +45,8 @@ def speculation_of(args: Sequence[str]) -> Speculation | None:
         return Speculation(tokens, own_layer=True)
     if model and method != "custom_class":
         return Speculation(tokens, draft=model, draft_revision=_text(config, "revision") or None)
-    return Speculation(tokens, unknown=f"the speculative decoding method `{method[:MAX_SHOWN]}`")
+    shown = f"method `{method}`" if _METHOD.fullmatch(method) else "method of the arguments"
+    return Speculation(tokens, unknown=f"the speculative decoding {shown}")
 
 
 def _configuration(args: Sequence[str]) -> Mapping[str, object]:

@@ -28,9 +28,9 @@ def refusal_of_traces(args: Sequence[str]) -> Refusal | None:
     """The refusal of a collector's address that is no URL, or None: vLLM starts with it, and every span is lost."""
     for given in given_options(args, TRACES):
         if not is_url(given.value or ""):
-            problem = f"`{TRACES}` is not the URL of a collector: {(given.value or 'empty')[:100]}"
+            problem = f"the value of `{TRACES}` is not the URL of a collector."
             cure = "Write scheme, host and port, such as `http://otel-collector.monitoring:4317`."
-            return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given.index}]", f"{problem}.", cure)
+            return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given.index}]", problem, cure)
     return None
 
 

@@ -33,6 +33,7 @@ from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.hub_env import (
     access_variables,
+    bucket_keys,
     commit_arguments,
     offline_variables,
     refusal_of_cached,
@@ -245,7 +246,7 @@ class Vllm:
             writable=WRITABLE,
             revision=model.revision if model else None,
             compiled=COMPILED,
-            secret=(model.s3.secret_name if model else None) or "",
+            keys=bucket_keys(model.s3.secret_name) if model else (),
         )
 
     def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:

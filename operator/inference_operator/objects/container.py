@@ -1,0 +1,83 @@
+"""The process of a container of the operator's making: command, arguments, environment, and the hook before its stop.
+
+Kubernetes expands `$(NAME)` in commands, arguments and values of variables, also to the value of a Secret. Strings of a
+resource are in all three, and who writes a resource may have no right to see that Secret. So the operator uses no
+`$(NAME)`, and writes every `$` as `$$`, which Kubernetes turns back into one `$` (Kubernetes 1.36,
+third_party/forked/golang/expansion/expand.go).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.engines.base import SecretVariable
+from inference_operator.manifest import Manifest
+from inference_operator.views.raw import objects
+
+_REFERENCE = re.compile(r"(?<!\$)(?:\$\$)*\$\([^)]*\)")
+"""What Kubernetes expands: after an even number of `$`, which are escaped ones."""
+
+
+def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env: Sequence[Manifest] = ()) -> Manifest:
+    """The fields of a container that say which process it runs, literally; without empty ones.
+
+    Args:
+        command: replaces the image's entrypoint.
+        args: arguments.
+        env: variables; those with `valueFrom` stay as they are.
+
+    Examples:
+        >>> process_fields(command=["vllm", "serve"], args=["--seed=$(HF_TOKEN)"])
+        {'command': ['vllm', 'serve'], 'args': ['--seed=$$(HF_TOKEN)']}
+        >>> process_fields(env=[{"name": "PRICE", "value": "5$"}])
+        {'env': [{'name': 'PRICE', 'value': '5$$'}]}
+    """
+    fields = {
+        "command": [_literal(text) for text in command],
+        "args": [_literal(text) for text in args],
+        "env": [{**one, "value": _literal(one["value"])} if "value" in one else one for one in env],
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
+    """The variables as the API server stores them: without empty values."""
+    return [v.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_empty(v)) for v in variables]
+
+
+def secret_variables(variables: Sequence[SecretVariable]) -> list[Manifest]:
+    """Variables that the kubelet fills from Secrets, which the operator never reads."""
+    return [{"name": one.name, "valueFrom": {"secretKeyRef": _key(one)}} for one in variables]
+
+
+def pre_stop(command: Sequence[str]) -> Manifest:
+    """The field of a container with its hook before SIGTERM. Kubernetes expands nothing in it."""
+    return {"lifecycle": {"preStop": {"exec": {"command": list(command)}}}}
+
+
+def has_references(pod: Manifest) -> bool:
+    """Whether Kubernetes expands a string in a pod's containers. Sidecars are init containers and may use it.
+
+    Examples:
+        >>> [has_references({"containers": [{"args": [text]}]}) for text in ("$(A)", "$$(A)", "$A")]
+        [True, False, False]
+    """
+    return any(_REFERENCE.search(text) for container in objects(pod, "containers") for text in _expanded(container))
+
+
+def _expanded(container: Manifest) -> Iterator[str]:
+    lists = (container.get(part) for part in ("command", "args"))
+    yield from (str(text) for listed in lists if isinstance(listed, list) for text in listed)
+    yield from (str(variable.get("value") or "") for variable in objects(container, "env"))
+
+
+def _key(variable: SecretVariable) -> Manifest:
+    return {"name": variable.secret, "key": variable.name, **({"optional": True} if variable.optional else {})}
+
+
+def _literal(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _empty(variable: EnvironmentVariable) -> set[str]:
+    return {"value"} if variable.value == "" else set()
