@@ -9,7 +9,7 @@ import pytest
 
 from e2e.cluster.errors import ClusterError
 from e2e.waiting import eventually
-from tests.apiserver.conftest import new_workspace
+from tests.testing.operated_cluster import new_workspace
 from tests.testing.workspace import QWEN, Workspace, manifest
 
 PLAIN, POD_MAKER, READER, PUBLISHER = "plain", "pod-maker", "secret-reader", "publisher"

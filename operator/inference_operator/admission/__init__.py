@@ -1,0 +1,1 @@
+"""Admission policies: what the API server refuses, and to whom."""
