@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from inference_operator.manifest import (
     CHILD_KINDS,
-    CONFIG_MAP,
     DEPLOYMENT,
     GROUP,
     INFERENCE_DEPLOYMENT,
@@ -27,10 +26,9 @@ from inference_operator.manifest import (
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.names import COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 
-PARAMETERS = "inference-operator-parameters"
-"""The ConfigMap in a namespace that names more ServiceAccounts for its pods. The operator may not write it."""
-PARAMETERS_KEY = "serviceAccounts"
-"""Its key: names, separated by commas or line breaks."""
+ACCOUNTS_ANNOTATION = f"{GROUP}/service-accounts"
+"""Annotation of a namespace: more ServiceAccounts that the operator may give to pods there, separated by commas. The
+operator has no right to write namespaces."""
 
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
 """Namespaces of Kubernetes itself (documentation of 1.36, Namespaces, "Initial namespaces")."""
@@ -47,7 +45,6 @@ REPORTING_CONTROLLER = f"{GROUP}/{MANAGER}"
 
 _LEASE = Kind("coordination.k8s.io/v1", "Lease")
 _EVENT = Kind("events.k8s.io/v1", "Event")
-_WRITES = ("CREATE", "UPDATE")
 _EVERY_WRITE = ("CREATE", "UPDATE", "DELETE")
 
 
@@ -98,8 +95,6 @@ class _Policy:
     operations: Sequence[str]
     checks: Sequence[_Check]
     variables: Sequence[tuple[str, str]] = ()
-    conditions: Sequence[tuple[str, str]] = ()
-    reads_parameters: bool = False
 
 
 def label(root: str, key: str) -> str:
@@ -164,22 +159,6 @@ def _children() -> _Policy:
                 "The operator may change and delete only objects that it made. This one has neither its label"
                 f" {MANAGED_BY_LABEL} nor an {KIND} as controller. Rename or delete the object.",
             ),
-        ],
-    )
-
-
-def _parameters() -> _Policy:
-    """The parameter object of a namespace is not the operator's."""
-    own = f"object != null && object.metadata.?name.orValue('') == '{PARAMETERS}'"
-    return _Policy(
-        "parameters",
-        [(CONFIG_MAP, CONFIG_MAP.plural)],
-        _EVERY_WRITE,
-        [
-            _Check(
-                f"request.name != '{PARAMETERS}' && !({own})",
-                f"The operator may not write the ConfigMap {PARAMETERS}: it limits the operator itself.",
-            )
         ],
     )
 
@@ -265,16 +244,13 @@ def _privilege_checks() -> Iterator[_Check]:
     )
 
 
-_TEMPLATES = ((DEPLOYMENT, DEPLOYMENT.plural), (JOB, JOB.plural))
-
-
-def _templates() -> _Policy:
+def _templates(operator: OperatorAccount) -> _Policy:
     """Pod templates have the level restricted (Kubernetes 1.36, pod-security-admission/policy) and get no token."""
     return _Policy(
         "templates",
-        _TEMPLATES,
-        _WRITES,
-        [*_confinement_checks(), *_privilege_checks()],
+        [(kind, kind.plural) for kind in (DEPLOYMENT, JOB)],
+        ("CREATE", "UPDATE"),
+        [*_confinement_checks(), *_privilege_checks(), _account_check(operator)],
         [
             ("pod", "object.spec.template.spec"),
             ("containers", "variables.pod.containers + variables.pod.?initContainers.orValue([])"),
@@ -284,27 +260,15 @@ def _templates() -> _Policy:
     )
 
 
-_POD_ACCOUNT = "object.spec.template.spec.?serviceAccountName.orValue('')"
-
-
-def _accounts(operator: OperatorAccount) -> _Policy:
+def _account_check(operator: OperatorAccount) -> _Check:
     """A ServiceAccount that neither Kubernetes nor the settings give is one that the namespace names."""
-    named = ",".join(operator.pod_accounts)
-    given = f"{_POD_ACCOUNT} in ['', 'default'] || {_POD_ACCOUNT} in '{named}'.split(',')"
-    names = f"params.?data[?'{PARAMETERS_KEY}'].orValue('').replace('\\n', ',').split(',')"
-    return _Policy(
-        "accounts",
-        _TEMPLATES,
-        _WRITES,
-        [
-            _Check(
-                f"{names}.exists(name, name.trim() == {_POD_ACCOUNT})",
-                f"A pod of the operator may use only the ServiceAccount default, those that the operator's settings"
-                f" name, and those in the key {PARAMETERS_KEY} of the ConfigMap {PARAMETERS} of its namespace.",
-            )
-        ],
-        conditions=[("another-service-account", f"!({given})")],
-        reads_parameters=True,
+    account, named = "variables.pod.?serviceAccountName.orValue('')", ",".join(operator.pod_accounts)
+    allowed = f"namespaceObject.metadata.?annotations[?'{ACCOUNTS_ANNOTATION}'].orValue('').split(',')"
+    return _Check(
+        f"{account} in ['', 'default'] || {account} in '{named}'.split(',')"
+        f" || {allowed}.exists(name, name.trim() == {account})",
+        "A pod of the operator may use only the ServiceAccount default, those that the operator's settings name, and"
+        f" those in the annotation {ACCOUNTS_ANNOTATION} of its namespace. Add it there, or use another one.",
     )
 
 
@@ -398,9 +362,7 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
     """
     policies = (
         _children(),
-        _parameters(),
-        _templates(),
-        _accounts(operator),
+        _templates(operator),
         _pods(),
         _leases(operator),
         _events(),
@@ -411,18 +373,15 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
 
 def _manifests(policy: _Policy, operator: OperatorAccount) -> Iterator[Manifest]:
     version, name = "admissionregistration.k8s.io/v1", f"{policy.part}.{operator.namespace}.{operator.name}"
-    kind = {"paramKind": {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.name}}
-    reference = {"paramRef": {"name": PARAMETERS, "parameterNotFoundAction": "Deny"}}
-    conditions = [("operator", f"request.userInfo.username == '{operator.user}'"), *policy.conditions]
+    condition = ("operator", f"request.userInfo.username == '{operator.user}'")
     yield {
         "apiVersion": version,
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": name},
         "spec": {
             "failurePolicy": "Fail",
-            **(kind if policy.reads_parameters else {}),
             "matchConstraints": {"resourceRules": [_rule(*one, policy.operations) for one in policy.resources]},
-            "matchConditions": _named(conditions),
+            "matchConditions": _named([condition]),
             **({"variables": _named(policy.variables)} if policy.variables else {}),
             "validations": [check.manifest for check in policy.checks],
         },
@@ -431,11 +390,7 @@ def _manifests(policy: _Policy, operator: OperatorAccount) -> Iterator[Manifest]
         "apiVersion": version,
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": name},
-        "spec": {
-            "policyName": name,
-            **(reference if policy.reads_parameters else {}),
-            "validationActions": ["Deny"],
-        },
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
     }
 
 
