@@ -40,7 +40,7 @@ release: $(UV) ## Build for amd64 and arm64, push to REGISTRY with bills of mate
 	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key))
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
-BUILT := apiserver chart cluster wheel
+BUILT := apiserver chart cluster security wheel
 # Every command reports the ten slowest tests.
 PYTEST := $(RUN) pytest -q --durations=10 --durations-min=0.5
 
@@ -78,6 +78,8 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
 	@cp crds/inferencedeployments.yaml charts/inference-operator-crds/files/crd.yaml
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
+	@$(RUN) infd policy --operator --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME --account=OPERATOR_ACCOUNT \
+	  --pod-account=POD_ACCOUNTS > charts/inference-operator/files/operator-policy.yaml
 	@$(RUN) python -m docs.generate
 	@$(RUN) python -m tests.gitops.recorded
 	@$(RUN) python -m e2e.manifests

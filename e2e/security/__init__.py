@@ -1,0 +1,1 @@
+"""Attacks on a real node: a real kubelet, and engines that are real vLLM."""

@@ -14,8 +14,8 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.processes import processes
 from e2e.waiting import eventually
-from tests.apiserver.conftest import QUICK_LEASE, SETTINGS, free_lease
 from tests.apiserver.proxy import Proxy
+from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS, free_lease
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 

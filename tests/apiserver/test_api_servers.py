@@ -12,7 +12,7 @@ from e2e.cluster.binaries import ensure_previous_api_server
 from e2e.cluster.handle import Cluster
 from e2e.waiting import eventually
 from tests.apiserver.api_server import ApiServer
-from tests.apiserver.conftest import SETTINGS
+from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import Workspace
 

@@ -10,9 +10,9 @@ import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.conftest import SETTINGS, free_lease, new_workspace
 from tests.testing.definitions import await_established
 from tests.testing.keda import scaled_object_crd
+from tests.testing.operated_cluster import SETTINGS, free_lease, new_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
 

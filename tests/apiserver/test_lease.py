@@ -11,8 +11,8 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.said import Say
 from e2e.waiting import eventually
-from tests.apiserver.conftest import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, new_workspace
 from tests.apiserver.proxy import Proxy
+from tests.testing.operated_cluster import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, new_workspace
 from tests.testing.operator_process import READY_SECONDS, OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, Workspace, served
 

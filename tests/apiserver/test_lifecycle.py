@@ -9,7 +9,7 @@ from e2e.audit import TELLING, AuditLog
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.conftest import new_workspace
+from tests.testing.operated_cluster import new_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
 

@@ -12,8 +12,9 @@ from e2e.audit import AuditLog
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.conftest import SETTINGS, new_workspace
+from inference_operator.admission.operator_policy import ACCOUNTS_ANNOTATION
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
+from tests.testing.operated_cluster import SETTINGS, new_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace, manifest
 
@@ -101,6 +102,8 @@ def strict(kubernetes: LocalCluster, owned: None) -> Iterator[Workspace]:  # noq
     """A namespace with all of these rules, in a cluster whose nodes are all tainted."""
     found = new_workspace(kubernetes, STRICT)
     found.kubectl("create", "serviceaccount", "inference")
+    # The chart of this cluster does not name it.
+    found.kubectl("annotate", "namespace", found.namespace, f"{ACCOUNTS_ANNOTATION}=inference")
     found.kubectl("label", "namespace", found.namespace, f"rules={STRICT}")
     found.kubectl("create", "role", "writer", "--verb=get,create,patch", "--resource=inferencedeployments")
     found.kubectl("create", "rolebinding", "writer", "--role=writer", f"--user={USER}")

@@ -8,7 +8,7 @@ import pytest
 
 from e2e.audit import TELLING, AuditLog
 from e2e.waiting import eventually
-from tests.apiserver.conftest import SETTINGS
+from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import Workspace
 

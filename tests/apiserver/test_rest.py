@@ -7,8 +7,8 @@ import time
 from e2e.audit import TELLING, AuditLog
 from e2e.waiting import eventually
 from inference_operator.telemetry.metrics import DESCRIPTIONS
-from tests.apiserver.conftest import RESYNC_SECONDS, free_lease
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
+from tests.testing.operated_cluster import RESYNC_SECONDS, free_lease
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 

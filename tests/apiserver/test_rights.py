@@ -10,12 +10,12 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.conftest import RELEASE, STALL_SECONDS, SYSTEM
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.testing.definitions import await_established
 from tests.testing.gateway_api import http_route_crd
 from tests.testing.keda import scaled_object_crd
+from tests.testing.operated_cluster import RELEASE, STALL_SECONDS, SYSTEM
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 

@@ -10,7 +10,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.conftest import CHART, SETTINGS, token_kubeconfig
+from tests.testing.operated_cluster import CHART, SETTINGS, token_kubeconfig
 from tests.testing.operator_process import READY_SECONDS, OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 

@@ -10,7 +10,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.sizing.infeasible import TIMES
-from tests.apiserver.conftest import SETTINGS, new_workspace
+from tests.testing.operated_cluster import SETTINGS, new_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 

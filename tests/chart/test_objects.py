@@ -6,9 +6,10 @@ import pytest
 import yaml
 
 from docs import chart_values
-from inference_operator.api.admission_policy import policy
+from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
+from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from inference_operator.settings import PodUsers, Settings
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
@@ -155,7 +156,7 @@ def test_the_chart_can_leave_out_the_crd(helm: Helm) -> None:
 
 def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(helm: Helm) -> None:
     generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
-    assert generated == policy()
+    assert generated == writer_policies(ENGINES[ENGINES.default].option_classes)
     kinds = {found["kind"] for found in generated}
     assert [found for found in helm.objects() if found["kind"] in kinds] == generated
     assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false")}

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from inference_operator import __version__
-from inference_operator.api.admission_policy import policy
+from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from tests.cli.conftest import Infd
 from tests.testing.builders import model_known
@@ -184,7 +184,7 @@ def test_the_crd_command_prints_the_crd(infd: Infd) -> None:
 def test_the_policy_command_prints_the_admission_policy(infd: Infd) -> None:
     status, output, _ = infd("policy")
     assert status == 0
-    assert list(yaml.safe_load_all(output)) == policy()
+    assert list(yaml.safe_load_all(output)) == writer_policies(ENGINES[ENGINES.default].option_classes)
 
 
 def test_kubectl_finds_the_command_as_a_plugin() -> None:

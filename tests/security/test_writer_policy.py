@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster.errors import ClusterError
 from e2e.waiting import eventually
 from inference_operator.admission.writer_policy import POLICY_NAME
-from tests.apiserver.conftest import new_workspace
+from tests.testing.operated_cluster import new_workspace
 from tests.testing.workspace import QWEN, Workspace, manifest
 
 PLAIN, POD_MAKER, READER, PUBLISHER = "plain", "pod-maker", "reader", "publisher"

@@ -8,7 +8,6 @@ import yaml
 from pydantic import ValidationError
 
 from inference_operator import __version__
-from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.cli.cache import add_cache
 from inference_operator.cli.download import add_download
@@ -27,6 +26,7 @@ from inference_operator.cli.offline import (
 )
 from inference_operator.cli.parser import EXIT_REFUSED, EXIT_USAGE, STATUSES, Parser, UsageError
 from inference_operator.cli.plan import add_plan
+from inference_operator.cli.policy import add_policy
 from inference_operator.cli.prune import add_prune
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import Manifest
@@ -77,21 +77,14 @@ def parser() -> argparse.ArgumentParser:
     add_prune(commands)
     add_explain(commands)
     add_key(commands)
-    for name, what, run in (
-        ("crd", "the CustomResourceDefinition", _crd),
-        ("policy", "the ValidatingAdmissionPolicies for writers of resources and their bindings", _policy),
-    ):
-        commands.add_parser(name, help=f"print {what}", description=f"Print {what}, as YAML.").set_defaults(run=run)
+    what = "the CustomResourceDefinition"
+    commands.add_parser("crd", help=f"print {what}", description=f"Print {what}, as YAML.").set_defaults(run=_crd)
+    add_policy(commands, dump)
     return result
 
 
 def _crd(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
     print(schema_text(crd()), end="")
-    return 0
-
-
-def _policy(_options: argparse.Namespace, engines: EngineRegistry) -> int:
-    print(dump(writer_policies(engines[engines.default].option_classes)), end="")
     return 0
 
 

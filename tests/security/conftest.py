@@ -1,1 +1,0 @@
-from tests.apiserver.conftest import account, kubernetes, operator, workspace  # noqa
