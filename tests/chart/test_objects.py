@@ -158,8 +158,9 @@ def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(
     generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
     assert generated == writer_policies(ENGINES[ENGINES.default].option_classes)
     kinds = {found["kind"] for found in generated}
-    assert [found for found in helm.objects() if found["kind"] in kinds] == generated
-    assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false")}
+    others = "operatorPolicy.create=false"
+    assert [found for found in helm.objects(others) if found["kind"] in kinds] == generated
+    assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false", others)}
 
 
 def test_two_operator_replicas_prefer_different_nodes(helm: Helm) -> None:

@@ -9,6 +9,7 @@ import yaml
 from inference_operator import __version__
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
+from inference_operator.engines.registry import ENGINES
 from tests.cli.conftest import Infd
 from tests.testing.builders import model_known
 

@@ -82,7 +82,7 @@ HOSTILE_ARGUMENTS = (
         "-1.5e3",
     ),
 )
-VARIABLES = ("VLLM_LOGGING_LEVEL", "HF_TOKEN", "HOME", "LD_PRELOAD", "OWN", "https_proxy", "VLLM_PORT", "hf_token")
+VARIABLES = ("OMP_NUM_THREADS", "HF_TOKEN", "HOME", "LD_PRELOAD", "OWN", "https_proxy", "VLLM_PORT", "hf_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ async def ask(client: ApiClient, account: str, spec: Manifest) -> Answer:
     path = f"{INFERENCE_DEPLOYMENT.path(NAMESPACE)}?dryRun=All"
     call = await client.param_serialize("POST", path, header_params=headers, body=body, auth_settings=["BearerToken"])
     response = await client.call_api(*call, _request_timeout=30)
-    content = await response.read()
+    content: bytes = await response.read()  # type: ignore[no-untyped-call]  # the client's own
     return Answer(response.status, content.decode())
 
 

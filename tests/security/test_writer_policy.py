@@ -316,7 +316,7 @@ def test_an_argument_that_is_not_known_as_harmless_needs_the_right_to_create_pod
 
 def test_harmless_and_managed_arguments_and_variables_need_no_right(users: dict[str, User]) -> None:
     args = ["--seed=8", "--seed", "-1", "--enforce-eager", "--no-enable-prefix-caching", "--compilation-config.mode=3"]
-    env = [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]
+    env = [{"name": "OMP_NUM_THREADS", "value": "8"}]
     assert users[PLAIN].refusal("harmless", {"engine": {"args": args, "env": env}}) == ""
     assert users[PLAIN].refusal("managed", {"engine": {"args": ["--port=1"]}}) == "", "the operator refuses it"
 

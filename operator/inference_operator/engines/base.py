@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from inference_operator.api.container import EnvironmentVariable, KeySelector
+from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, ModelSpec
@@ -30,7 +30,7 @@ class ServedModel:
     """The commit of the hub repository to load; empty: `revision`."""
     revision: str | None = None
     """Branch, tag or commit that the user asks for; None: the engine's own default."""
-    token: KeySelector | None = None
+    token: SecretKeySelector | None = None
     """Key of the Secret that holds a token of the hub."""
     hub_cache: str = ""
     """Folder with the repository in the layout of the hub's cache. Then the engine asks no hub. Empty: it downloads."""

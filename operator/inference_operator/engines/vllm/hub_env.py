@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from inference_operator.api.container import EnvironmentVariable, KeySelector
+from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
@@ -118,11 +118,11 @@ def refusal_of_cached(asked: EngineSpec) -> Refusal | None:
     return refusal_of_hub_adapters(asked.args)
 
 
-def with_token(env: Sequence[EnvironmentVariable], token: KeySelector | None) -> tuple[EnvironmentVariable, ...]:
+def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | None) -> tuple[EnvironmentVariable, ...]:
     """The variables with the token of a Secret, which replaces another token, such as that of the owner's defaults.
 
     Examples:
-        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], KeySelector(name="hub", key="token"))
+        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], SecretKeySelector(name="hub", key="token"))
         >>> [(one.name, one.value, one.value_from.secret_key_ref.name) for one in found]
         [('HF_TOKEN', None, 'hub')]
     """
