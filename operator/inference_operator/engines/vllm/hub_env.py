@@ -122,7 +122,8 @@ def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | No
     """The variables with the token of a Secret, which replaces another token, such as that of the owner's defaults.
 
     Examples:
-        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], SecretKeySelector(name="hub", key="token"))
+        >>> token = SecretKeySelector(name="hub", key="token")
+        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], token)
         >>> [(one.name, one.value, one.value_from.secret_key_ref.name) for one in found]
         [('HF_TOKEN', None, 'hub')]
     """
