@@ -10,6 +10,7 @@ from inference_operator.engines.vllm.flags import (
     REMOVED_FLAGS,
     SECRET_FLAGS,
 )
+from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.option_classes import (
     LEVELS,
     OPTION_CLASSES,
@@ -52,6 +53,9 @@ They can load code, read files or open endpoints, which gives users rights that 
 administrator allows them by name, in the chart's values `settings.allowedArguments` and `settings.allowedEnvironment`.
 An engine image is code too: see who may set `spec.engine.image`.
 """
+NAMED = """
+Other values of these arguments need no permission. The setting names the argument without the key.
+"""
 RIGHT = """
 A key after a dot that is safe alone is in the list of keys below.
 """
@@ -69,6 +73,7 @@ def page() -> str:
         _table("Variables that the operator sets itself (`ManagedArgument`)", "instead", MANAGED_VARIABLES),
         _table("Secrets (`SecretInSpec`)", "instead", secrets),
         _table("Arguments that must be allowed (`ArgumentNotAllowed`)", "what it does", DANGEROUS_FLAGS, LEAVE),
+        _table("Values that must be allowed (`ArgumentNotAllowed`)", "if it is", _code_values(), NAMED),
         _table("Variables that must be allowed (`ArgumentNotAllowed`)", "what it does", DANGEROUS_VARIABLES),
         _table("Arguments that need the right to create pods", "what it does", needs, RIGHT),
         _table("Safe keys of these arguments", "keys", _keys()),
@@ -83,6 +88,11 @@ def page() -> str:
 def _needing(classes: Iterable[Classified], shown: Mapping[str, str]) -> Mapping[str, str]:
     """What each option or variable does that needs the right and no setting."""
     return {one.name: one.reason for one in classes if one.kind is Class.PODS and one.name not in shown}
+
+
+def _code_values() -> Mapping[str, str]:
+    """The values that load code, by the argument."""
+    return {value.name: value.meaning for value in CODE_VALUES}
 
 
 def _keys() -> Mapping[str, str]:

@@ -101,6 +101,13 @@ def test_a_dotted_json_key_of_an_option_is_refused_like_the_option() -> None:
     assert reason_of("--kv-transfer-config.kv_connector=X") is Reason.ARGUMENT_NOT_ALLOWED
 
 
+@pytest.mark.parametrize("flag", DANGEROUS_FLAGS)
+@pytest.mark.parametrize("form", ["{}.key=a", "{}={{}}", '{}=["a"]', "{}.a.b={{}}"])
+def test_a_dangerous_flag_is_refused_with_a_key_and_with_json(flag: str, form: str) -> None:
+    for written in (flag, flag[:2] + flag[2:].replace("-", "_")):
+        assert reason_of(form.format(written)) is Reason.ARGUMENT_NOT_ALLOWED
+
+
 def test_a_refusal_names_the_first_refused_argument_and_its_cure_but_not_its_value() -> None:
     assert message_of("--seed", "8", "-tp", "2", "--port=1") == (
         "spec.engine.args[2]: `-tp` sets `--tensor-parallel-size`, which is managed by the operator."

@@ -55,6 +55,7 @@ from inference_operator.engines.vllm.metrics import (
     engine_load,
     engine_sample,
 )
+from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, phase
@@ -164,6 +165,7 @@ class Vllm:
         """The refusal of arguments or variables that the vLLM of this image may not get, or None."""
         return (
             refusal_of_args(asked.args, image=image, allowed=settings.allowed_arguments)
+            or refusal_of_named_code(asked.args, allowed=settings.allowed_arguments)
             or refusal_of_cache_bytes(asked.args)
             or refusal_of_batches(asked)
             or refusal_of_parsers(asked, image=image)
