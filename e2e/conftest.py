@@ -32,6 +32,7 @@ collect_ignore = [
     "model/run_starts.py",
     "vllm_parser/parse.py",
     "vllm_parser/derive.py",
+    "vllm_parser/fetch.py",
 ]
 """Scripts that run inside the engine's image; they import packages that exist only there."""
 

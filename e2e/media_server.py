@@ -11,10 +11,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
+from inference_operator.engines.vllm.media import NO_HOST
 
 IMAGE, REDIRECT = "/image.png", "/redirect"
 _POLL_SECONDS = 0.01
@@ -37,6 +38,30 @@ class MediaServer:
     def by_address(self) -> str:
         """The URL of its image without a name."""
         return f"http://{stack.authority(self.address, self.port)}{IMAGE}"
+
+
+def tricks(server: MediaServer, allowed: str, other: str) -> list[str]:
+    """URLs of the server that look like another host, or that a list of names does not have."""
+    mapped = f"[::ffff:{server.address}]"
+    return [
+        server.by_address,
+        server.by_address.replace("http:", "HTTP:"),
+        server.url(other),
+        server.url(f"{other}."),
+        server.url(f"{allowed}@{other}"),
+        server.url(f"{allowed}:80@{other}"),
+        server.url(f"{NO_HOST}@{other}"),
+        server.url(f"{allowed}%00.{other}"),
+        f"http://{other}:{server.port}\\@{allowed}{IMAGE}",
+        f"http://{other}:{server.port}#@{allowed}{IMAGE}",
+        server.url(mapped),
+        f"http://{NO_HOST}{IMAGE}",
+    ]
+
+
+def redirecting(server: MediaServer, host: str, target: str) -> str:
+    """A URL of a host that redirects to the image of another one."""
+    return server.url(host, f"{REDIRECT}?to={quote(server.url(target), safe='')}")
 
 
 @contextmanager

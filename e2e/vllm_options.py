@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,31 @@ PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
-    """What vLLM parses from each list, and its options and variables; `folder` holds the files of the exchange."""
-    return _answer("parse", lists, folder)
+    """Values that vLLM parses from each list, and its options and variables; `folder` holds the files of the exchange."""
+    result: dict[str, Any] = _answer("parse", lists, folder)
+    return result
 
 
 def derived(cases: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
     """What vLLM's configuration classes derive from each case (`vllm_parser/derive.py`), and its parsers' names."""
-    return _answer("derive", cases, folder)
+    result: dict[str, Any] = _answer("derive", cases, folder)
+    return result
 
 
-def _answer(script: str, question: object, folder: Path) -> dict[str, Any]:
+def fetched(cases: Sequence[Mapping[str, Any]], folder: Path) -> list[list[bool]]:
+    """Whether vLLM gets an image from each URL of each case (`vllm_parser/fetch.py`)."""
+    result: list[list[bool]] = _answer("fetch", cases, folder)
+    return result
+
+
+def _answer(script: str, question: object, folder: Path) -> Any:  # noqa: ANN401 - any JSON
     """The result of a script of `vllm_parser`, which runs in the engine's image; `folder` holds question and result."""
     (folder / "question.json").write_text(json.dumps(question))
     images.build(["engine-cpu"])
     command = ("/opt/vllm/bin/python", f"/script/{script}.py", "/data/question.json", "/data/result.json")
     volumes = {SCRIPT: "/script:ro", folder: "/data"}
     found_builder().run(f"vllm-{script}", images.reference("engine-cpu"), command, volumes)
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return result
+    return json.loads((folder / "result.json").read_text())
 
 
 def main() -> None:
