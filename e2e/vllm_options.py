@@ -17,7 +17,7 @@ PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
-    """Values that vLLM parses from each list, and its options and variables; `folder` holds the files of the exchange."""
+    """Values that vLLM parses from each list, its options and its variables; `folder` holds the files in between."""
     result: dict[str, Any] = _answer("parse", lists, folder)
     return result
 
