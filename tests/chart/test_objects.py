@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from docs import chart_values
+from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
@@ -79,6 +80,7 @@ SHAPES = {
         "crds.install=false",
         "userRoles.create=false",
         "admissionPolicy.create=false",
+        "operatorPolicy.create=false",
         "serviceAccount.create=false",
         "serviceAccount.name=platform",
     ),
@@ -158,9 +160,33 @@ def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(
     generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
     assert generated == writer_policies(ENGINES[ENGINES.default].option_classes)
     kinds = {found["kind"] for found in generated}
-    others = "operatorPolicy.create=false"
-    assert [found for found in helm.objects(others) if found["kind"] in kinds] == generated
-    assert not kinds & {found["kind"] for found in helm.objects("admissionPolicy.create=false", others)}
+    other = "operatorPolicy.create=false"
+    assert [found for found in helm.objects(other) if found["kind"] in kinds] == generated
+    assert not kinds & {found["kind"] for found in helm.objects(other, "admissionPolicy.create=false")}
+
+
+@pytest.mark.parametrize(
+    ("sets", "operator"),
+    [
+        ((), OperatorAccount(NAMESPACE, RELEASE)),
+        (("fullnameOverride=models",), OperatorAccount(NAMESPACE, "models")),
+        (("serviceAccount.name=platform",), OperatorAccount(NAMESPACE, RELEASE, "platform")),
+        (
+            ("settings.engineDefaults.serviceAccountName=a", "settings.routerDefaults.serviceAccountName=b"),
+            OperatorAccount(NAMESPACE, RELEASE, pod_accounts=("a", "b")),
+        ),
+    ],
+)
+def test_the_policies_of_the_operators_account_name_its_release_and_the_service_accounts_of_its_settings(
+    helm: Helm, sets: tuple[str, ...], operator: OperatorAccount
+) -> None:
+    kinds = {found["kind"] for found in operator_policies(operator)}
+    rendered = [found for found in helm.objects("admissionPolicy.create=false", *sets) if found["kind"] in kinds]
+    assert sorted(rendered, key=_kind_and_name) == sorted(operator_policies(operator), key=_kind_and_name)
+
+
+def _kind_and_name(one: Manifest) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
 
 
 def test_two_operator_replicas_prefer_different_nodes(helm: Helm) -> None:
@@ -395,8 +421,9 @@ def test_network_policy_values_of_the_chart_set_rights_and_environment_of_the_op
     assert given[f"{PREFIX}NETWORK_POLICIES"] == "true"
     assert given[f"{PREFIX}METRICS_FROM"] == "kubernetes.io/metadata.name=monitoring,team=sre"
     assert given[f"{PREFIX}LEASE_NAMESPACE"] == NAMESPACE
-    assert "networkpolicies" in helm.text(*asked)
-    assert "networkpolicies" not in helm.text().replace("# ", "")
+    without_policies = ("operatorPolicy.create=false",)
+    assert "networkpolicies" in helm.text(*asked, *without_policies)
+    assert "networkpolicies" not in helm.text(*without_policies).replace("# ", "")
 
 
 def test_more_variables_volumes_and_spread_constraints_reach_the_operator_pod(helm: Helm) -> None:

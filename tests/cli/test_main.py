@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from inference_operator import __version__
+from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.engines.registry import ENGINES
@@ -186,6 +187,16 @@ def test_the_policy_command_prints_the_admission_policy(infd: Infd) -> None:
     status, output, _ = infd("policy")
     assert status == 0
     assert list(yaml.safe_load_all(output)) == writer_policies(ENGINES[ENGINES.default].option_classes)
+
+
+def test_the_policy_command_prints_the_policies_of_the_operators_own_account(infd: Infd) -> None:
+    status, output, _ = infd("policy", "--operator")
+    assert status == 0
+    usual = OperatorAccount("inference-operator-system", "inference-operator")
+    assert list(yaml.safe_load_all(output)) == operator_policies(usual)
+    names = ("--namespace=a", "--name=b", "--account=c", "--pod-account=d", "--pod-account=e")
+    _, output, _ = infd("policy", "--operator", *names)
+    assert list(yaml.safe_load_all(output)) == operator_policies(OperatorAccount("a", "b", "c", ("d", "e")))
 
 
 def test_kubectl_finds_the_command_as_a_plugin() -> None:

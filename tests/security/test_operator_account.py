@@ -37,6 +37,7 @@ from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.names import MANAGED_BY_LABEL, labels
 from tests.chart.helm import Helm
 from tests.testing.operated_cluster import RELEASE, SYSTEM, new_workspace
+from tests.testing.operator_process import OperatorProcess
 from tests.testing.requests_of import STRATEGIC, Answer, RequestsOf
 from tests.testing.workspace import QWEN, Workspace
 
@@ -440,6 +441,19 @@ def test_the_operator_may_write_no_child_in_a_namespace_of_kubernetes_itself(
     answer = thief.post(dry(DEPLOYMENT, namespace), workload(DEPLOYMENT, pod()))
     assert refused_by("children") in answer.message
     assert "Create the InferenceDeployment in another namespace." in answer.message
+
+
+@pytest.mark.usefixtures("thief")
+def test_users_see_why_an_inference_deployment_in_a_namespace_of_kubernetes_itself_gets_no_children(
+    kubernetes: LocalCluster, operator: OperatorProcess
+) -> None:
+    assert operator.is_running()
+    public = Workspace(kubernetes, "kube-public")
+    public.create("misplaced", QWEN)
+    words = "Create the InferenceDeployment in another namespace."
+    public.settled("misplaced", "Stalled", "True", "ChildRejected", saying=words)
+    assert public.children("misplaced") == set()
+    public.kubectl("delete", "infd", "misplaced")
 
 
 # Pods

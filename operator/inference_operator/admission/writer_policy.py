@@ -20,10 +20,10 @@ from inference_operator.admission.rights import (
 )
 from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.rights import JSON, NUMBER
-from inference_operator.manifest import GROUP, PLURAL, Kind, Manifest
+from inference_operator.manifest import GROUP, PLURAL, VERSION, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"
-VERSION = "admissionregistration.k8s.io/v1"
+_API_VERSION = "admissionregistration.k8s.io/v1"
 
 _PODS = "mayCreatePods"
 
@@ -49,11 +49,11 @@ def writer_policies(options: OptionClasses) -> list[Manifest]:
 
 def _policy(name: str, variables: Sequence[Manifest], validations: Sequence[Manifest]) -> list[Manifest]:
     """A policy over InferenceDeployments, and its binding."""
-    rule = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [PLURAL]}
+    rule = {"apiGroups": [GROUP], "apiVersions": [VERSION], "operations": ["CREATE", "UPDATE"], "resources": [PLURAL]}
     may_create_pods = {"name": _PODS, "expression": _authorizer(CREATE_PODS)}
     return [
         {
-            "apiVersion": VERSION,
+            "apiVersion": _API_VERSION,
             "kind": "ValidatingAdmissionPolicy",
             "metadata": {"name": name},
             "spec": {
@@ -64,7 +64,7 @@ def _policy(name: str, variables: Sequence[Manifest], validations: Sequence[Mani
             },
         },
         {
-            "apiVersion": VERSION,
+            "apiVersion": _API_VERSION,
             "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": name},
             "spec": {"policyName": name, "validationActions": ["Deny"]},
