@@ -10,6 +10,9 @@ from typing import BinaryIO
 _ANSWERED = frozenset({"ResponseStarted", "ResponseComplete"})
 """A watch reaches ResponseComplete only at its end, so ResponseStarted counts too; other requests have one answer."""
 
+ATTACKER = "attacker"
+"""User agent of tests that send requests with the operator's own token. They are not the operator's requests."""
+
 LEASES = "leases"
 TELLING = frozenset({"inferencedeployments/status", "events"})
 """Resources in which the operator reports; writes of them change no other object."""
@@ -75,7 +78,8 @@ class AuditLog:
             log.seek(since)
             for line in _complete_lines(log):
                 entry = json.loads(line)
-                if entry["stage"] in _ANSWERED and entry["user"]["username"] == self._user:
+                own = entry["user"]["username"] == self._user and entry.get("userAgent") != ATTACKER
+                if own and entry["stage"] in _ANSWERED:
                     target = entry.get("objectRef", {})
                     subresource = f"/{target['subresource']}" if "subresource" in target else ""
                     resource = target.get("resource", "") + subresource

@@ -10,6 +10,7 @@ from typing import Any
 import urllib3
 import yaml
 
+from e2e.audit import ATTACKER
 from inference_operator.manifest import Manifest
 
 MERGE = "application/merge-patch+json"
@@ -65,7 +66,7 @@ class RequestsOf:
         return self._send("GET", path)
 
     def _send(self, method: str, path: str, body: Any = None, content: str = "application/json") -> Answer:  # noqa: ANN401 - JSON
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content, "User-Agent": ATTACKER}
         sent = None if body is None else json.dumps(body)
         found = self._pool.request(method, f"{self._server}{path}", headers=headers, body=sent, retries=False)
         text = found.data.decode(errors="replace")
