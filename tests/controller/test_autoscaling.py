@@ -9,7 +9,7 @@ import pytest
 
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, POD, Manifest, Ref
-from inference_operator.objects.names import ROUTER
+from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
 from inference_operator.settings import Capacity
 from inference_operator.views.pod import DELETION_COST_ANNOTATION
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
@@ -73,12 +73,13 @@ class Fleet:
         engines = {
             one.uid: EngineActivity(self.sample(busy.get(one.name, 0)), 0, self.at)
             for one in pods
-            if one.component != ROUTER
+            if one.component == ENGINE
         }
         for uid, activity in engines.items():
             self.world.cache.samples.see_engine(uid, activity)
-        every = self.world.cache.pods(KEY)
-        if self.world.cache.scaling.observe(KEY, every, Samples(engines, routers), at=self.at):
+        cache = self.world.cache
+        every = [one for one in cache.pods(KEY) if one.component == ROUTER]
+        if cache.scaling.observe(KEY, cache.engine_pods(KEY), every, Samples(engines, routers), at=self.at):
             return await self.world.settle()
         return []
 
@@ -524,3 +525,15 @@ async def test_the_wait_for_a_node_is_a_part_of_the_start_that_is_the_window_of_
     request = world.cache.scaling.request(KEY)
     assert request is not None
     assert request.settings.down_seconds == 600
+
+
+@pytest.mark.parametrize("component", [DOWNLOAD, INSPECTION, VERIFICATION])
+async def test_the_pod_of_a_job_is_no_engine(world: World, component: str) -> None:
+    """While a model was downloaded, nothing scaled down: its pod counted as an engine without metrics."""
+    fleet = await started(world, replicas=3, least=0)
+    await fleet.rounds(60, running={"e0": 25})
+    fleet.add("job", component=component)
+    await fleet.rounds(WINDOW, running={"e0": 1})
+    assert (fleet.replicas, fleet.reason) == (1, "FollowingDemand")
+    await fleet.rounds(WINDOW + 900)
+    assert fleet.replicas == 0

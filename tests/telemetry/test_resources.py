@@ -9,7 +9,7 @@ from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.hardware.offers import prices
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
-from inference_operator.objects.names import ENGINE, ROUTER, labels
+from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION, labels, workload_name
 from inference_operator.telemetry.resources import MAX_SERIES, ResourceMetrics
 from tests.testing.builders import NOW, SETTINGS, inference_deployment
 
@@ -34,6 +34,11 @@ class World:
 
     def resource(self, name: str = "qwen", *, replicas: int = 1, **status: object) -> None:
         self.put({**inference_deployment(name=name, replicas=replicas), "status": status})
+        self.workload(name)
+
+    def workload(self, name: str) -> None:
+        meta = {"name": workload_name(name, ENGINE), "namespace": "default", "labels": labels(name, ENGINE)}
+        self.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {}})
 
     def engine(self, name: str = "a", *, owner: str = "qwen", component: str = ENGINE, **status: object) -> None:
         meta = {"name": name, "namespace": "default", "uid": name, "labels": labels(owner, component)}
@@ -91,7 +96,8 @@ def test_replicas_gpus_and_cost_are_counted_from_the_engine_pods() -> None:
     world.engine("b", **reached())
     world.engine("c")
     world.engine("d", node="n2", phase="Failed")
-    world.engine("router", component=ROUTER, **reached(ready_after=9))
+    for component in (ROUTER, DOWNLOAD, INSPECTION, VERIFICATION):  # the pods of Jobs are ready while they run
+        world.engine(component, component=component, **reached(ready_after=9))
     assert world.samples("infd_replicas") == {
         "desired": 5,
         "ready": 1,
@@ -187,6 +193,7 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     for number in range(MANY):
         name = f"m{number}"
         world.put({**inference_deployment(name=name, autoscaling={"maxReplicas": 4}), "status": status})
+        world.workload(name)
         world.engine(f"{name}-a", owner=name, **reached())
     world.series()
     for number in range(MANY):

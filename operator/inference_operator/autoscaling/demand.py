@@ -4,7 +4,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.autoscaling.decision import ScalingSample
-from inference_operator.objects.names import ROUTER
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
 
@@ -50,7 +49,13 @@ class Totals:
 
 
 def scaling_sample(
-    pods: Sequence[PodView], samples: Samples, totals: Totals, *, at: float, external: bool
+    engines: Sequence[PodView],
+    routers: Sequence[PodView],
+    samples: Samples,
+    totals: Totals,
+    *,
+    at: float,
+    external: bool,
 ) -> tuple[ScalingSample, Totals]:
     """The sample of a round of scrapes, and the counters after it.
 
@@ -58,25 +63,25 @@ def scaling_sample(
     held.
 
     Args:
-        pods: all pods of the InferenceDeployment.
+        engines: the engine pods of the InferenceDeployment.
+        routers: its router pods.
         samples: those of the pods that have answered in this round.
         totals: the counters before this round.
         at: seconds of a monotonic clock.
         external: whether something else than our routers sends requests; only engines know of them then.
     """
-    ready = [pod for pod in pods if pod.ready and not pod.terminating]
-    routers = [] if external else [pod for pod in ready if pod.component == ROUTER]
-    engines = [pod for pod in ready if pod.component != ROUTER]
-    routed = {pod.uid: samples.routers[pod.uid] for pod in routers if pod.uid in samples.routers}
-    served = {pod.uid: samples.engines[pod.uid] for pod in engines if pod.uid in samples.engines}
-    staying = {pod.uid for pod in pods}
+    routing = [] if external else [pod for pod in routers if _serves(pod)]
+    serving = [pod for pod in engines if _serves(pod)]
+    routed = {pod.uid: samples.routers[pod.uid] for pod in routing if pod.uid in samples.routers}
+    served = {pod.uid: samples.engines[pod.uid] for pod in serving if pod.uid in samples.engines}
+    staying = {pod.uid for pod in (*engines, *routers)}
     finished = {uid: one.sample.finished for uid, one in served.items()}
     completions = totals.completions.after(finished, staying=staying)
     arrivals = totals.arrivals.after({uid: float(one.arrivals) for uid, one in routed.items()}, staying=staying)
     in_routers = sum(one.queued + one.held for one in routed.values())
     outstanding = in_routers + sum(one.outstanding for one in served.values())
-    missing = [pod.name for pod in (*routers, *engines) if pod.uid not in routed and pod.uid not in served]
-    if not (external or routers):
+    missing = [pod.name for pod in (*routing, *serving) if pod.uid not in routed and pod.uid not in served]
+    if not (external or routing):
         missing.append(NO_ROUTER)
     sample = ScalingSample(
         at=at,
@@ -84,12 +89,12 @@ def scaling_sample(
         arrivals=completions.value + outstanding if external else arrivals.value,
         completions=completions.value,
         running=sum(one.sample.running for one in served.values()),
-        ready=len(engines),
-        starting=sum(_is_starting(pod) for pod in pods),
+        ready=len(serving),
+        starting=sum(not (pod.ready or pod.terminating or pod.failed) for pod in engines),
         missing=tuple(missing),
     )
     return sample, Totals(arrivals, completions)
 
 
-def _is_starting(pod: PodView) -> bool:
-    return pod.component != ROUTER and not (pod.ready or pod.terminating or pod.failed)
+def _serves(pod: PodView) -> bool:
+    return pod.ready and not pod.terminating

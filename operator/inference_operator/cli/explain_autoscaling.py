@@ -67,7 +67,8 @@ def scaling_explanation(observed: ObservedScaling) -> Iterator[str]:
     if condition is not None and (condition.status != "True" or limits.schedule):
         yield f"ScalingActive: {condition.reason}. {condition.message}"
     external = spec.router.strategy == "External"
-    sample, _ = scaling_sample(observed.pods, observed.samples, Totals(), at=0.0, external=external)
+    engines, routers = ([pod for pod in observed.pods if pod.component == one] for one in (ENGINE, ROUTER))
+    sample, _ = scaling_sample(engines, routers, observed.samples, Totals(), at=0.0, external=external)
     yield from _now(sample, observed.samples)
     yield from _decisions(observed.events)
 

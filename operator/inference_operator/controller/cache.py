@@ -73,15 +73,19 @@ class Cache:
         return {state: counted[state] for state in STATES}
 
     def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[PodView]]]:
-        """The figures and the pods of every InferenceDeployment. Nothing is decompressed."""
+        """The figures and the engine pods of every InferenceDeployment. Nothing is decompressed."""
         for key, cached in self._resources.items():
             if cached.figures:
-                yield key, cached.figures, self.pods(key)
+                yield key, cached.figures, self.engine_pods(key)
 
     def pods(self, key: Key) -> list[PodView]:
         """The pods of an InferenceDeployment."""
         pods = {ref: pod for ref in self._by_owner.get(key, ()) if (pod := self._objects[ref].pod)}
         return [pods[ref] for ref in sorted(pods)]
+
+    def engine_pods(self, key: Key) -> list[PodView]:
+        """The pods of an InferenceDeployment that run an engine: those of routers and Jobs do not."""
+        return [pod for pod in self.pods(key) if self.engine(key, pod.component)]
 
     def engine(self, key: Key, component: str) -> Engine | None:
         """The engine that runs in the pods of a component; None if the component is no role, such as the router."""

@@ -65,20 +65,22 @@ class ScalingStore:
         entry = self._entries.get(key)
         return entry is not None and entry.sample is not None and entry.sample.outstanding > 0
 
-    def observe(self, key: Key, pods: Sequence[PodView], samples: Samples, *, at: float) -> bool:
+    def observe(
+        self, key: Key, engines: Sequence[PodView], routers: Sequence[PodView], samples: Samples, *, at: float
+    ) -> bool:
         """Decide about a round of scrapes; returns whether a reconcile has something to do or to say."""
         entry = self._entries.get(key)
         if entry is None:
             return False
         request, before = entry.request, entry.result
         replicas = before.decision.replicas if before else request.replicas
-        sample, entry.totals = scaling_sample(pods, samples, entry.totals, at=at, external=request.external)
+        sample, entry.totals = scaling_sample(engines, routers, samples, entry.totals, at=at, external=request.external)
         decision, entry.state = decide(sample, request.settings, entry.state, replicas=replicas)
         entry.sample = sample
         entry.misses = entry.misses + 1 if sample.missing else 0
         missing = sample.missing if entry.misses >= SAID_AFTER else ()
-        engines = {uid: one.sample for uid, one in samples.engines.items()}
-        window = entry.latency.staying(pod.uid for pod in pods).after(engines, at=at)
+        latencies = {uid: one.sample for uid, one in samples.engines.items()}
+        window = entry.latency.staying(pod.uid for pod in engines).after(latencies, at=at)
         factor, entry.latency = correction(window, request.target, request.objective)
         entry.result = ScalingResult(decision, missing, factor, request.plan)
         if before is None or decision.replicas != request.replicas or factor != request.target.factor:

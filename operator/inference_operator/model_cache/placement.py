@@ -10,25 +10,23 @@ from collections.abc import Sequence
 
 from inference_operator.manifest import Manifest
 from inference_operator.model_cache.uses import mounted_claims
-from inference_operator.objects.names import DOWNLOAD, INSPECTION, ROUTER, VERIFICATION
 from inference_operator.views.pod import PodView
 
 PLACEMENT_FIELDS = ("nodeSelector", "affinity")
-_NO_ENGINES = (DOWNLOAD, INSPECTION, ROUTER, VERIFICATION)
 
 
-def placement(claim: str, pods: Sequence[PodView], live: Manifest | None, engine_pod: Manifest) -> Manifest:
+def placement(claim: str, engines: Sequence[PodView], live: Manifest | None, engine_pod: Manifest) -> Manifest:
     """The scheduling fields of the Job, which replace the requested ones.
 
     Args:
         claim: its name.
-        pods: all pods of the InferenceDeployment.
+        engines: the engine pods of the InferenceDeployment.
         live: the pod specification of the engines that exist; None without engines.
         engine_pod: the pod specification of the engines that will load the model.
     """
     if live is not None and claim in mounted_claims(live):
-        engines = (pod for pod in pods if pod.component not in _NO_ENGINES and pod.node and not pod.failed)
-        nodes = [pod.node for pod in sorted(engines, key=lambda pod: (pod.terminating, not pod.ready, pod.name))]
+        placed = (pod for pod in engines if pod.node and not pod.failed)
+        nodes = [pod.node for pod in sorted(placed, key=lambda pod: (pod.terminating, not pod.ready, pod.name))]
         if nodes:
             return {"affinity": only_node(nodes[0])}
     return placement_of(engine_pod)

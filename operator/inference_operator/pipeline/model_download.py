@@ -72,7 +72,7 @@ def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
         return None
     live = inputs.child(Ref.of(role.workload))
     pod = live["spec"]["template"]["spec"] if live is not None else None
-    return placement(claim, inputs.pods, pod, role.workload["spec"]["template"]["spec"])
+    return placement(claim, inputs.engine_pods, pod, role.workload["spec"]["template"]["spec"])
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:

@@ -59,6 +59,10 @@ class Targets:
     engine: Callable[[Key, str], Engine | None]
     """The engine that runs in the pods of a component; None for a component that is no role, such as the router."""
 
+    def engine_pods(self, key: Key) -> Sequence[PodView]:
+        """The pods of an InferenceDeployment that run an engine."""
+        return [pod for pod in self.pods(key) if self.engine(key, pod.component)]
+
 
 class OnScrape(Protocol):
     """Called after each scrape of a pod."""
@@ -232,8 +236,9 @@ class Scraper:
     def _scaled_round(self, key: Key, components: Sequence[str], pods: Sequence[PodView]) -> Scraped:
         """Decide about a round of an autoscaled resource. It is read often, whatever its stall watchdog needs."""
         if {ROUTER, ENGINE} <= set(components):
-            every = self._targets.pods(key)
-            if self._scaling.observe(key, every, self._store.of(pods), at=self._now()):
+            routers = [pod for pod in self._targets.pods(key) if pod.component == ROUTER]
+            engines = self._targets.engine_pods(key)
+            if self._scaling.observe(key, engines, routers, self._store.of(pods), at=self._now()):
                 self._callbacks.on_scaling(key)
         asked = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
         request = self._scaling.request(key)

@@ -15,7 +15,6 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.manifest import Key
-from inference_operator.objects.names import INSPECTION, ROUTER
 from inference_operator.telemetry.description import Description
 from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupTimes
@@ -183,7 +182,7 @@ def _decided(decision: Decision) -> Iterator[Series]:
 
 def _engines(pods: Sequence[PodView]) -> list[PodView]:
     """The engine pods that use something: one that has failed has released its node."""
-    return [pod for pod in pods if pod.component not in (ROUTER, INSPECTION) and not pod.failed]
+    return [pod for pod in pods if not pod.failed]
 
 
 def _replicas(figures: ResourceFigures, engines: Sequence[PodView]) -> Mapping[str, int]:
