@@ -9,6 +9,7 @@ Each kind of object that a resource can name has a policy of its own, since the 
 
 from collections.abc import Iterator, Sequence
 
+from inference_operator.admission.policy import WRITES, Policy, Validation
 from inference_operator.admission.references import kinds, references_cel, value_of
 from inference_operator.admission.rights import (
     CREATE_PODS,
@@ -20,10 +21,9 @@ from inference_operator.admission.rights import (
 )
 from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.rights import JSON, NUMBER
-from inference_operator.manifest import GROUP, PLURAL, VERSION, Kind, Manifest
+from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"
-_API_VERSION = "admissionregistration.k8s.io/v1"
 
 _PODS = "mayCreatePods"
 
@@ -41,35 +41,15 @@ def writer_policies(options: OptionClasses) -> list[Manifest]:
 'persistentvolumeclaims.inferencedeployments.inference-operator.dev', \
 'secrets.inferencedeployments.inference-operator.dev', 'configmaps.inferencedeployments.inference-operator.dev']
     """
-    return [
-        *_policy(POLICY_NAME, list(_field_variables(options)), [_validation(check) for check in checks(options)]),
-        *(manifest for kind in kinds() for manifest in _reference_policy(kind)),
-    ]
+    fields = _policy(POLICY_NAME, list(_field_variables(options)), [_validation(check) for check in checks(options)])
+    policies = (fields, *map(_reference_policy, kinds()))
+    return [manifest for policy in policies for manifest in policy.manifests]
 
 
-def _policy(name: str, variables: Sequence[Manifest], validations: Sequence[Manifest]) -> list[Manifest]:
-    """A policy over InferenceDeployments, and its binding."""
-    rule = {"apiGroups": [GROUP], "apiVersions": [VERSION], "operations": ["CREATE", "UPDATE"], "resources": [PLURAL]}
-    may_create_pods = {"name": _PODS, "expression": _authorizer(CREATE_PODS)}
-    return [
-        {
-            "apiVersion": _API_VERSION,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {"resourceRules": [rule]},
-                "variables": [may_create_pods, *variables],
-                "validations": list(validations),
-            },
-        },
-        {
-            "apiVersion": _API_VERSION,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        },
-    ]
+def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequence[Validation]) -> Policy:
+    """A policy over InferenceDeployments."""
+    known = ((_PODS, _authorizer(CREATE_PODS)), *variables)
+    return Policy(name, [(INFERENCE_DEPLOYMENT, PLURAL)], WRITES, validations, known)
 
 
 def _authorizer(right: Right, name: str = "") -> str:
@@ -79,27 +59,22 @@ def _authorizer(right: Right, name: str = "") -> str:
     return f"{kind}{of_object}.check('{right.verb}').allowed()"
 
 
-def _denial(expression: str, message: str) -> Manifest:
-    return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
-
-
-def _field_variables(options: OptionClasses) -> Iterator[Manifest]:
+def _field_variables(options: OptionClasses) -> Iterator[tuple[str, str]]:
     known = {
         "options": options.safe | options.managed,
         "environment": options.safe_variables | options.managed_variables,
     }
     for name, values in known.items():
-        yield {"name": name, "expression": str(sorted(values))}
+        yield name, str(sorted(values))
     is_json = f"matches('{_escaped(JSON)}')"
     option = f"!(one.split('=')[0] in variables.options) || one.split('=', 2).exists(value, value.{is_json})"
     unsafe = f"one.startsWith('-') && !one.matches('{NUMBER}') ? ({option}) : one.{is_json}"
     args, env = (f"{value_of('object', field)}.orValue([])" for field in ("engine.args", "engine.env"))
-    yield {"name": "unsafeArguments", "expression": f"{args}.filter(one, {unsafe})"}
-    names = f"{env}.filter(one, !(one.name in variables.environment)).map(one, one.name)"
-    yield {"name": "unsafeVariables", "expression": names}
+    yield "unsafeArguments", f"{args}.filter(one, {unsafe})"
+    yield "unsafeVariables", f"{env}.filter(one, !(one.name in variables.environment)).map(one, one.name)"
 
 
-def _validation(check: Check) -> Manifest:
+def _validation(check: Check) -> Validation:
     new, old = value_of("object", check.field), value_of("oldObject", check.field)
     unchanged = f" || (oldObject != null && {new} == {old})" if check.compared else ""
     allowed = f"variables.{_PODS}" if check.right == CREATE_PODS else _authorizer(check.right)
@@ -107,28 +82,26 @@ def _validation(check: Check) -> Manifest:
         f"'spec.{check.field}: ' + {check.subject} + 'requires the right to {check.right} in namespace '"
         " + request.namespace + '. Remove it, or request this right.'"
     )
-    return _denial(f"!({check.asks}){unchanged} || {allowed}", message)
+    return Validation(f"!({check.asks}){unchanged} || {allowed}", message, is_computed=True)
 
 
-def _reference_policy(kind: Kind) -> list[Manifest]:
+def _reference_policy(kind: Kind) -> Policy:
     """The policy of the fields that name objects of a kind."""
     variables = [
-        {"name": "known", "expression": f"oldObject == null ? [] : {references_cel('oldObject', kind)}"},
-        {
-            "name": "references",
-            "expression": f"({references_cel('object', kind)}).filter(one, !(one in variables.known))",
-        },
+        ("known", f"oldObject == null ? [] : {references_cel('oldObject', kind)}"),
+        ("references", f"({references_cel('object', kind)}).filter(one, !(one in variables.known))"),
     ]
-    many = _denial(
+    many = Validation(
         f"variables.references.size() <= {MAX_NAMED} || variables.{_PODS}",
         f"'spec: more than {MAX_NAMED} new names of {kind.plural} require the right to create pods in namespace '"
         " + request.namespace + '. Add fewer at a time, or request this right.'",
+        is_computed=True,
     )
     checked = [_reference_check(number, kind) for number in range(MAX_NAMED)]
     return _policy(f"{kind.plural}.{POLICY_NAME}", variables, [*checked, many])
 
 
-def _reference_check(number: int, kind: Kind) -> Manifest:
+def _reference_check(number: int, kind: Kind) -> Validation:
     reference = f"variables.references[{number}].split(' ')"
     _, *on_object = rights_on(kind, "")
     allowed = " || ".join(_authorizer(right, f"{reference}[0]") for right in on_object)
@@ -138,7 +111,9 @@ def _reference_check(number: int, kind: Kind) -> Manifest:
         f" the verb {verbs} on it, in namespace ' + request.namespace + '. Use another one, or request one of these"
         " rights.'"
     )
-    return _denial(f"variables.references.size() <= {number} || variables.{_PODS} || {allowed}", message)
+    return Validation(
+        f"variables.references.size() <= {number} || variables.{_PODS} || {allowed}", message, is_computed=True
+    )
 
 
 def _escaped(pattern: str) -> str:

@@ -1,0 +1,81 @@
+"""A ValidatingAdmissionPolicy with its binding, as all generators of this package write it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from inference_operator.manifest import Kind, Manifest
+
+_API_VERSION = "admissionregistration.k8s.io/v1"
+WRITES = ("CREATE", "UPDATE")
+EVERY_WRITE = (*WRITES, "DELETE")
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A CEL expression that must be true, and the message otherwise."""
+
+    expression: str
+    message: str
+    is_computed: bool = False
+    """Whether the message is a CEL expression too."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The validation as an item of a policy."""
+        message = "messageExpression" if self.is_computed else "message"
+        return {"expression": self.expression, message: self.message, "reason": "Forbidden"}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy for the whole cluster. It fails closed."""
+
+    name: str
+    resources: Sequence[tuple[Kind, str]]
+    """Kinds, with the plural of each, or of its subresource. The API server checks types only for named versions."""
+    operations: Sequence[str]
+    validations: Sequence[Validation]
+    variables: Sequence[tuple[str, str]] = ()
+    """Names and CEL expressions that the validations use. Each is evaluated once."""
+    conditions: Sequence[tuple[str, str]] = ()
+    """Names and CEL expressions that a request must meet for the policy to apply."""
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        """The policy and its binding.
+
+        Examples:
+            >>> [one["kind"] for one in Policy("a", (), WRITES, ()).manifests]
+            ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
+        """
+        rules = [_rule(kind, resource, self.operations) for kind, resource in self.resources]
+        policy = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules},
+            **({"matchConditions": _named(self.conditions)} if self.conditions else {}),
+            **({"variables": _named(self.variables)} if self.variables else {}),
+            "validations": [one.manifest for one in self.validations],
+        }
+        return [
+            self._manifest("ValidatingAdmissionPolicy", policy),
+            self._manifest(
+                "ValidatingAdmissionPolicyBinding", {"policyName": self.name, "validationActions": ["Deny"]}
+            ),
+        ]
+
+    def _manifest(self, kind: str, spec: Manifest) -> Manifest:
+        return {"apiVersion": _API_VERSION, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
+
+
+def _named(expressions: Iterable[tuple[str, str]]) -> list[Manifest]:
+    return [{"name": name, "expression": expression} for name, expression in expressions]
+
+
+def _rule(kind: Kind, resource: str, operations: Sequence[str]) -> Manifest:
+    group, _, version = kind.api_version.rpartition("/")
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": list(operations),
+        "resources": [resource],
+    }
