@@ -29,7 +29,7 @@ from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.hardware.offers import prices
 from inference_operator.manifest import API_VERSION, KIND, Key, Manifest
-from inference_operator.objects.names import ENGINE, labels
+from inference_operator.objects.names import ENGINE, labels, workload_name
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.settings import Settings
 from inference_operator.telemetry.http import serve_health
@@ -116,6 +116,9 @@ async def cache() -> AsyncIterator[Cache]:
     meta = {"name": MODEL, "namespace": "default", "uid": "u", "resourceVersion": "1"}
     spec = {"model": {"source": "hf://org/model"}, "replicas": len(ENGINES), "autoscaling": {"maxReplicas": MOST}}
     cache.put({"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec, "status": status})
+    workload = {"name": workload_name(MODEL, ENGINE), "namespace": "default", "labels": labels(MODEL, ENGINE)}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**workload, "resourceVersion": "1"}}
+    cache.put({**deployment, "spec": {}})
     for name in ("a", "b"):
         cache.put(pod(name, ready=False))
     RESOURCES.states = cache.states

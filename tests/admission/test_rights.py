@@ -83,7 +83,7 @@ def test_consent_that_is_not_given_requires_nothing() -> None:
 
 
 def test_the_value_of_an_argument_is_in_no_requirement() -> None:
-    hostile = ['{"secret": "canary"}', "--canary canary=1", "--middleware=canary", "-canary'\"canary"]
+    hostile = ['{"secret": "canary"}', "--canary canary=1", "--middleware=canary", "-canary'\"canary", "-ncanary"]
     assert rights(engine={"args": ["--canary" + "y" * 99, *hostile]}).keys() == {
         "spec.engine.args: a value",
         "spec.engine.args: --middleware",

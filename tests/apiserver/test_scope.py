@@ -16,7 +16,12 @@ from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 RELEASE, SYSTEM = "scoped-inference-operator", "scoped-system"
 SERVED, LOCKED, FOREIGN = "scoped-a", "scoped-b", "scoped-c"
-NOTHING_OF_THE_CLUSTER = ("crds.install=false", "userRoles.create=false", "admissionPolicy.create=false")
+NOTHING_OF_THE_CLUSTER = (
+    "crds.install=false",
+    "userRoles.create=false",
+    "admissionPolicy.create=false",
+    "operatorPolicy.create=false",
+)
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,10 @@ def unsafe_names(*names: str) -> tuple[str, ...]:
     return unsafe_variables(names, CLASSES)
 
 
+def test_variables_that_are_made_for_a_secret_are_safe() -> None:
+    assert CLASSES.secret_variables <= CLASSES.safe_variables
+
+
 def test_every_option_of_vllm_has_exactly_one_class() -> None:
     assert unclassified(OPTIONS, OPTION_CLASSES) == ()
 

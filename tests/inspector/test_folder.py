@@ -334,6 +334,24 @@ def test_a_model_of_a_volume_with_a_link_out_of_it_is_refused(model: Model, targ
     )
 
 
+def test_a_link_to_another_directory_of_the_volume_is_refused(model: Model) -> None:
+    """That directory could have a link out of the volume, which nobody would look at."""
+    folder = model(**{"good/config.json": CONFIG, "good/model.safetensors": 1000, "evil/a": "b"})
+    (folder / "evil" / "default.jinja").symlink_to("/proc/self/environ")
+    (folder / "good" / "additional_chat_templates").symlink_to("../evil")
+    answer = inspect_folder(folder / "good", name="a", source="a", volume=folder)
+    assert isinstance(answer, Failure)
+    assert "has a link that leads out of the volume" in answer.message
+
+
+@pytest.mark.parametrize("named", ["pytorch_model.bin", "w/a.safetensors"])
+def test_an_index_that_leads_to_pickle_files_needs_consent(model: Model, named: str) -> None:
+    files = {INDEX: {"weight_map": {"x": named}}, "pytorch_model.bin": 1000, "w/a.safetensors": 1000}
+    cause, problem = refused(model(**files))
+    assert cause is Cause.PICKLE_WEIGHTS
+    assert "an engine would load the pickle files beside it" in problem
+
+
 def test_a_model_in_the_layout_of_the_hubs_cache_may_link_to_other_folders_of_its_volume(model: Model) -> None:
     folder = model(**{"blobs/0": json.dumps(CONFIG), "snapshots/1/model.safetensors": 1000})
     (folder / "snapshots" / "1" / "config.json").symlink_to("../../blobs/0")

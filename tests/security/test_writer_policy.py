@@ -265,6 +265,45 @@ def test_a_known_secret_must_not_move_to_another_field_or_key(users: dict[str, U
     assert "spec.engine.env: the Secret hub" in plain.patch("moved", token("hub", key="password"))
 
 
+KEPT: dict[str, dict[str, Any]] = {
+    "model.allowPickle": {"model": {"source": "hf://a/b", "revision": "0" * 40, "allowPickle": True}},
+    "engine.args": {"model": {"source": "hf://a/b"}, "engine": {"args": ["--trust-remote-code"]}},
+    "engine.env": {"model": {"source": "hf://a/b"}, **VARIABLE},
+    "model.tokenSecret.name": {"model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}}},
+    "podTemplate.volumes": {
+        "model": {"source": "hf://a/b"},
+        "podTemplate": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+    },
+}
+
+
+@pytest.mark.parametrize("field", KEPT)
+def test_what_somebody_allowed_for_one_model_is_not_allowed_for_another(users: dict[str, User], field: str) -> None:
+    """Else a tenant could let code of their own model run by consent that was given to another one."""
+    name = f"kept-{field.replace('.', '-').lower()}"
+    assert users[POD_MAKER].refusal(name, KEPT[field]) == ""
+    assert users[PLAIN].patch(name, {"replicas": 2}) == ""
+    for change in ({"source": "hf://attacker/b"}, {"revision": "1" * 40}):
+        assert f"spec.{field}: " in users[PLAIN].patch(name, {"model": change})
+    assert users[POD_MAKER].patch(name, {"model": {"source": "hf://attacker/b"}}) == ""
+
+
+def test_keys_and_certificates_of_the_routers_stay_when_the_model_changes(users: dict[str, User]) -> None:
+    exposed = {"router": {"keys": {"secretName": "keys"}, "tls": {"secretName": "web"}}}
+    assert users[POD_MAKER].refusal("routed", exposed) == ""
+    assert users[PLAIN].patch("routed", {"model": {"source": "hf://a/b"}}) == ""
+
+
+@pytest.mark.parametrize("name", ["VLLM_SYSTEM_START_DATE", "VLLM_PP_LAYER_PARTITION", "OMP_NUM_THREADS"])
+def test_a_lent_secret_fills_only_variables_that_are_made_for_one(users: dict[str, User], name: str) -> None:
+    """An engine puts one of these into its system prompt, and another into an error."""
+    ref = {"secretKeyRef": {"name": "known", "key": "token"}}
+    said = users[READER].refusal("shows", {"engine": {"env": [{"name": name, "valueFrom": ref}]}})
+    assert f"spec.engine.env: {name} requires the right to create pods" in said
+    assert users[READER].refusal("hides", token("known")) == ""
+    assert users[PLAIN].refusal("plain-value", {"engine": {"env": [{"name": name, "value": "1"}]}}) == ""
+
+
 def test_the_verb_use_lends_a_secret(users: dict[str, User]) -> None:
     plain = users[PLAIN]
     assert "the Secret lent-token requires" in plain.refusal("lent-token", token("lent-token"))

@@ -49,10 +49,6 @@ class RequestsOf:
         """Create an object."""
         return self._send("POST", path, body)
 
-    def put(self, path: str, body: Manifest) -> Answer:
-        """Replace an object."""
-        return self._send("PUT", path, body)
-
     def patch(self, path: str, body: Manifest, content: str = MERGE) -> Answer:
         """Change an object."""
         return self._send("PATCH", path, body, content)

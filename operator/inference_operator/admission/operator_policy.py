@@ -16,12 +16,15 @@ from inference_operator.manifest import (
     CHILD_KINDS,
     DEPLOYMENT,
     GROUP,
+    HORIZONTAL_POD_AUTOSCALER,
     INFERENCE_DEPLOYMENT,
     JOB,
     KIND,
     NETWORK_POLICY,
     OPTIONAL_KINDS,
     POD,
+    SCALED_OBJECT,
+    SERVICE,
     Kind,
     Manifest,
 )
@@ -135,13 +138,59 @@ def _children() -> Policy:
     )
 
 
+_SELECTED = Validation(
+    f"request.resource.resource == 'jobs' ? !dyn(object).spec.?manualSelector.orValue(false) :"
+    f" dyn(object).spec.?selector.?matchLabels[?'{NAME_LABEL}'].orValue('') == {label('object', NAME_LABEL)}",
+    f"A Deployment of the operator must select pods by the label {NAME_LABEL}, and a Job may not have a manualSelector:"
+    " else it would adopt pods of others.",
+)
+
+
+def _autoscalers() -> Policy:
+    """Autoscalers scale their own InferenceDeployment. KEDA reads no Secret and no variable of a pod for them."""
+    target = "dyn(object).spec.scaleTargetRef"  # dyn: the two kinds have different fields
+    return Policy(
+        "autoscalers",
+        [(kind, kind.plural) for kind in (HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT)],
+        WRITES,
+        [
+            Validation(
+                f"{target}.?kind.orValue('') == '{KIND}' && {target}.?apiVersion.orValue('').startsWith('{GROUP}/')"
+                f" && {target}.name == {label('object', NAME_LABEL)}",
+                f"An autoscaler of the operator may scale only the {KIND} that its label {NAME_LABEL} names.",
+            ),
+            Validation(
+                "dyn(object).spec.?triggers.orValue([]).all(t, t.type in ['prometheus', 'cron']"
+                " && !has(t.authenticationRef) && t.metadata.all(key, !key.endsWith('FromEnv')))",
+                "A ScaledObject of the operator may have only triggers of the types prometheus and cron, which read no"
+                " Secret and no variable.",
+            ),
+        ],
+    )
+
+
+def _services() -> Policy:
+    """Services of the operator select pods. They take no traffic of other addresses."""
+    return Policy(
+        "services",
+        [(SERVICE, SERVICE.plural)],
+        WRITES,
+        [
+            Validation(
+                "object.spec.?externalIPs.orValue([]).size() == 0 && object.spec.?type.orValue('') != 'ExternalName'",
+                "A Service of the operator may have no externalIPs, and not the type ExternalName.",
+            )
+        ],
+    )
+
+
 def _templates(operator: OperatorAccount) -> Policy:
     """Pod templates have the level restricted (Kubernetes 1.36, pod-security-admission/policy) and get no token."""
     return Policy(
         "templates",
         [(kind, kind.plural) for kind in (DEPLOYMENT, JOB)],
         WRITES,
-        [*confinement(), *privileges(), _account_check(operator)],
+        [*confinement(), *privileges(), _account_check(operator), _SELECTED],
         VARIABLES,
     )
 
@@ -164,7 +213,10 @@ def _pods() -> Policy:
         f"{label('object', key)} == {label('oldObject', key)}"
         for key in (MANAGED_BY_LABEL, COMPONENT_LABEL, NAME_LABEL)
     )
-    owners = ("object.metadata.?ownerReferences.orValue([])", "oldObject.metadata.?ownerReferences.orValue([])")
+    unchanged = " && ".join(
+        f"object.metadata.?{field}.orValue([]) == oldObject.metadata.?{field}.orValue([])"
+        for field in ("ownerReferences", "finalizers")
+    )
     return Policy(
         "pods",
         [(POD, POD.plural)],
@@ -176,9 +228,9 @@ def _pods() -> Policy:
                 f"The operator may change and delete only pods with its label {MANAGED_BY_LABEL}, and create none.",
             ),
             Validation(
-                f"object == null || (object.spec == oldObject.spec && {kept} && {owners[0]} == {owners[1]})",
-                "The operator may change only labels and annotations of a pod: not its specification, its owner or"
-                f" the labels {MANAGED_BY_LABEL}, {COMPONENT_LABEL} and {NAME_LABEL}.",
+                f"object == null || (object.spec == oldObject.spec && {kept} && {unchanged})",
+                "The operator may change only labels and annotations of a pod: not its specification, its owner, its"
+                f" finalizers or the labels {MANAGED_BY_LABEL}, {COMPONENT_LABEL} and {NAME_LABEL}.",
             ),
         ],
     )
@@ -249,6 +301,8 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
     policies = (
         _children(),
         _templates(operator),
+        _autoscalers(),
+        _services(),
         _pods(),
         _leases(operator),
         _events(),

@@ -5,7 +5,8 @@ requires the right that would give the same without the operator:
 
 1. A field that decides what runs in a pod, which hosts it reaches, or on which reserved nodes: to create pods.
 2. A field that becomes a Service, Ingress, HTTPRoute or claim of its own: to create such objects.
-3. An argument or variable of the engine that is not known as harmless: to create pods.
+3. An argument or variable of the engine that is not known as harmless: to create pods. So does a variable from a
+   Secret, unless it is made for a secret: the engine could show it.
 4. The name of a Secret, ConfigMap or claim: to create pods, or the verb `use` on the object. For a Secret or ConfigMap
    also `get`. Never for a claim: `get` is in the role `view`, and shows no file.
 
@@ -80,6 +81,8 @@ class Check:
     """What in the field needs the right, for messages: a CEL expression for text that is empty or ends with a space."""
     compared: bool = True
     """Whether an unchanged field needs no right. Else the condition compares for itself."""
+    of_model: bool = False
+    """Whether an unchanged field needs no right only for the same model: consent is given to one model's files."""
 
 
 def required_rights(spec: Manifest, options: OptionClasses) -> tuple[Requirement, ...]:
@@ -168,11 +171,11 @@ AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limit
 _GPU_FIELD = "hardware.gpu.resourceName"
 _GPU_DOMAIN = GPU_RESOURCE.partition("/")[0] + "/"
 
-SHOWN = r"^--?[A-Za-z0-9._-]{1,64}$"
-"""Names of options that a message may quote. The rest of an argument may be a secret."""
+SHOWN = r"^(--[A-Za-z0-9._-]{1,64}|-[A-Za-z])$"
+"""Names of options that a message may quote. The rest of an argument may be a secret, also directly after `-n`."""
 _UNSHOWN = "a value"
 _FIRST = "variables.unsafeArguments[0].split('=')[0]"
-_SHOWN = re.compile(r"--?[A-Za-z0-9._-]{1,64}")
+_SHOWN = re.compile(SHOWN)
 
 
 def part(spec: Manifest, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -194,7 +197,10 @@ def _present(field: str, right: Right = CREATE_PODS) -> Check:
 
 def _true(field: str) -> Check:
     return Check(
-        field, f"{value_of('object', field)}.orValue(false)", lambda spec: [""] if part(spec, field) is True else []
+        field,
+        f"{value_of('object', field)}.orValue(false)",
+        lambda spec: [""] if part(spec, field) is True else [],
+        of_model=True,
     )
 
 
@@ -227,6 +233,7 @@ def _arguments(options: OptionClasses) -> Check:
         "variables.unsafeArguments.size() > 0",
         asked,
         subject=f"({_FIRST}.matches('{SHOWN}') ? {_FIRST} : '{_UNSHOWN}') + ' '",
+        of_model=True,
     )
 
 
@@ -237,11 +244,15 @@ def _shown(argument: str) -> str:
 
 def _variables(options: OptionClasses) -> Check:
     def asked(spec: Manifest) -> Sequence[str]:
-        return unsafe_variables([one["name"] for one in part(spec, "engine.env") or ()], options)
+        env = part(spec, "engine.env") or ()
+        secret = {one["name"] for one in env if part(one, "valueFrom.secretKeyRef")} - options.secret_variables
+        unsafe = unsafe_variables([one["name"] for one in env], options)
+        return [one["name"] for one in env if one["name"] in secret or one["name"] in unsafe]
 
     return Check(
         "engine.env",
         "variables.unsafeVariables.size() > 0",
         asked,
         subject="variables.unsafeVariables[0] + ' '",
+        of_model=True,
     )

@@ -26,6 +26,12 @@ from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kin
 POLICY_NAME = f"{PLURAL}.{GROUP}"
 
 _PODS = "mayCreatePods"
+_SAME_MODEL = " && ".join(
+    f"{value_of('object', field)} == {value_of('oldObject', field)}" for field in ("model.source", "model.revision")
+)
+"""Whether a change keeps the model. Files of another one could be code, or show what the engine has."""
+_OF_ANY_MODEL = ("model.source", "cache.pvc")
+"""Fields whose objects another model may have too, as those of the routers: they hold models, or no engine has them."""
 
 
 def writer_policies(options: OptionClasses) -> list[Manifest]:
@@ -63,6 +69,7 @@ def _field_variables(options: OptionClasses) -> Iterator[tuple[str, str]]:
     known = {
         "options": options.safe | options.managed,
         "environment": options.safe_variables | options.managed_variables,
+        "secretEnvironment": options.secret_variables,
     }
     for name, values in known.items():
         yield name, str(sorted(values))
@@ -71,12 +78,14 @@ def _field_variables(options: OptionClasses) -> Iterator[tuple[str, str]]:
     unsafe = f"one.startsWith('-') && !one.matches('{NUMBER}') ? ({option}) : one.{is_json}"
     args, env = (f"{value_of('object', field)}.orValue([])" for field in ("engine.args", "engine.env"))
     yield "unsafeArguments", f"{args}.filter(one, {unsafe})"
-    yield "unsafeVariables", f"{env}.filter(one, !(one.name in variables.environment)).map(one, one.name)"
+    shown = "has(one.valueFrom) && has(one.valueFrom.secretKeyRef) && !(one.name in variables.secretEnvironment)"
+    yield "unsafeVariables", f"{env}.filter(one, !(one.name in variables.environment) || {shown}).map(one, one.name)"
 
 
 def _validation(check: Check) -> Validation:
     new, old = value_of("object", check.field), value_of("oldObject", check.field)
-    unchanged = f" || (oldObject != null && {new} == {old})" if check.compared else ""
+    same = f"oldObject != null && {new} == {old}{f' && {_SAME_MODEL}' if check.of_model else ''}"
+    unchanged = f" || ({same})" if check.compared else ""
     allowed = f"variables.{_PODS}" if check.right == CREATE_PODS else _authorizer(check.right)
     message = (
         f"'spec.{check.field}: ' + {check.subject} + 'requires the right to {check.right} in namespace '"
@@ -87,8 +96,10 @@ def _validation(check: Check) -> Validation:
 
 def _reference_policy(kind: Kind) -> Policy:
     """The policy of the fields that name objects of a kind."""
+    of_any = f"one.split(' ')[1].startsWith('router.') || one.split(' ')[1] in {list(_OF_ANY_MODEL)}"
+    known = f"({references_cel('oldObject', kind)}).filter(one, ({_SAME_MODEL}) || {of_any})"
     variables = [
-        ("known", f"oldObject == null ? [] : {references_cel('oldObject', kind)}"),
+        ("known", f"oldObject == null ? [] : {known}"),
         ("references", f"({references_cel('object', kind)}).filter(one, !(one in variables.known))"),
     ]
     many = Validation(

@@ -200,6 +200,8 @@ class OptionClasses:
     """Names of environment variables that everybody may set."""
     managed_variables: frozenset[str]
     """Names of environment variables that the operator refuses to everybody."""
+    secret_variables: frozenset[str] = frozenset()
+    """Those of the safe ones that are made for a secret: the engine shows their values nowhere."""
 
 
 METRICS_PATH = "/metrics"

@@ -62,13 +62,15 @@ _LEADS_OUT = "has a link that leads out of the volume. An engine would read file
 
 
 def _leads_out(folder: Path, volume: Path) -> bool:
-    """Whether a file or directory is a link to something outside the volume. The hub's cache has links inside it."""
-    root = os.path.realpath(volume)  # which unlike Path.resolve accepts a link to itself
-    return any(
-        path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root)
-        for place, folders, names in os.walk(folder)
-        for path in (Path(place, each) for each in (*folders, *names))
-    )
+    """Whether a link leads out of the volume, or to a directory out of the model's, where more links could be.
+
+    The hub's cache has links to files elsewhere in the volume.
+    """
+    root, own = (Path(os.path.realpath(path)) for path in (volume, folder))  # realpath accepts a link to itself
+    paths = (Path(place, each) for place, folders, names in os.walk(folder) for each in (*folders, *names))
+    targets = (Path(os.path.realpath(path)) for path in paths if path.is_symlink())
+    outside = (not one.is_relative_to(own if one.is_dir() else root) for one in targets)
+    return not own.is_relative_to(root) or any(outside)
 
 
 @dataclass(frozen=True, slots=True)

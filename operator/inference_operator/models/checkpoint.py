@@ -1,7 +1,7 @@
 """Size and format of a checkpoint's weights, from the names and sizes of its files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -116,7 +116,7 @@ def weights_of_files(
         weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
     if index is not None:
-        return _indexed(sizes, index)
+        return _indexed(sizes, index, allow_pickle=allow_pickle)
     if SINGLE in sizes:
         return Weights(sizes[SINGLE], SINGLE)
     if named := _top_level_files(sizes, SAFETENSORS):
@@ -163,14 +163,29 @@ def _gguf(named: Mapping[str, int]) -> Weights | NotUnderstood:
     return replace(_of(named, f"{len(named)} {GGUF_FILES}"), file_format=WeightFormat.GGUF)
 
 
-def _indexed(sizes: Mapping[str, int], index: object) -> Weights | NotUnderstood:
+def _indexed(sizes: Mapping[str, int], index: object, *, allow_pickle: bool) -> Weights | NotUnderstood:
     named = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(named, dict) or not named or not all(isinstance(file, str) for file in named.values()):
         return _refusal(f"`{INDEX}` has no `weight_map` of tensors to files.")
     files = sorted(set(named.values()))
     if missing := [name for name in files if name not in sizes]:
         return _refusal(f"`{missing[0]}` is named by `{INDEX}` and is not there.")
+    if not allow_pickle and _leads_to_pickle(sizes, files):
+        return PickleWeights("weights", f"`{INDEX}` names no file that is loaded, so {_PICKLE_INSTEAD}.", PICKLE_CURE)
     return Weights(sum(sizes[name] for name in files), f"{len(files)} files of {INDEX}")
+
+
+_PICKLE_INSTEAD = "an engine would load the pickle files beside it"
+
+
+def _leads_to_pickle(sizes: Mapping[str, int], files: Sequence[str]) -> bool:
+    """Whether vLLM would load pickle files in spite of the index.
+
+    It loads the safetensors files beside the index that the index names (0.32.0, model_loader/default_loader.py).
+    """
+    loaded = [name for name in files if name.endswith(SAFETENSORS) and "/" not in name]
+    named = any(name.endswith(PICKLE) for name in files)
+    return not loaded and (named or any(_top_level_files(sizes, ending) for ending in PICKLE))
 
 
 def _refusal(problem: str) -> NotUnderstood:

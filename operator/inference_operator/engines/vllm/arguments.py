@@ -78,7 +78,10 @@ def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str]
 Remove it; the operator decides it and has no field for it.
     """
     for index, argument in enumerate(args):
-        if refusal := _refusal(argument, f"spec.engine.args[{index}]", has_known_options(image), allowed):
+        field = f"spec.engine.args[{index}]"
+        following = next(iter(args[index + 1 : index + 2]), "-")
+        refusal = _refusal(argument, field, has_known_options(image), allowed) or _no_value(argument, following, field)
+        if refusal:
             return refusal
     return None
 
@@ -168,6 +171,18 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
     if (flag := _among(names, DANGEROUS_FLAGS)) is not None and flag not in allowed:
         return _not_allowed(field, flag, DANGEROUS_FLAGS[flag], "allowedArguments")
     return _unknown(option, field, names) if known and len(names) != 1 else None
+
+
+def _no_value(argument: str, following: str, field: str) -> Refusal | None:
+    """The refusal of a key after a dot without a value: vLLM takes the next argument for it, even an option.
+
+    So the revision that the operator adds would be lost (vLLM 0.32.0, utils/argparse_utils.py).
+    """
+    if written_option(argument) is None or "=" in argument or "." not in argument or not following.startswith("-"):
+        return None
+    shown = _shown(argument.partition(".")[0].replace("_", "-"))
+    problem = f"a key of `{shown}` has no value."
+    return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, f"Write `{shown}.KEY=VALUE`.")
 
 
 def _two_in_one(argument: str, field: str) -> Refusal | None:

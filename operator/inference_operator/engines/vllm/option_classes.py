@@ -151,10 +151,21 @@ def _variables(kind: Class) -> Iterator[str]:
     return (one.name for one in VARIABLE_CLASSES if one.kind is kind)
 
 
+SECRET_VARIABLES = frozenset(
+    {
+        *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY"),
+        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN"),
+        *("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
+    }
+)
+"""Variables whose values are secrets. vLLM shows values of others in errors and logs, and that of
+`VLLM_SYSTEM_START_DATE` in the system prompt (0.32.0, entrypoints/openai/parser/harmony_utils.py)."""
+
 CLASSES = OptionClasses(
     safe=frozenset({*_of(Class.SAFE), *LEVELS, *(key for one in OPTION_CLASSES for key in key_spellings(one))}),
     managed=frozenset(_of(Class.MANAGED)),
     safe_variables=frozenset(_variables(Class.SAFE)),
     managed_variables=frozenset(_variables(Class.MANAGED)),
+    secret_variables=SECRET_VARIABLES,
 )
 """The names for which nobody needs the right to create pods."""
