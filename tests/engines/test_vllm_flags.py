@@ -202,17 +202,6 @@ def test_a_format_that_unpickles_needs_consent(chosen: str) -> None:
         ("--seed 8", "`--seed` and its value are one argument, which vLLM does not understand."),
     ],
 )
-@pytest.mark.parametrize(
-    "args", [["--default-chat-template-kwargs.reasoning_effort"], ["-cc.mode", "--seed=1"], ["--seed=1", "-cc.mode"]]
-)
-def test_a_key_without_a_value_is_refused_because_vllm_takes_the_next_argument_for_it(args: list[str]) -> None:
-    """Else it would swallow the revision that the operator adds at the end."""
-    refusal = refusal_of_args(args, image="vllm:v0.32.0")
-    assert refusal is not None
-    assert "has no value" in refusal.message
-    assert refusal_of_args(["-cc.mode", "3", "--default-chat-template-kwargs.a=b"], image="vllm:v0.32.0") is None
-
-
 def test_an_argument_that_vllm_would_refuse_is_refused_with_the_most_similar_option(argument: str, words: str) -> None:
     assert words in message_of(argument)
     assert reason_of(argument) is Reason.UNKNOWN_ARGUMENT
@@ -266,3 +255,14 @@ def test_a_dangerous_environment_variable_is_refused_unless_a_setting_allows_it(
 def test_environment_variables_that_no_table_lists_are_accepted() -> None:
     names = ("VLLM_USE_V1", "HF_HOME", "home", "HOMEPAGE", "PYTHONUNBUFFERED")
     assert refusal_of_env([EnvironmentVariable(name=name, value="1") for name in names]) is None
+
+
+@pytest.mark.parametrize(
+    "args", [["--default-chat-template-kwargs.reasoning_effort"], ["-cc.mode", "--seed=1"], ["--seed=1", "-cc.mode"]]
+)
+def test_a_key_without_a_value_is_refused_because_vllm_takes_the_next_argument_for_it(args: list[str]) -> None:
+    """Else it would swallow the revision that the operator adds at the end."""
+    refusal = refusal_of_args(args, image="vllm:v0.32.0")
+    assert refusal is not None
+    assert "has no value" in refusal.message
+    assert refusal_of_args(["-cc.mode", "3", "--default-chat-template-kwargs.a=b"], image="vllm:v0.32.0") is None

@@ -348,7 +348,7 @@ def test_a_link_to_another_directory_of_the_volume_is_refused(model: Model) -> N
 def test_an_index_that_leads_to_pickle_files_needs_consent(model: Model, named: str) -> None:
     files = {INDEX: {"weight_map": {"x": named}}, "pytorch_model.bin": 1000, "w/a.safetensors": 1000}
     cause, problem = refused(model(**files))
-    assert cause is Cause.PICKLE_WEIGHTS
+    assert cause is Cause.PICKLE
     assert "an engine would load the pickle files beside it" in problem
 
 

@@ -138,9 +138,10 @@ def _children() -> Policy:
     )
 
 
+_UNLABELED = f"{label('object', NAME_LABEL)} == ''"  # which the policy of children refuses
 _SELECTED = Validation(
-    f"request.resource.resource == 'jobs' ? !dyn(object).spec.?manualSelector.orValue(false) :"
-    f" dyn(object).spec.?selector.?matchLabels[?'{NAME_LABEL}'].orValue('') == {label('object', NAME_LABEL)}",
+    f"{_UNLABELED} || (request.resource.resource == 'jobs' ? !dyn(object).spec.?manualSelector.orValue(false) :"
+    f" dyn(object).spec.?selector.?matchLabels[?'{NAME_LABEL}'].orValue('') == {label('object', NAME_LABEL)})",
     f"A Deployment of the operator must select pods by the label {NAME_LABEL}, and a Job may not have a manualSelector:"
     " else it would adopt pods of others.",
 )
@@ -155,7 +156,8 @@ def _autoscalers() -> Policy:
         WRITES,
         [
             Validation(
-                f"{target}.?kind.orValue('') == '{KIND}' && {target}.?apiVersion.orValue('').startsWith('{GROUP}/')"
+                f"{_UNLABELED} || {target}.?kind.orValue('') == '{KIND}'"
+                f" && {target}.?apiVersion.orValue('').startsWith('{GROUP}/')"
                 f" && {target}.name == {label('object', NAME_LABEL)}",
                 f"An autoscaler of the operator may scale only the {KIND} that its label {NAME_LABEL} names.",
             ),
