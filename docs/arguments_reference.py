@@ -14,6 +14,7 @@ from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.option_classes import (
     LEVELS,
     OPTION_CLASSES,
+    SECRET_VARIABLES,
     VARIABLE_CLASSES,
     Class,
     Classified,
@@ -59,8 +60,9 @@ Other values of these arguments need no permission. The setting names the argume
 RIGHT = """
 A key after a dot that is safe alone is in the list of keys below.
 """
-LIBRARIES = """
-These are variables of vLLM and of the libraries that it uses. Any other variable needs the right too.
+LIBRARIES = f"""
+These are variables of vLLM and of the libraries that it uses. Any other variable needs the right too. A value from a Secret needs
+it as well, unless the variable is made for a secret: {", ".join(f"`{name}`" for name in sorted(SECRET_VARIABLES))}.
 """
 
 
