@@ -60,9 +60,10 @@ Other values of these arguments need no permission. The setting names the argume
 RIGHT = """
 A key after a dot that is safe alone is in the list of keys below.
 """
+FOR_SECRETS = ", ".join(f"`{name}`" for name in sorted(SECRET_VARIABLES))
 LIBRARIES = f"""
-These are variables of vLLM and of the libraries that it uses. Any other variable needs the right too. A value from a Secret needs
-it as well, unless the variable is made for a secret: {", ".join(f"`{name}`" for name in sorted(SECRET_VARIABLES))}.
+These are variables of vLLM and of the libraries that it uses. Any other variable needs the right too. A value from a
+Secret needs it as well, unless the variable is made for a secret: {FOR_SECRETS}.
 """
 
 
