@@ -109,6 +109,14 @@ def started(container: Manifest) -> Manifest:
     }
 
 
+def probed_and_mounted(container: Manifest) -> Iterator[str]:
+    """The other strings of a container that Kubernetes expands: commands of probes, and paths in volumes."""
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        yield from map(stolen, container.get(probe, {}).get("exec", {}).get("command", ()))
+    for mount in container.get("volumeMounts", ()):
+        yield stolen(mount.get("subPathExpr", ""))
+
+
 def rendered(spec: Manifest) -> Iterator[tuple[str, Manifest]]:
     """The containers of the operator's making that a spec becomes, before and after its model is known; by name."""
     raw = inference_deployment(source="", **spec)
@@ -133,7 +141,7 @@ def check(spec: Manifest) -> set[str]:
     seen = set()
     for name, container in rendered(spec):
         process = started(container)
-        assert CANARY not in str(process), (name, container)
+        assert CANARY not in str([process, *probed_and_mounted(container)]), (name, container)
         if name == ENGINE:
             asked = spec.get("engine", {})
             given_args, env = list(asked.get("args", ())), asked.get("env", ())
