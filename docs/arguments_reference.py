@@ -8,12 +8,12 @@ from inference_operator.engines.vllm.flags import (
     MANAGED_FLAGS,
     MANAGED_VARIABLES,
     REMOVED_FLAGS,
-    SECRET_FLAGS,
 )
 from inference_operator.engines.vllm.named_code import CODE_VALUES
 from inference_operator.engines.vllm.option_classes import (
     LEVELS,
     OPTION_CLASSES,
+    SECRET_CURES,
     SECRET_VARIABLES,
     VARIABLE_CLASSES,
     Class,
@@ -69,12 +69,11 @@ Secret needs it as well, unless the variable is made for a secret: {FOR_SECRETS}
 
 def page() -> str:
     """The page of arguments."""
-    secrets = {flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()}
     needs, variables_need = _needing(OPTION_CLASSES, DANGEROUS_FLAGS), _needing(VARIABLE_CLASSES, DANGEROUS_VARIABLES)
     tables = (
         _table("Arguments that the operator sets itself (`ManagedArgument`)", "instead", MANAGED_FLAGS),
         _table("Variables that the operator sets itself (`ManagedArgument`)", "instead", MANAGED_VARIABLES),
-        _table("Secrets (`SecretInSpec`)", "instead", secrets),
+        _table("Secrets (`SecretInSpec`)", "instead", SECRET_CURES),
         _table("Arguments that must be allowed (`ArgumentNotAllowed`)", "what it does", DANGEROUS_FLAGS, LEAVE),
         _table("Values that must be allowed (`ArgumentNotAllowed`)", "if it is", _code_values(), NAMED),
         _table("Variables that must be allowed (`ArgumentNotAllowed`)", "what it does", DANGEROUS_VARIABLES),

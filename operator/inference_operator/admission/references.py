@@ -58,10 +58,10 @@ class NameField:
     def texts(self, spec: Manifest) -> Iterator[str]:
         """The references of a resource in this field, in the order of the CEL expression."""
         for place in self._places():
-            found = _value(spec, place)
+            found = value_at(spec, place)
             for item in (found or ()) if self._is_list else (found,):
                 *parents, last = self.inner
-                parent = _value(item or {}, parents)
+                parent = value_at(item or {}, parents)
                 name = _name((parent or {}).get(last), self.mark)
                 if name is not None:
                     own = item[_ITEM] if self._is_named else ""
@@ -186,7 +186,7 @@ def _name(value: object, mark: NameOf) -> str | None:
     return value.removeprefix(mark.scheme).split("/")[0] if mark.scheme else value
 
 
-def _value(found: Any, place: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+def value_at(found: Any, place: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
     """The part of a JSON value at a place; None if there is none."""
     for step in place:
         name, _, index = step.partition("[")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inference_operator.admission.references import kinds, references, value_of
+from inference_operator.admission.references import kinds, references, value_at, value_of
 from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.manifest import CLAIM, GPU_RESOURCE, Kind, Manifest
@@ -180,10 +180,7 @@ _SHOWN = re.compile(SHOWN)
 
 def part(spec: Manifest, path: str) -> Any:  # noqa: ANN401 - JSON
     """The value at a path below `spec`; None if there is none."""
-    found: Any = spec
-    for step in path.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
+    return value_at(spec, path.split("."))
 
 
 def _present(field: str, right: Right = CREATE_PODS) -> Check:

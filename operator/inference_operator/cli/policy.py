@@ -47,9 +47,10 @@ def add_policy(
 
 
 def _policy(options: argparse.Namespace, engines: EngineRegistry, dump: Callable[[Sequence[Manifest]], str]) -> int:
-    found = writer_policies(engines[engines.default].option_classes)
     if options.operator:
         operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
         found = operator_policies(operator)
+    else:
+        found = writer_policies(engines[engines.default].option_classes)
     print(dump(found), end="")
     return 0

@@ -103,10 +103,13 @@ def _from(table: Mapping[str, str], kind: Class) -> Iterator[Classified]:
     return (Classified(SPELLINGS.get(name, name), kind, reason) for name, reason in table.items())
 
 
-_SECRETS = {flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()}
+SECRET_CURES = {
+    flag: f"Set `{variable}` from a Secret in `spec.engine.env`." for flag, variable in SECRET_FLAGS.items()
+}
+"""Flags whose value is a secret, with what to do instead."""
 
 OPTION_CLASSES: tuple[Classified, ...] = (
-    *_from(MANAGED_FLAGS | _SECRETS, Class.MANAGED),
+    *_from(MANAGED_FLAGS | SECRET_CURES, Class.MANAGED),
     *_from(DANGEROUS_FLAGS, Class.PODS),
     *_read("option"),
 )
