@@ -64,7 +64,7 @@ from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.deployment import own_parts as router_parts
 from inference_operator.router.exposure import refusal_of_exposure
-from inference_operator.router.haproxy import RouterRequest, slots
+from inference_operator.router.inputs import RouterInputs, Upstream, slots, upstream
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.router.waiting import refusal_of_queue
 from inference_operator.settings import Capacity, ModelInspection
@@ -454,25 +454,25 @@ def _sentences(*sentences: str) -> str:
 def _router(inputs: Inputs, spec: Spec, first: Role) -> RouterObjects:
     """The router, which sends requests to the first role."""
     owner, settings = inputs.owner, inputs.settings
-    request = RouterRequest(
-        engines_host=service_host(owner, first.name, cluster_domain=settings.cluster_domain),
-        engine_port=first.process.port,
-        engine_health_path=first.process.health_path,
-        engine_max_concurrency=first.process.max_concurrency,
+    router_inputs = RouterInputs(
+        upstreams=(_upstream(inputs, first),),
         slots=slots(spec.most_replicas, inputs.router_slots),
         spec=with_router_defaults(spec.router, settings.router_defaults),
-        model_names=tuple(first.process.model_names),
-        api_paths=tuple(first.process.api_paths),
         drain_seconds=int(spec.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec, first.process),
         owner=owner,
         settings=settings,
         engines_selector=engines_selector(first.objects, owner, first.name),
-        direct=_is_direct(inputs, spec),
+        bypasses_routers=_is_direct(inputs, spec),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
     )
-    router = router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
+    router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec), **router.objects})
+
+
+def _upstream(inputs: Inputs, role: Role) -> Upstream:
+    host = service_host(inputs.owner, role.name, cluster_domain=inputs.settings.cluster_domain)
+    return upstream(role.process, name=role.name, host=host)
 
 
 def _kept(inputs: Inputs, spec: Spec) -> dict[Ref, Manifest]:
