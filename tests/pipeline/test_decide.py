@@ -15,7 +15,7 @@ from inference_operator.pipeline.outcomes import Paused, Planned, Refused
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from inference_operator.views.pod import PodProblem, PodView
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, pinned_plan
 from tests.testing.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.golden import GoldenFile

@@ -21,7 +21,7 @@ from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.status.report import Report, report
 from inference_operator.views.lookups import LogLookup, LogText
 from inference_operator.views.pod import pod_view
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.scrape.pods import answering
 from tests.testing.builders import CONFIG, ENGINES, KEY, SETTINGS, deployment_status, inference_deployment, inputs, pod
 from tests.testing.second_engine import BOTH, ECHO, HELPER, MAX_CONCURRENCY, PORT, REGISTRY, USER, two_roles

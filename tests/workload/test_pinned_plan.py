@@ -22,7 +22,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.sizing.plan import SIZING_RULES
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.testing.builders import ENGINES, inference_deployment, inputs, planned
 
 SPECIFICATIONS: dict[str, tuple[Manifest, str]] = {

@@ -12,7 +12,7 @@ from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import objects
 from inference_operator.views.resource_figures import ResourceFigures, resource_figures
 from inference_operator.views.workload import WORKLOAD_KINDS
-from inference_operator.workload.pinned_plan import recorded_engine
+from inference_operator.roles.pinned_plan import recorded_engine
 
 _WORKLOADS = frozenset(kind.name for kind in WORKLOAD_KINDS)
 

@@ -75,7 +75,7 @@ from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.children import engines_selector, selects_traffic, service_host
 from inference_operator.workload.deployment import engine_deployment, progress_deadline_seconds
 from inference_operator.workload.hardware_errors import move_due, moved_pods, pods_to_move
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.workload.pinned_template import (
     PinnedTemplate,
     older_template,

@@ -21,7 +21,7 @@ from inference_operator.planning.healing import ended_output
 from inference_operator.views.lookups import ClaimLookup, ClaimView, Lookup
 from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view
-from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.roles.pinned_plan import PinnedPlan
 
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 """Access modes with which pods on several nodes can mount a claim."""

@@ -14,7 +14,7 @@ from inference_operator.pipeline.roles import Role
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod_request import PodRequestSpec
-from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
 

@@ -41,7 +41,7 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.workload import WorkloadView, combined, workload_view
 from inference_operator.workload.children import selects_traffic
-from inference_operator.workload.pinned_plan import PinnedPlan
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.workload.rollout import Rollout
 
 
