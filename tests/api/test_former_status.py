@@ -3,8 +3,8 @@
 from inference_operator.api.resource import resource
 from inference_operator.api.status import PlanStatus, Status
 from inference_operator.manifest import Manifest
-from inference_operator.sizing.stored_plan import to_json
 from inference_operator.roles.pinned_plan import plan_from_status
+from inference_operator.sizing.stored_plan import to_json
 from tests.testing.builders import inference_deployment
 
 PER_GPU: Manifest = {

@@ -1,7 +1,7 @@
 """The effective specification: what a resource states, over the administrator's defaults of pods.
 
-It is a type of its own, so that a mix-up does not type-check. Hashes of requests are made from a `Spec`: a change of the
-operator's settings then restarts nothing. Pods, Jobs and routers are built from an `EffectiveSpec`.
+It is a type of its own, so that a mix-up does not type-check. Hashes of requests are made from a `Spec`: a change of
+the operator's settings then restarts nothing. Pods, Jobs and routers are built from an `EffectiveSpec`.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The roles of an InferenceDeployment as observed, and the contexts of the decisions about them; made once a decision."""
+"""The roles of an InferenceDeployment as observed, and the contexts of the decisions about them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -93,8 +93,8 @@ def _recorded_plans(
 ) -> Sequence[PinnedPlan]:
     """The plans recorded for a role, the latest decision first.
 
-    There are two records, which differ if one of them was not written: status, for the first role, and the annotation of
-    the workload. Status comes first, since an annotation that somebody edited is drift.
+    There are two records, which differ if one of them was not written: status, for the first role, and the annotation
+    of the workload. Status comes first, since an annotation that somebody edited is drift.
     """
     annotated = pinned_plan(annotations(workload).get(PLAN_ANNOTATION))
     engine = annotated.engine if annotated else requested

@@ -1,31 +1,15 @@
 """Inputs of a decision: the resource, its live children and pods, lookups, samples, nodes and settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
 
-from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
-from inference_operator.api.spec import Spec
-from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
-from inference_operator.autoscaling.autoscalers import autoscaler_ref
-from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scaling_conflict
 from inference_operator.autoscaling.request import ScalingResult
-from inference_operator.autoscaling.schedule import Floor, floor_at
-from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
-from inference_operator.objects.names import (
-    COMPONENT_LABEL,
-    ENGINE,
-    ROUTER,
-    headless_service_name,
-    router_name,
-    service_name,
-    workload_name,
-)
-from inference_operator.pipeline.roles import RoleRequest, requested_roles
+from inference_operator.objects.names import ENGINE, headless_service_name, router_name, service_name, workload_name
+from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.router.config_map import live_slots
 from inference_operator.router.exposure import selects_engines
 from inference_operator.router.pinned_router import pinned_slots
@@ -33,16 +17,8 @@ from inference_operator.settings import Settings
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
-from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, workload_view
-from inference_operator.roles.pinned_plan import (
-    PLAN_ANNOTATION,
-    PinnedPlan,
-    completed,
-    pinned_plan,
-    plan_from_status,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +75,7 @@ class Inputs:
         return Ref(SERVICE, self.resource.key.namespace, service_name(self.resource.key.name))
 
     @property
-    def is_direct(self) -> bool:
+    def bypasses_routers(self) -> bool:
         """Whether the live main Service selects engines instead of routers."""
         return selects_engines(self.child(self.main_service))
 

@@ -1,5 +1,6 @@
 """One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,8 +10,8 @@ from inference_operator.models.source import HubModel
 from inference_operator.objects.cache_volume import HUB_CACHE
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_download import cache_volume, one_node_claim
-from inference_operator.pipeline.scaling import ObservedScaling, engines_wanted, observed_scaling
+from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
+from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
 from inference_operator.planning.capacity import capped
 from inference_operator.planning.disk import disk_shortfall
 from inference_operator.planning.engine_plan import older_image
@@ -18,7 +19,9 @@ from inference_operator.planning.role_plan import RolePlan
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sentences import sentences
 from inference_operator.views.lookups import Lookup
+from inference_operator.views.pod import PodView
 from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.deployment import engine_deployment
 from inference_operator.workload.hardware_errors import move_due, moved_pods
@@ -65,6 +68,11 @@ class Role:
         return self.context.name
 
     @property
+    def pods(self) -> Sequence[PodView]:
+        """Its live pods."""
+        return self.context.live.pods
+
+    @property
     def engine(self) -> Engine:
         """The engine that runs in it."""
         return self.context.engine
@@ -85,7 +93,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         open_to_all: whether something else than the routers may send requests to its engines.
     """
     stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
-    scaling = observed_scaling(inputs, context)
+    scaling = observed_scaling(inputs, stated, live)
     process = _process(context, pinned)
     cache = cache_volume(inputs, stated, pinned)
     workload_inputs = WorkloadInputs(context, pinned, process, cache)
@@ -94,7 +102,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     pod_spec = template.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
-    wanted, replicas = engines_wanted(context, pinned, scaling, pod_spec)
+    wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
     moved = moved_pods(live.workload, live.pods, context.lookups, context.engine, context.nodes)
     workload = (
         decided.live
@@ -111,7 +119,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         scaling=scaling,
         replicas=wanted,
         objects=workload_children(workload_inputs, workload, open_to_all=open_to_all),
-        notice=_sentences(
+        notice=sentences(
             older_image(pinned.image, stated, settings),
             older_template(template.template, built),
             capped(wanted, replicas),
@@ -138,9 +146,7 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
 
 
-def _rollout_inputs(
-    inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan
-) -> RolloutRequest:
+def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan) -> RolloutRequest:
     stated = context.spec.stated
     return RolloutRequest(
         requested=stated.rollout.strategy,
@@ -152,7 +158,3 @@ def _rollout_inputs(
         node_wait=context.settings.surge_wait,
         one_node=bool(one_node_claim(inputs, stated)),
     )
-
-
-def _sentences(*sentences: str) -> str:
-    return " ".join(filter(None, sentences))

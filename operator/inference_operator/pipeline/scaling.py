@@ -1,33 +1,103 @@
-"""The part of a decision that concerns the number of engines."""
+"""The outcome with autoscaling: the first role is scaled, by the operator or by an autoscaler that it creates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from inference_operator.api.reasons import ConditionType
 from inference_operator.api.router import RouterStrategy
-from inference_operator.api.spec import Spec
-from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling import autoscalers
-from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
-from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scaling_conflict, scale_writers
 from inference_operator.autoscaling.query import QueryRequest, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
-from inference_operator.autoscaling.request import (
-    ScalingResult,
-    correction_factor,
-    objective,
-    scaling_request,
-    wanted_replicas,
-)
-from inference_operator.autoscaling.schedule import Floor, floor_at
+from inference_operator.autoscaling.request import correction_factor, objective, scaling_request
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.objects.names import workload_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.role import Role
-from inference_operator.planning.capacity import fixed_replicas
-from inference_operator.roles.context import LiveRole, RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
-from inference_operator.settings import Capacity
 from inference_operator.views.workload import workload_view
+
+
+def scaled(inputs: Inputs, planned: Planned) -> Planned:
+    """The outcome with what autoscaling needs; nothing without autoscaling."""
+    first = planned.roles[0]
+    stated, scaling = first.context.spec.stated, first.scaling
+    if stated.autoscaling is None:
+        return planned
+    target, conflict, floor = _target(inputs, first), scaling.conflict, scaling.floor
+    request = scaling_request(
+        stated,
+        scaling.recorded,
+        target=target,
+        plan=_plan_id(first.plan),
+        replicas=first.replicas,
+        engines=first.pods,
+        floor=floor,
+    )
+    times = [planned.recheck_at, floor.due if floor else None]
+    return replace(
+        planned,
+        lookups=(*planned.lookups, conflict.lookup) if conflict else planned.lookups,
+        recheck_at=min(filter(None, times), default=None),
+        scaling=None if scaling.is_held else request,
+        target=target,
+        deletion_costs=_deletion_costs(inputs, planned.roles),
+    )
+
+
+def _target(inputs: Inputs, first: Role) -> Target:
+    """The target concurrency of one engine, corrected by what engines of this plan have measured."""
+    stated, scaling, plan = first.context.spec.stated, first.scaling, inputs.resource.status.plan
+    recorded = f"{plan.spec_hash}/{plan.decision}" if plan else ""
+    factor = correction_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=recorded)
+    return target_concurrency(
+        first.plan.plan,
+        max_num_seqs=first.process.max_concurrency,
+        requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
+        objective=objective(stated),
+        factor=factor,
+    )
+
+
+def _plan_id(plan: PinnedPlan) -> str:
+    """What tells one plan of the engines from another: a correction belongs to one plan."""
+    return f"{plan.spec_hash}/{plan.plan.decision}"
+
+
+def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost, ...]:
+    """Which engines should go later than others, where autoscaling takes some away."""
+    namespace = inputs.resource.key.namespace
+    return tuple(
+        cost
+        for role in roles
+        for cost in deletion_costs(
+            role.pods,
+            inputs.samples,
+            live=role.context.live.view.desired,
+            wanted=workload_view(role.workload).desired,
+            namespace=namespace,
+        )
+    )
+
+
+def autoscaler(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
+    """The HorizontalPodAutoscaler or ScaledObject; a live one stays while its kind cannot be listed."""
+    stated, floor = first.context.spec.stated, first.scaling.floor
+    if stated.autoscaling is None:
+        return {}
+    query = QueryRequest(
+        key=inputs.owner.key,
+        role=first.name,
+        target=_target(inputs, first).concurrency,
+        external=stated.router.strategy is RouterStrategy.EXTERNAL,
+        metrics=first.engine.demand_metrics,
+    )
+    url = inputs.settings.prometheus_url
+    least = floor.replicas if floor else stated.autoscaling.min_replicas
+    request = autoscalers.AutoscalerRequest(stated.autoscaling, inputs.owner, engines_query(query), url, least)
+    built = autoscalers.autoscaler(request)
+    if built is None:
+        return {}
+    ref = Ref.of(built)
+    if ref.kind in inputs.unavailable_kinds:
+        return {ref: live} if (live := inputs.child(ref)) else {}
+    return {ref: built}

@@ -4,8 +4,8 @@ These rules apply, in this order:
 
 1. A plan recorded for the same specification and engine stays, unless all pods of the role are unschedulable.
 2. A plan that stays is decided once more if its engines reported too little memory (`planning/healing.py`).
-3. Otherwise the role is sized. The kind of GPU of its earlier plans stays if the model still fits on it. A recorded plan
-   stays if no other one is possible, or if the new one is equal to it.
+3. Otherwise the role is sized. The kind of GPU of its earlier plans stays if the model still fits on it. A recorded
+   plan stays if no other one is possible, or if the new one is equal to it.
 """
 
 from collections.abc import Sequence

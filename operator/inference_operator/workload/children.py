@@ -12,9 +12,7 @@ from inference_operator.views.raw import mapping
 from inference_operator.workload.pod_spec import WorkloadInputs
 
 
-def children(
-    inputs: WorkloadInputs, deployment: Manifest, *, open_to_all: bool
-) -> dict[Ref, Manifest]:
+def children(inputs: WorkloadInputs, deployment: Manifest, *, open_to_all: bool) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:

@@ -8,9 +8,9 @@ from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate, pinned_template
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout

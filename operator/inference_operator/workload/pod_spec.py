@@ -23,10 +23,10 @@ from inference_operator.objects.pod import (
 from inference_operator.objects.pod_additions import mounts, sidecars, volumes
 from inference_operator.objects.scheduling import bound_to_gpus, on_architecture, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
-from inference_operator.settings import Settings
-from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.settings import Settings
+from inference_operator.views.pod import TRAFFIC_LABEL
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
 ANSWER_TIMEOUT_SECONDS = 60
