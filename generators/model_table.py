@@ -7,9 +7,9 @@ from pathlib import Path
 
 from inference_operator.cli.gpus import named_gpus
 from inference_operator.engines.registry import ENGINES
-from inference_operator.inspector.files import QUANTIZATION_FILES, with_quantization
-from inference_operator.inspector.side_files import side_files
 from inference_operator.manifest import Manifest
+from inference_operator.model_files.files import QUANTIZATION_FILES, with_quantization
+from inference_operator.model_files.side_files import side_files
 from inference_operator.models.catalogue import entry
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts

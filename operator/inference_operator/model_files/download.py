@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from inference_operator.inspection.result import Failure
-from inference_operator.inspector.claim import (
+from inference_operator.model_cache.result import Downloaded
+from inference_operator.model_files.claim import (
     RECORDS,
     Claim,
     Say,
@@ -27,10 +28,9 @@ from inference_operator.inspector.claim import (
     recorded,
     stored_bytes,
 )
-from inference_operator.inspector.files import InspectionError
-from inference_operator.inspector.kernels import Kernels, prepare_kernels
-from inference_operator.inspector.listing import ListedFile, claim_failed, disk_full, wanted_files
-from inference_operator.model_cache.result import Downloaded
+from inference_operator.model_files.files import InspectionError
+from inference_operator.model_files.kernels import Kernels, prepare_kernels
+from inference_operator.model_files.listing import ListedFile, claim_failed, disk_full, wanted_files
 
 AT_ONCE = 4
 """Files that are downloaded at the same time."""

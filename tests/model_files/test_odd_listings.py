@@ -21,8 +21,8 @@ LOADER = """
 import sys
 from pathlib import Path
 from inference_operator.inspection.result import Failure
-from inference_operator.inspector.download import download
-from inference_operator.inspector.hub_download import HubOrigin
+from inference_operator.model_files.download import download
+from inference_operator.model_files.hub_download import HubOrigin
 
 folder, repository, commit, count = sys.argv[1:]
 for number in range(int(count)):

@@ -19,9 +19,9 @@ from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import S3Store
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult
-from inference_operator.inspector.files import Files, InspectionError, inspect_files
-from inference_operator.inspector.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
-from inference_operator.inspector.listing import MAX_FILES, ListedFile, wanted_files
+from inference_operator.model_files.files import Files, InspectionError, inspect_files
+from inference_operator.model_files.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
+from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.source import BucketModel
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from inference_operator.inspection.result import Cause, Failure
-from inference_operator.inspector.claim import Claim
-from inference_operator.inspector.download import download
-from inference_operator.inspector.listing import ListedFile
+from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.download import download
+from inference_operator.model_files.listing import ListedFile
 
 
 @dataclass(frozen=True, slots=True)

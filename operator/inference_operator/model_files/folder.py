@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
-from inference_operator.inspector.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
+from inference_operator.model_files.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
 from inference_operator.models.config import NotUnderstood
 
 LENGTH_BYTES = 8

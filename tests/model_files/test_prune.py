@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from inference_operator.cli.main import main
-from inference_operator.inspector.prune import prune
 from inference_operator.model_cache.pruning import PruneReport, parsed_report
 from inference_operator.model_cache.uses import Use, Uses
+from inference_operator.model_files.prune import prune
 from inference_operator.objects.cache_volume import folder_of
-from tests.inspector.test_download import command
+from tests.model_files.test_download import command
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
 A, B = "a" * 40, "b" * 40

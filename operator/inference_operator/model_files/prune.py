@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_operator.inspector.claim import PARTIAL, RECORDS
 from inference_operator.model_cache.pruning import (
     RECENT_SECONDS,
     UNUSED,
@@ -23,6 +22,7 @@ from inference_operator.model_cache.pruning import (
     verdict,
 )
 from inference_operator.model_cache.uses import COMMIT, Uses
+from inference_operator.model_files.claim import PARTIAL, RECORDS
 from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER, model_of_folder
 
 _HUB_LOCKS = ".locks"

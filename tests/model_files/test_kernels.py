@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from inference_operator.inspector.kernels import Kernels, prepare_kernels
+from inference_operator.model_files.kernels import Kernels, prepare_kernels
 
 KIB = 2**10
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import obstore
 
 from inference_operator.inspection.result import Failure
-from inference_operator.inspector.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
-from inference_operator.inspector.claim import Claim, Say
-from inference_operator.inspector.download import DamagedError
-from inference_operator.inspector.listing import ListedFile, wrong_content
+from inference_operator.model_files.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
+from inference_operator.model_files.claim import Claim, Say
+from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.listing import ListedFile, wrong_content
 from inference_operator.models.source import BucketModel
 
 if TYPE_CHECKING:

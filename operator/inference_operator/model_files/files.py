@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
-from inference_operator.inspector.side_files import side_files
 from inference_operator.manifest import Manifest
+from inference_operator.model_files.side_files import side_files
 from inference_operator.models.checkpoint import (
     GGUF,
     INDEX,

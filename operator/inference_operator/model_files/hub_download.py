@@ -13,10 +13,10 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
 from inference_operator.inspection.result import Failure
-from inference_operator.inspector.claim import Claim
-from inference_operator.inspector.download import DamagedError
-from inference_operator.inspector.hub import TIMEOUT_SECONDS, configure_client, failure_of
-from inference_operator.inspector.listing import ListedFile, wrong_content
+from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.hub import TIMEOUT_SECONDS, configure_client, failure_of
+from inference_operator.model_files.listing import ListedFile, wrong_content
 
 _PART_BYTES = 2**20
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inference_operator.inspection.result import LIMIT, parsed_result
-from inference_operator.inspector.response_limits import MAX_BYTES, MAX_REDIRECTS
+from inference_operator.model_files.response_limits import MAX_BYTES, MAX_REDIRECTS
 from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
 from tests.testing.inspected import QWEN3
 

@@ -1,4 +1,4 @@
-"""Only the inspector imports the hub client, because that library is large."""
+"""Only `model_files` imports the hub client, because that library is large."""
 
 import subprocess
 import sys

@@ -200,7 +200,7 @@ def test_a_model_larger_than_the_claim_is_reported_before_any_download(hub: Hub,
     ("change", "cause"),
     [
         ("gated", "Gated"),
-        pytest.param("revision", "NotFound", marks=pytest.mark.full),  # one function; tests/inspector/test_hub.py
+        pytest.param("revision", "NotFound", marks=pytest.mark.full),  # one function; tests/model_files/test_hub.py
         pytest.param("gone", "Unreachable", marks=pytest.mark.full),
     ],
 )

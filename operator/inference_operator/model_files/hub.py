@@ -25,10 +25,10 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
-from inference_operator.inspector.files import CONFIG, MAX_FILES, Files, InspectionError, inspect_files
-from inference_operator.inspector.folder import inspect_folder
-from inference_operator.inspector.listing import ListedFile, wanted_files
-from inference_operator.inspector.response_limits import ResponseRejectedError, limit_responses
+from inference_operator.model_files.files import CONFIG, MAX_FILES, Files, InspectionError, inspect_files
+from inference_operator.model_files.folder import inspect_folder
+from inference_operator.model_files.listing import ListedFile, wanted_files
+from inference_operator.model_files.response_limits import ResponseRejectedError, limit_responses
 from inference_operator.models.config import NotUnderstood
 
 TIMEOUT_SECONDS = 10.0
