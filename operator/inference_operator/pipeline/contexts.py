@@ -102,4 +102,4 @@ def _recorded_plans(
     if recorded and annotated:
         recorded = completed(recorded, annotated)
     plans = [plan for plan in (recorded, annotated) if plan is not None]
-    return sorted(plans, key=lambda plan: -plan.plan.decision)
+    return sorted(plans, key=lambda plan: -plan.plan.revision)

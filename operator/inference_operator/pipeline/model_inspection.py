@@ -79,7 +79,9 @@ def _needs_facts(state: PlanState) -> bool:
     """
     if state.kept is None:
         return True
-    return not state.kept.plan.unchecked and (bool(state.kept.commit) or not isinstance(state.context.source, HubModel))
+    return not state.kept.plan.unchecked_reason and (
+        bool(state.kept.commit) or not isinstance(state.context.source, HubModel)
+    )
 
 
 _Decided = TypeVar("_Decided", bound=Planned | Refused | NeedsInspection)

@@ -47,7 +47,7 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
 def _target(inputs: Inputs, first: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
     stated, scaling, plan = first.context.spec.stated, first.scaling, inputs.resource.status.plan
-    recorded = f"{plan.spec_hash}/{plan.decision}" if plan else ""
+    recorded = f"{plan.spec_hash}/{plan.revision}" if plan else ""
     factor = correction_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=recorded)
     return target_concurrency(
         first.plan.plan,
@@ -60,7 +60,7 @@ def _target(inputs: Inputs, first: Role) -> Target:
 
 def _plan_id(plan: PinnedPlan) -> str:
     """What tells one plan of the engines from another: a correction belongs to one plan."""
-    return f"{plan.spec_hash}/{plan.plan.decision}"
+    return f"{plan.spec_hash}/{plan.plan.revision}"
 
 
 def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost, ...]:

@@ -116,16 +116,16 @@ def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedP
     if learned is None:
         return kept
     annotated = pinned_plan(annotations(live.workload).get(PLAN_ANNOTATION))
-    if annotated is None or (annotated.spec_hash, annotated.plan.decision) != (kept.spec_hash, kept.plan.decision):
+    if annotated is None or (annotated.spec_hash, annotated.plan.revision) != (kept.spec_hash, kept.plan.revision):
         return kept
     sizes = engine_plan(
         replace(_plan_inputs(state, model), previous_kind=kept.plan.gpu, learned=learned), context.engine
     )
     if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
         return kept
-    if sizes.unchecked and not kept.plan.unchecked:  # facts or nodes are unknown now: this plan would bind to no GPU
-        return kept
-    return replace(kept, plan=replace(sizes, decision=kept.plan.decision + 1), rules=SIZING_RULES)
+    if sizes.unchecked_reason and not kept.plan.unchecked_reason:
+        return kept  # facts or nodes are unknown now: this plan would bind to no GPU
+    return replace(kept, plan=replace(sizes, revision=kept.plan.revision + 1), rules=SIZING_RULES)
 
 
 def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
@@ -141,8 +141,8 @@ def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
     plan = PinnedPlan(state.spec_hash, inputs.image, sizes, engine=context.spec.engine, commit=commit)
     if latest is None:
         return plan
-    unchanged = replace(plan, plan=replace(sizes, decision=latest.plan.decision)) == latest
-    return latest if unchanged else replace(plan, plan=replace(sizes, decision=latest.plan.decision + 1))
+    unchanged = replace(plan, plan=replace(sizes, revision=latest.plan.revision)) == latest
+    return latest if unchanged else replace(plan, plan=replace(sizes, revision=latest.plan.revision + 1))
 
 
 def _with_defaults_named(refusal: Refusal, default: PodScheduling) -> Refusal:
