@@ -47,7 +47,7 @@ def remark(kv_cache: KvCacheStatus | None) -> str:
     off = kv_cache.reported_tokens / kv_cache.estimated_tokens - 1
     if abs(off) <= DEVIATION:
         return ""
-    return f"{sentence}, {abs(off):.0%} {'more' if off > 0 else 'fewer'} than estimated.".replace("%", " %")
+    return f"{sentence}, {100 * abs(off):.0f} % {'more' if off > 0 else 'fewer'} than estimated."
 
 
 def _reported(inputs: Inputs, template: str) -> int | None:
