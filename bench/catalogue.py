@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from inference_operator.inspector.files import with_quantization
 from inference_operator.manifest import Manifest
+from inference_operator.model_files.files import with_quantization
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import TEXT_CONFIGS, NotUnderstood
 from inference_operator.models.entry import Entry, entry_document, entry_of

@@ -14,12 +14,12 @@ import pytest
 
 from e2e.s3_server import PART_BYTES, S3Server, s3_server
 from e2e.waiting import eventually
-from inference_operator.inspector.bucket import DIGEST_DIGITS
-from inference_operator.inspector.bucket_download import PART_BYTES as REQUEST_BYTES
-from inference_operator.inspector.bucket_download import BucketOrigin
-from inference_operator.inspector.claim import Claim
-from inference_operator.inspector.download import DamagedError
-from inference_operator.inspector.listing import ListedFile
+from inference_operator.model_files.bucket import DIGEST_DIGITS
+from inference_operator.model_files.bucket_download import PART_BYTES as REQUEST_BYTES
+from inference_operator.model_files.bucket_download import BucketOrigin
+from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.listing import ListedFile
 from inference_operator.models.source import BucketModel
 
 SOURCE, PATH = "s3://models/org/tiny", "org/tiny"

@@ -18,12 +18,12 @@ from e2e.s3_server import S3Server, s3_server
 from e2e.waiting import eventually
 from inference_operator.cli.main import main
 from inference_operator.inspection.result import Cause, Failure, InspectionResult
-from inference_operator.inspector.bucket import inspect_bucket
-from inference_operator.inspector.bucket_download import BucketOrigin
-from inference_operator.inspector.claim import Claim
-from inference_operator.inspector.download import download
-from inference_operator.inspector.listing import ListedFile
 from inference_operator.model_cache.result import Downloaded
+from inference_operator.model_files.bucket import inspect_bucket
+from inference_operator.model_files.bucket_download import BucketOrigin
+from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.download import download
+from inference_operator.model_files.listing import ListedFile
 from inference_operator.models.entry import Entry
 from inference_operator.models.source import BucketModel
 from tests.testing.metrics_api import certificates

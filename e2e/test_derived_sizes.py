@@ -18,8 +18,8 @@ from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.parsers import REASONING_PARSERS, TOOL_PARSERS
 from inference_operator.hardware.kinds import GpuKind, kind_named
-from inference_operator.inspector.files import Files, inspect_files
 from inference_operator.manifest import Manifest
+from inference_operator.model_files.files import Files, inspect_files
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import model_facts

@@ -34,7 +34,7 @@ SOON = 300.0
 NEXT_ATTEMPT = 1500.0
 """Limit in seconds for an attempt after several that failed: they come ten minutes apart at most."""
 
-pytestmark = pytest.mark.full  # each fault takes minutes; tests/inspector and tests/controller cover the decisions
+pytestmark = pytest.mark.full  # each fault takes minutes; tests/model_files and tests/controller cover the decisions
 
 
 @contextmanager

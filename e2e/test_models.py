@@ -176,7 +176,7 @@ def test_a_model_of_each_kind_is_served_from_nothing_but_its_source(
         assert stack.conditions(cluster, served.name)["ModelResolved"]["reason"] == "ModelKnown"
         CHECKS[model](served, expected()[model])
     assert {path.split("/resolve/")[1].split("/")[0] for path in hub.asked if "/resolve/" in path} == {COMMIT}
-    # The client writes chunks of 10 MiB, so it starts a small file anew. tests/inspector has a larger one.
+    # The client writes chunks of 10 MiB, so it starts a small file anew. tests/model_files has a larger one.
     assert len(hub.offsets) > 1, f"the broken download was not repeated: {hub.offsets}"
 
 

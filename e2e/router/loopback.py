@@ -378,8 +378,14 @@ class Loopback:
             await process.wait()
         await self.names.close()
 
+    async def until_checked(self, server: str, status: int) -> None:
+        """Wait until the health check of a server slot got this status."""
+        await self._until(f'haproxy_server_check_code{{proxy="engines",server="{server}"}} {status}\n')
+
     async def _until_backend(self, metric: str, value: int, *, port: int = 0) -> None:
-        wanted = f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n'
+        await self._until(f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n', port=port)
+
+    async def _until(self, wanted: str, *, port: int = 0) -> None:
         deadline = time.monotonic() + START_SECONDS
         while wanted not in await self.metrics(port=port):
             assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper

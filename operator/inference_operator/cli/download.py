@@ -7,9 +7,9 @@ from pathlib import Path
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.inspection.result import Failure, result_text
-from inference_operator.inspector.download import ModelOrigin, download
-from inference_operator.inspector.kernels import Kernels
 from inference_operator.model_cache.result import downloaded_text
+from inference_operator.model_files.download import ModelOrigin, download
+from inference_operator.model_files.kernels import Kernels
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source
 
 
@@ -54,10 +54,10 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 def _origin(source: HubModel | BucketModel, *, allow_pickle: bool) -> ModelOrigin:
     if isinstance(source, HubModel):
-        from inference_operator.inspector.hub_download import HubOrigin  # noqa: PLC0415 - half a second, and 60 MiB
+        from inference_operator.model_files.hub_download import HubOrigin  # noqa: PLC0415 - half a second, and 60 MiB
 
         return HubOrigin(source.repository)
-    from inference_operator.inspector.bucket_download import BucketOrigin  # noqa: PLC0415 - 20 MiB
+    from inference_operator.model_files.bucket_download import BucketOrigin  # noqa: PLC0415 - 20 MiB
 
     return BucketOrigin(source, _say, allow_pickle=allow_pickle)
 

@@ -27,7 +27,7 @@ def hub_model(
     sufficient = known is not None and isinstance(known.facts, ModelFacts)
     if settings.model_inspection is ModelInspection.WHEN_UNKNOWN and sufficient:
         return None
-    from inference_operator.inspector.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
+    from inference_operator.model_files.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
     return inspect_hub(source.repository, revision, allow_pickle=allow_pickle)
 

@@ -17,7 +17,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.cli.output import add_output
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.inspection.result import Cause, Failure, InspectionResult, result_text
-from inference_operator.inspector.folder import inspect_folder
+from inference_operator.model_files.folder import inspect_folder
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
@@ -91,11 +91,11 @@ def _inspected(options: argparse.Namespace) -> InspectionResult:
         case Refusal():
             return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, source.problem, source.cure))
         case HubModel(repository):
-            from inference_operator.inspector.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
+            from inference_operator.model_files.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
             return inspect_hub(repository, options.revision, allow_pickle=options.allow_pickle)
         case BucketModel():
-            from inference_operator.inspector.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
+            from inference_operator.model_files.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
 
             return _apart(lambda: inspect_bucket(source, options.revision, allow_pickle=options.allow_pickle))
     if options.folder is None:

@@ -36,7 +36,7 @@ def add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    from inference_operator.inspector.prune import prune  # noqa: PLC0415 - it imports the hub's client: half a second
+    from inference_operator.model_files.prune import prune  # noqa: PLC0415 - it imports the hub's client: half a second
 
     uses = Uses(tuple(parsed_use(text) for text in options.keep), frozenset(options.keep_kernels))
     report = prune(options.cache, uses, now=time.time(), dry_run=options.dry_run)

@@ -12,7 +12,8 @@ from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
-from inference_operator.engines.base import Diagnosis
+from inference_operator.engines.start_log import Diagnosis
+from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
 
@@ -106,7 +107,7 @@ def _unschedulable(pod: PodView, problem: PodProblem, request: DiagnosisRequest)
     answer = autoscaler_answer(pod, request)
     comes, said = (answer.node_comes, answer.text) if answer else (False, "")
     details = (gpu_shortfall(pod, request), "" if comes else node_requirements(pod, request), said)
-    cause = scheduler_sentence(problem.cause, " ".join(filter(None, details)), cure=not comes)
+    cause = scheduler_sentence(problem.cause, sentences(*details), cure=not comes)
     return PodDiagnosis(pod, problem.reason, f"Pod {pod.name} does not run: {cause}", autoscaler=said)
 
 

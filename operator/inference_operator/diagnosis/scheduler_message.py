@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from inference_operator.sentences import sentences
+
 _COUNT = re.compile(
     r"^0/(?P<nodes>\d+) nodes are available: (?P<causes>.*?)\.?"
     r"(?:\s+no new claims to deallocate,?)?(?:\s+preemption: .*)?$"
@@ -53,7 +55,7 @@ Add a suitable node, free resources on an existing one, or request less.'
     """
     advice = f"{CURE}." if cure else ""
     if message.startswith("no nodes available"):
-        return " ".join(filter(None, ("the cluster has no nodes.", more, advice)))
+        return sentences("the cluster has no nodes.", more, advice)
     counted = _COUNT.match(message)
     if counted is None:
         return message
@@ -61,8 +63,7 @@ Add a suitable node, free resources on an existing one, or request less.'
     if not causes:
         return message
     nodes = "it does not fit the only node" if counted["nodes"] == "1" else f"it fits none of {counted['nodes']} nodes"
-    sentence = f"{nodes}: {', '.join(causes)}."
-    return " ".join(part for part in (sentence, more, advice) if part)
+    return sentences(f"{nodes}: {', '.join(causes)}.", more, advice)
 
 
 def _cause_text(number: int, what: str) -> str:

@@ -3,6 +3,7 @@
 from inference_operator.api.duration import in_words
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.startup_progress import PHRASES
+from inference_operator.sentences import sentences
 from inference_operator.views.lookups import EventsLookup, LogText, ObjectEvents
 from inference_operator.views.pod import PodView, Terminated
 
@@ -37,8 +38,9 @@ def startup_timeout(pod: PodView, ended: Terminated, request: DiagnosisRequest) 
     phase = role.engine.phase(log.text) if isinstance(log, LogText) else None
     where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
     hint = role.engine.startup_hint(phase) if phase else ""
-    return (
-        f"container `{pod.component}` did not answer within {in_words(role.workload.startup)}, so the kubelet restarted"
-        f" it{where}. Raise `spec.startupTimeout`, or serve the model from a claim or an image."
-        f"{hint and ' '}{hint}"
+    limit = in_words(role.workload.startup)
+    return sentences(
+        f"container `{pod.component}` did not answer within {limit}, so the kubelet restarted it{where}.",
+        "Raise `spec.startupTimeout`, or serve the model from a claim or an image.",
+        hint,
     )

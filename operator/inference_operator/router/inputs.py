@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inference_operator.api.router import RouterSpec
-from inference_operator.engines.base import EngineProcess
+from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Owner
 from inference_operator.settings import Settings
 

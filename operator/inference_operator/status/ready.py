@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.sentences import sentences
 from inference_operator.status.facts import Facts, rejection_reason
 from inference_operator.status.verdict import Verdict
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
@@ -49,10 +50,6 @@ def _engines_ready(facts: Facts) -> str:
     return f"{facts.engines.ready} of {facts.desired} engines are ready."
 
 
-def _sentences(*sentences: str) -> str:
-    return " ".join(filter(None, sentences))
-
-
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
 
 
@@ -92,7 +89,7 @@ def _serving(facts: Facts) -> Verdict | None:
     if not facts.serving:
         return None
     refused = f"The last edit is refused ({facts.refusal.reason}): see the condition Stalled." if facts.refusal else ""
-    return Verdict("True", Reason.SERVING, _sentences(_engines_ready(facts), refused, facts.notice))
+    return Verdict("True", Reason.SERVING, sentences(_engines_ready(facts), refused, facts.notice))
 
 
 def _refused(facts: Facts) -> Verdict | None:
@@ -114,14 +111,14 @@ def _no_router(facts: Facts) -> Verdict | None:
     """Engines are ready, or none should run, but no router is ready."""
     if facts.routable or not (facts.at_zero or facts.engines.ready):
         return None
-    return Verdict("False", Reason.ROUTER_UNAVAILABLE, _sentences("No router is ready.", _cause(facts)))
+    return Verdict("False", Reason.ROUTER_UNAVAILABLE, sentences("No router is ready.", _cause(facts)))
 
 
 def _no_engine(facts: Facts) -> Verdict | None:
     """Engines have served before, and none is ready now."""
     if not _has_served(facts):
         return None
-    message = _sentences("No engine is ready. Engines have served before.", _cause(facts))
+    message = sentences("No engine is ready. Engines have served before.", _cause(facts))
     return Verdict("False", Reason.ENGINES_UNAVAILABLE, message)
 
 
@@ -138,7 +135,7 @@ def _model_wait(facts: Facts) -> Verdict | None:
 
 def _first_start(facts: Facts) -> Verdict | None:
     """A first start: the cause if it is known, else `Starting`."""
-    return Verdict("False", _cause_reason(facts), _sentences(_engines_ready(facts), _cause(facts)))
+    return Verdict("False", _cause_reason(facts), sentences(_engines_ready(facts), _cause(facts)))
 
 
 _RULES: Sequence[Callable[[Facts], Verdict | None]] = (

@@ -1,0 +1,69 @@
+"""Generates the reference page of `infd` from its parser."""
+
+import argparse
+from collections.abc import Iterator
+
+from inference_operator.cli.main import parser
+from inference_operator.cli.parser import STATUSES
+
+INTRODUCTION = f"""\
+# `infd`, the command line
+`infd` shows the operator's decisions without running anything. Three commands use the cluster of the current
+kubeconfig: `infd plan --cluster` reads its nodes and the ConfigMaps with results of inspections, `infd explain` reads
+a resource and the metrics of its engines, and `infd cache` reads resources, ConfigMaps, Jobs and pods. Only
+`infd cache prefetch` and `infd cache prune` write to it: a Job, and a ConfigMap that records its result. In a clone of
+the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires
+Python 3.11 or newer.
+
+{STATUSES} `infd fit` exits with 0 also if the model does not fit; `fits` has the result.
+
+With `-o json` or `-o yaml`, one resource (`infd plan`) or one kind of GPU (`infd fit`) is printed as an object, several
+as a list of objects. Files are as in kubectl: YAML or JSON, several documents, lists, directories, `-`. Other objects
+in them are ignored. The operator's settings have their defaults, unless its environment variables
+(`INFERENCE_OPERATOR_…`) are set.
+
+This page is generated from `operator/inference_operator/cli`.
+"""
+
+
+def page() -> str:
+    """The page about the command line."""
+    return INTRODUCTION + "".join(line for name, one in _commands() for line in _command(name, one))
+
+
+def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield from _within(parser(), "")
+
+
+def _within(one: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The commands of a command, each followed by its own."""
+    for action in one._actions:  # noqa: SLF001 - argparse shows its arguments in no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for short, command in action.choices.items():
+                yield f"{name}{short}", command
+                yield from _within(command, f"{name}{short} ")
+
+
+def _command(name: str, one: argparse.ArgumentParser) -> Iterator[str]:
+    arguments = [
+        action
+        for action in one._actions  # noqa: SLF001 - as above
+        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
+    ]
+    yield f"\n## `infd {name}`\n{one.description}\n"
+    if arguments:
+        yield "\n| argument | meaning |\n|---|---|\n"
+        yield from (f"| {_called(action)} | {action.help} |\n" for action in arguments)
+
+
+def _called(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"`{action.dest}`"
+    value = "" if action.nargs == 0 else f" {_value(action)}"
+    return ", ".join(f"`{name}{value}`" for name in action.option_strings)
+
+
+def _value(action: argparse.Action) -> str:
+    if action.choices:
+        return "{" + ",".join(action.choices) + "}"
+    return str(action.metavar or action.dest.upper())

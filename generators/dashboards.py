@@ -1,0 +1,548 @@
+"""The dashboards, as tables of panels with their queries."""
+
+from pathlib import Path
+
+from generators.grafana import NUMBERS, STATES, Dashboard, Panel, Queries, Steps
+
+FOLDER = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "dashboards"
+
+ONE = '{namespace="$namespace",name="$name"}'
+OF = 'namespace="$namespace",name="$name"'
+ANSWERS = f'{{proxy="api",code=~"2xx|4xx|5xx",{OF}}}'
+"""A router sends no answers of other classes."""
+R = "[$__rate_interval]"
+
+BUDGET: Steps = ((None, "red"), (0, "orange"), (0.25, "green"))
+"""Of the share that is left."""
+DAYS: Steps = ((None, "red"), (7, "green"))
+"""Until a certificate ends; red where the alert InferenceCertificateEnds fires with the default notice."""
+NONE = "None recorded"
+"""For panels about faults: their series begin with the first fault."""
+NO_AUTOSCALING = "spec.autoscaling is not set, or another autoscaler decides"
+
+
+def _quantiles(histogram: str, labels: str, *quantiles: float) -> Queries:
+    buckets = f"sum by (le) (rate({histogram}_bucket{{{labels}}}{R}))"
+    return {f"p{int(100 * q)}": f"histogram_quantile({q}, {buckets})" for q in quantiles}
+
+
+SERVICE = Dashboard(
+    "inference-service",
+    "Inference / Service",
+    ("namespace", "name"),
+    [
+        Panel(
+            "Conditions",
+            "Status and reason of each condition",
+            "short",
+            {"{{type}}={{status}}: {{reason}}": f"max by (type, status, reason) (infd_condition{ONE})"},
+            kind=STATES,
+        ),
+        Panel(
+            "Engines",
+            "Engines by state, and the most that autoscaling may want",
+            "short",
+            {
+                "{{state}}": f"max by (state) (infd_replicas{ONE})",
+                "maxReplicas": f"max(infd_max_replicas{ONE})",
+            },
+            whole=True,
+        ),
+        Panel(
+            "Demand that autoscaling sees",
+            "Requests for which engines are wanted, and what the ready engines should have in all",
+            "short",
+            {
+                "{{part}}": f"max by (part) (infd_scaling_demand_requests{ONE})",
+                "ready engines x target": f'max(infd_replicas{{state="ready",{OF}}})'
+                f" * max(infd_scaling_target_concurrency{ONE})",
+            },
+            nothing=NO_AUTOSCALING,
+        ),
+        Panel(
+            "What sets the number of engines",
+            "As autoscaling decided it last",
+            "short",
+            {"{{bound}}": f"max by (bound) (infd_scaling_bound{ONE})"},
+            kind=STATES,
+            nothing=NO_AUTOSCALING,
+        ),
+        Panel(
+            "Requests",
+            "Answers per second by class of status, of all routers",
+            "reqps",
+            {"{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))"},
+        ),
+        Panel(
+            "Error budget left",
+            "Share of the budget for answers with status 5xx that is left, of 30 days or of all that Prometheus keeps",
+            "percentunit",
+            {
+                "left": "1 - (sum(increase(haproxy_frontend_http_responses_total"
+                f'{{proxy="api",code="5xx",{OF}}}[30d])) / (sum(increase(haproxy_frontend_http_responses_total'
+                f'{{proxy="api",{OF}}}[30d])) > 0)) / (1 - scalar(infd:availability_objective:ratio))'
+            },
+            nothing="No request yet",
+            kind=NUMBERS,
+            steps=BUDGET,
+            maximum=1,
+        ),
+        Panel(
+            "Time to the first token",
+            "As the engines measure it, from the request's arrival there: without the wait in a router",
+            "s",
+            _quantiles("vllm:time_to_first_token_seconds", OF, 0.5, 0.95, 0.99),
+        ),
+        Panel(
+            "Requests that miss an objective",
+            "Shares of an hour's requests: answers with status 5xx, and late first tokens",
+            "percentunit",
+            {"5xx": f"infd:errors:ratio_rate1h{ONE}", "late first token": f"infd:late_first_tokens:ratio_rate1h{ONE}"},
+        ),
+        Panel(
+            "Time between tokens",
+            "Inter-token latency of the last five minutes",
+            "s",
+            {
+                f"p{int(100 * q)}": f"histogram_quantile({q}, infd:inter_token_latency_seconds_bucket:rate5m{ONE})"
+                for q in (0.5, 0.95)
+            },
+        ),
+        Panel(
+            "Time of requests",
+            "Whole requests, and their average time in the engine's own queue",
+            "s",
+            {
+                "whole p50": _quantiles("vllm:e2e_request_latency_seconds", OF, 0.5)["p50"],
+                "whole p95": _quantiles("vllm:e2e_request_latency_seconds", OF, 0.95)["p95"],
+                "queued average": f"sum(rate(vllm:request_queue_time_seconds_sum{ONE}{R}))"
+                f" / sum(rate(vllm:request_queue_time_seconds_count{ONE}{R}))",
+            },
+        ),
+        Panel(
+            "Tokens per second",
+            "Prompts, cached tokens among them, and answers",
+            "short",
+            {
+                "prompt": f"sum(rate(vllm:prompt_tokens_total{ONE}{R}))",
+                "cached": f"sum(rate(vllm:prompt_tokens_cached_total{ONE}{R}))",
+                "generated": f"sum(rate(vllm:generation_tokens_total{ONE}{R}))",
+            },
+        ),
+        Panel(
+            "Ends of answers",
+            "Answers per second by the reason of their end",
+            "reqps",
+            {"{{finished_reason}}": f"sum by (finished_reason) (rate(vllm:request_success_total{ONE}{R}))"},
+        ),
+        Panel(
+            "Requests under way",
+            "Running at engines, and waiting: in engines, for a slot, or for the first engine",
+            "short",
+            {
+                "running": f"sum(vllm:num_requests_running{ONE})",
+                "waiting in engines": f"sum(vllm:num_requests_waiting{ONE})",
+                "queued": f"sum(inference_operator_router_queued_requests{ONE})",
+                "held": f"sum(inference_operator_router_held_requests{ONE})",
+                "all that wait": f"infd:waiting_requests:sum{ONE}",
+            },
+            whole=True,
+        ),
+        Panel(
+            "Refused requests",
+            "Requests per second that got 429 by routers, and those that engines refused",
+            "reqps",
+            {
+                "router: {{reason}}": "sum by (reason) "
+                f"(rate(inference_operator_router_refused_requests_total{ONE}{R}))",
+                "engine: {{reason}}": f"sum by (reason) (rate(vllm:admission_rejections_total{ONE}{R}))",
+            },
+            nothing=NONE,
+        ),
+        Panel(
+            "KV cache in use",
+            "Of each engine",
+            "percentunit",
+            {"{{pod}}": f"infd:kv_cache_usage:ratio{ONE}"},
+            maximum=1,
+        ),
+        Panel(
+            "Preemptions",
+            "Requests per second that engines put back because their KV cache was full",
+            "reqps",
+            {"preempted": f"sum(rate(vllm:num_preemptions_total{ONE}{R}))"},
+        ),
+        Panel(
+            "Prefix cache hits",
+            "Share of prompt tokens that were in an engine's prefix cache",
+            "percentunit",
+            {"hits": f"infd:prefix_cache_hits:rate5m{ONE} / infd:prefix_cache_queries:rate5m{ONE}"},
+            maximum=1,
+        ),
+        Panel(
+            "Start of the last engine",
+            "Seconds of each phase of the engine that became ready last",
+            "s",
+            {"{{phase}}": f"max by (phase) (infd_engine_start_seconds{ONE})"},
+            kind=NUMBERS,
+            nothing="No engine has started since the operator did",
+        ),
+        Panel(
+            "Start under way",
+            "The step of the engine that is furthest in its start",
+            "short",
+            {"{{step}}": f"max by (step) (infd_startup_step{ONE})"},
+            kind=STATES,
+            nothing="No engine starts",
+        ),
+        Panel(
+            "Cost per hour",
+            "Of the allocated GPUs, in the currency of settings.gpuOffers",
+            "short",
+            {"cost": f"sum(infd_cost_per_hour{ONE})"},
+            nothing="No prices in settings.gpuOffers",
+        ),
+        Panel(
+            "Cost per million tokens",
+            "Prompts and answers of the last hour; too high in the first hour",
+            "short",
+            {
+                "cost": f"sum(infd_cost_per_hour{ONE})"
+                f" / ((sum(increase(vllm:prompt_tokens_total{ONE}[1h]))"
+                f" + sum(increase(vllm:generation_tokens_total{ONE}[1h]))) > 0) * 1e6"
+            },
+            nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
+        ),
+    ],
+)
+
+FLEET = Dashboard(
+    "inference-fleet",
+    "Inference / Fleet",
+    (),
+    [
+        Panel(
+            "Resources",
+            "InferenceDeployments by state",
+            "short",
+            {"{{state}}": "sum by (state) (infd_resources)"},
+            whole=True,
+        ),
+        Panel(
+            "Problems",
+            "InferenceDeployments that do not resolve by themselves, by reason",
+            "short",
+            {"{{reason}}": 'count by (reason) (infd_condition{type="Stalled",status="True"})'},
+            whole=True,
+            nothing=NONE,
+        ),
+        Panel(
+            "GPUs",
+            "By kind: those that engines request, on nodes and without a node, and all of nodes, used or not",
+            "short",
+            {
+                "{{gpu}} {{state}}": "sum by (gpu, state) (infd_gpus)",
+                "{{gpu}} of nodes": "max by (gpu) (infd_node_gpus)",
+            },
+            whole=True,
+        ),
+        Panel(
+            "GPUs without requests",
+            "GPUs of InferenceDeployments that had no request for an hour",
+            "short",
+            {
+                "{{namespace}}/{{name}}": 'sum by (namespace, name) (infd_gpus{state="allocated"}) > 0'
+                " and on (namespace, name) infd:requests:increase1h == 0"
+            },
+            whole=True,
+            nothing=NONE,
+        ),
+        Panel(
+            "Use of GPUs",
+            "As NVIDIA's DCGM exporter measures it, where it runs",
+            "percent",
+            {"{{modelName}}": "avg by (modelName) (DCGM_FI_DEV_GPU_UTIL)"},
+            maximum=100,
+            nothing="No series of NVIDIA's DCGM exporter",
+        ),
+        Panel(
+            "Engines without a node",
+            "Engines that wait for a node",
+            "short",
+            {"{{namespace}}/{{name}}": 'max by (namespace, name) (infd_replicas{state="unscheduled"}) > 0'},
+            whole=True,
+            nothing=NONE,
+        ),
+        Panel(
+            "Cost per hour",
+            "Of the allocated GPUs, in the currency of settings.gpuOffers",
+            "short",
+            {"{{namespace}}": "sum by (namespace) (infd_cost_per_hour)"},
+            nothing="No prices in settings.gpuOffers",
+        ),
+        Panel(
+            "Cost per million tokens",
+            "Prompts and answers of the last hour; too high in the first hour",
+            "short",
+            {
+                "{{namespace}}/{{name}}": "sum by (namespace, name) (infd_cost_per_hour)"
+                " / (sum by (namespace, name) "
+                "(increase(vllm:prompt_tokens_total[1h]) + increase(vllm:generation_tokens_total[1h])) > 0) * 1e6"
+            },
+            nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
+        ),
+        Panel(
+            "Tokens per second",
+            "Prompts and answers together",
+            "short",
+            {
+                "{{namespace}}/{{name}}": "sum by (namespace, name) "
+                f"(rate(vllm:prompt_tokens_total{R}) + rate(vllm:generation_tokens_total{R}))"
+            },
+        ),
+        Panel(
+            "Requests that wait",
+            "In engines, for a slot, or for the first engine",
+            "short",
+            {"{{namespace}}/{{name}}": "infd:waiting_requests:sum > 0"},
+            whole=True,
+            nothing=NONE,
+        ),
+        Panel(
+            "Engines without progress",
+            "Engines in an hour that got no new requests because they made no progress, and that were replaced",
+            "short",
+            {
+                "no progress": "sum(increase(infd_engine_no_progress_total[1h]))",
+                "replaced": "sum(increase(infd_engine_stalls_total[1h]))",
+            },
+            nothing=NONE,
+        ),
+    ],
+)
+
+ROUTER = Dashboard(
+    "inference-router",
+    "Inference / Router",
+    ("namespace", "name"),
+    [
+        Panel(
+            "Requests",
+            "Requests per second that routers forward, and answers by class of status",
+            "reqps",
+            {
+                "forwarded": f'sum(rate(haproxy_backend_http_requests_total{{proxy="engines",{OF}}}{R}))',
+                "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
+            },
+        ),
+        Panel(
+            "Requests at routers",
+            "Requests that run, are queued or are held",
+            "short",
+            {
+                "all": f'sum(haproxy_backend_current_sessions{{proxy="engines",{OF}}})',
+                "queued": f'sum(haproxy_backend_current_queue{{proxy="engines",{OF}}})',
+                "held": f"sum(inference_operator_router_held_requests{ONE})",
+            },
+            whole=True,
+        ),
+        Panel(
+            "Requests at each engine",
+            "By the engine's address",
+            "short",
+            {"{{engine}}": f"sum by (engine) (inference_operator_router_running_requests{ONE})"},
+            whole=True,
+        ),
+        Panel(
+            "Engines that get requests",
+            "The smallest and the largest number that a router process knows",
+            "short",
+            {
+                "smallest": f'min(haproxy_backend_active_servers{{proxy="engines",{OF}}})',
+                "largest": f'max(haproxy_backend_active_servers{{proxy="engines",{OF}}})',
+            },
+            whole=True,
+        ),
+        Panel(
+            "Times",
+            "Averages of the last 1,024 requests of a process: in the queue, and to the headers of an answer",
+            "s",
+            {
+                "queue": f'max(haproxy_backend_queue_time_average_seconds{{proxy="engines",{OF}}})',
+                "headers": f'max(haproxy_backend_response_time_average_seconds{{proxy="engines",{OF}}})',
+            },
+        ),
+        Panel(
+            "Faults",
+            "Per second: clients that left, answers that engines cut, connections tried again, and sent elsewhere",
+            "reqps",
+            {
+                legend: f'sum(rate(haproxy_backend_{name}_total{{proxy="engines",{OF}}}{R}))'
+                for legend, name in (
+                    ("clients left", "client_aborts"),
+                    ("cut by engines", "server_aborts"),
+                    ("tried again", "retry_warnings"),
+                    ("sent elsewhere", "redispatch_warnings"),
+                )
+            },
+        ),
+        Panel(
+            "Refused requests",
+            "Requests per second that got 429",
+            "reqps",
+            {"{{reason}}": f"sum by (reason) (rate(inference_operator_router_refused_requests_total{ONE}{R}))"},
+            nothing=NONE,
+        ),
+        Panel(
+            "Requests of users",
+            "Answers per second to requests with an API key",
+            "reqps",
+            {"{{user}} {{code}}": f"sum by (user, code) (rate(inference_operator_router_requests_total{ONE}{R}))"},
+            nothing="router.keys is not set",
+        ),
+        Panel(
+            "Requests over a limit",
+            "Requests per second that got 429 because their user has reached a limit of router.keys",
+            "reqps",
+            {
+                "{{user}} {{reason}}": "sum by (user, reason) "
+                f"(rate(inference_operator_router_limited_requests_total{ONE}{R}))"
+            },
+            nothing=NONE,
+        ),
+        Panel(
+            "Tokens of users per second",
+            "As answers told, with router.usage",
+            "short",
+            {"{{user}} {{type}}": f"sum by (user, type) (rate(inference_operator_router_tokens_total{ONE}{R}))"},
+            nothing="router.usage is not Enabled",
+        ),
+        Panel(
+            "Answers whose tokens are not counted",
+            "Answers per second that did not tell them, with router.usage",
+            "reqps",
+            {"{{user}}": f"sum by (user) (rate(inference_operator_router_answers_without_usage_total{ONE}{R}))"},
+            nothing=NONE,
+        ),
+        Panel(
+            "API keys",
+            "Users that have a key, and lines of the keys file that could not be read",
+            "short",
+            {
+                "users": f"max(inference_operator_router_key_users{ONE})",
+                "skipped lines": f"max(inference_operator_router_key_lines_skipped{ONE})",
+            },
+            kind=NUMBERS,
+            nothing="router.keys is not set",
+        ),
+        Panel(
+            "Certificate",
+            "Days until the certificate of router.tls, or one of its chain, ends",
+            "d",
+            {"left": f"(min(inference_operator_router_certificate_expiry_timestamp_seconds{ONE}) - time()) / 86400"},
+            kind=NUMBERS,
+            steps=DAYS,
+            nothing="router.tls is not set",
+        ),
+        Panel(
+            "Requests without an affinity key",
+            "Requests per second that PrefixAffinity could not place by their prompt",
+            "reqps",
+            {"without": f"sum(rate(inference_operator_router_requests_without_key_total{ONE}{R}))"},
+            nothing=NONE,
+        ),
+    ],
+)
+
+OPERATOR = Dashboard(
+    "inference-operator",
+    "Inference / Operator",
+    (),
+    [
+        Panel(
+            "Leader",
+            "Operator pods: leaders, and all by version",
+            "short",
+            {"leaders": "sum(infd_leader)", "{{version}}": "count by (version) (infd_build_info)"},
+            kind=NUMBERS,
+        ),
+        Panel(
+            "Reconciles",
+            "Per second, by result, and those that are tried again",
+            "ops",
+            {
+                "{{result}}": f"sum by (result) (rate(infd_reconcile_total{R}))",
+                "tried again": f"sum(rate(infd_workqueue_retries_total{R}))",
+            },
+        ),
+        Panel(
+            "Errors",
+            "Reconciles per second that ended with an exception",
+            "ops",
+            {"{{reason}}": f"sum by (reason) (rate(infd_reconcile_errors_total{R}))"},
+            nothing=NONE,
+        ),
+        Panel(
+            "Times",
+            "95 of 100 are shorter: reconciles, waits in the work queue, and the time from an event to its first write",
+            "s",
+            {
+                legend: f"histogram_quantile(0.95, sum by (le) (rate({name}_bucket{R})))"
+                for legend, name in (
+                    ("reconcile", "infd_reconcile_duration_seconds"),
+                    ("wait", "infd_workqueue_wait_seconds"),
+                    ("event to write", "infd_event_to_apply_seconds"),
+                )
+            },
+        ),
+        Panel(
+            "Work queue",
+            "Resources that wait for a reconcile",
+            "short",
+            {"depth": "sum(infd_workqueue_depth)"},
+            whole=True,
+        ),
+        Panel(
+            "Longest reconcile",
+            "How long the oldest running reconcile has run",
+            "s",
+            {"longest": "max(infd_workqueue_longest_running_seconds)"},
+        ),
+        Panel(
+            "Requests to the API server",
+            "Per second",
+            "reqps",
+            {"{{verb}} {{kind}} {{code}}": f"sum by (verb, kind, code) (rate(infd_api_requests_total{R})) > 0"},
+        ),
+        Panel(
+            "Watches",
+            "Watches that were started, per second",
+            "ops",
+            {"{{resource}}": f"sum by (resource) (rate(infd_watch_requests_total{R}))"},
+        ),
+        Panel("Age of the cache", "Time since the last complete listing", "s", {"age": "min(infd_cache_age_seconds)"}),
+        Panel(
+            "Unreadable namespaces",
+            "Namespaces that could not be listed",
+            "short",
+            {"namespaces": "sum(infd_namespaces_unreadable)"},
+            kind=NUMBERS,
+            steps=((None, "green"), (1, "red")),
+        ),
+        Panel(
+            "Scrapes",
+            "Scrapes of engines and routers per second",
+            "ops",
+            {"{{component}} {{result}}": f"sum by (component, result) (rate(infd_scrapes_total{R}))"},
+        ),
+    ],
+)
+
+DASHBOARDS = {"service": SERVICE, "fleet": FLEET, "router": ROUTER, "operator": OPERATOR}
+
+
+def write() -> None:
+    """Write the files of all dashboards."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, dashboard in DASHBOARDS.items():
+        (FOLDER / f"{name}.json").write_text(dashboard.json(), encoding="utf-8")

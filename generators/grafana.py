@@ -1,0 +1,130 @@
+"""The JSON of a dashboard that Grafana imports."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 39
+"""Of Grafana 11; later releases convert it when they load it."""
+WIDTH, HEIGHT = 12, 8
+"""Of a panel, in the units of Grafana's grid, which is 24 wide."""
+GRAPH, NUMBERS, STATES = "timeseries", "stat", "state-timeline"
+"""Kinds of panels: lines over time, the last value of each query, and a bar while a series has a value."""
+INTERVAL = "30s"
+"""Shortest time of a step: the chart's `monitoring.podMonitors.interval`, which it writes here if it is another. A rate
+counts four of them, so that it has two scrapes at least."""
+Steps = Sequence[tuple[float | None, str]]
+"""Colours by the value from which they hold; the first value is None."""
+PLAIN: Steps = ((None, "text"),)
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+Queries = Mapping[str, str]
+"""PromQL by its legend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A graph, numbers, or states."""
+
+    title: str
+    meaning: str
+    unit: str
+    queries: Queries
+    kind: str = GRAPH
+    steps: Steps = PLAIN
+    """Of numbers."""
+    maximum: float | None = None
+    """End of the scale, where a share of it is what counts."""
+    whole: bool = False
+    """Whether values are whole numbers, so that the scale has no fractions."""
+    nothing: str | None = None
+    """Shown instead of "No data" when no query has a series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """A dashboard; `variables` are label names of `infd_replicas`, each narrowed by those before it."""
+
+    uid: str
+    title: str
+    variables: Sequence[str]
+    panels: Sequence[Panel]
+
+    def json(self) -> str:
+        """The file that Grafana imports."""
+        content = {
+            "uid": self.uid,
+            "title": self.title,
+            "tags": ["inference-operator"],
+            "editable": False,
+            "schemaVersion": SCHEMA_VERSION,
+            "version": 1,
+            "timezone": "browser",
+            "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"},
+            "templating": {"list": [_datasource(), *_variables(self.variables)]},
+            "panels": [_panel(number, panel) for number, panel in enumerate(self.panels)],
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+
+def _datasource() -> dict[str, object]:
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+
+
+def _variables(names: Sequence[str]) -> Iterator[dict[str, object]]:
+    for number, name in enumerate(names):
+        narrowed = ",".join(f'{before}="${before}"' for before in names[:number])
+        query = f"label_values(infd_replicas{{{narrowed}}}, {name})"
+        yield {
+            "name": name,
+            "type": "query",
+            "datasource": SOURCE,
+            "definition": query,
+            "query": {"query": query, "refId": name},
+            "refresh": 2,
+            "sort": 1,
+        }
+
+
+def _panel(number: int, panel: Panel) -> dict[str, object]:
+    once = {"instant": True, "range": False} if panel.kind == NUMBERS else {}
+    return {
+        "id": number + 1,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.meaning,
+        "datasource": SOURCE,
+        "interval": INTERVAL,
+        "gridPos": {"x": WIDTH * (number % 2), "y": HEIGHT * (number // 2), "w": WIDTH, "h": HEIGHT},
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
+        "options": _options(panel.kind),
+        "targets": [
+            {"refId": chr(ord("A") + at), "datasource": SOURCE, "expr": query, "legendFormat": legend, **once}
+            for at, (legend, query) in enumerate(panel.queries.items())
+        ],
+    }
+
+
+def _defaults(panel: Panel) -> dict[str, object]:
+    optional = {"max": panel.maximum, "decimals": 0 if panel.whole else None, "noValue": panel.nothing}
+    found: dict[str, object] = {
+        "unit": panel.unit,
+        "min": 0,
+        **{key: value for key, value in optional.items() if value is not None},
+    }
+    if panel.kind == NUMBERS:
+        steps = [{"value": value, "color": colour} for value, colour in panel.steps]
+        found |= {"color": {"mode": "thresholds"}, "thresholds": {"mode": "absolute", "steps": steps}}
+    if panel.kind == STATES:
+        found |= {"color": {"mode": "palette-classic"}}
+    return found
+
+
+def _options(kind: str) -> dict[str, object]:
+    if kind == NUMBERS:
+        last = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+        return {"reduceOptions": last, "colorMode": "value", "graphMode": "none", "textMode": "auto"}
+    if kind == STATES:
+        return {"showValue": "never", "mergeValues": True, "rowHeight": 0.8, "legend": {"showLegend": False}}
+    return {"legend": {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []}}

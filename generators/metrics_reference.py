@@ -1,0 +1,210 @@
+"""The page of all metrics: of the operator, the routers and the engines, with where each is used."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from generators.dashboards import DASHBOARDS
+from inference_operator.router.observe import MAX_COMMON_SERIES, MAX_USER_SERIES, ROUTER_METRICS_PATH
+from inference_operator.router.observe import METRICS as METRICS_OF_ROUTERS
+from inference_operator.telemetry.metrics import DESCRIPTIONS
+from inference_operator.telemetry.resources import MAX_SERIES
+
+RULES = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "rules.yaml"
+
+EXPORTED = {
+    "haproxy_frontend_http_responses_total": "Answers by class of status; `api` has the router's own too",
+    "haproxy_backend_http_requests_total": "Requests; `engines` has none that were refused before",
+    "haproxy_backend_current_sessions": "Requests that run, are queued or are held",
+    "haproxy_backend_current_queue": "Requests that are queued",
+    "haproxy_backend_queue_time_average_seconds": "Time in the queue, of the last 1,024 requests",
+    "haproxy_backend_response_time_average_seconds": "Time to the headers of an answer, of the last 1,024 requests",
+    "haproxy_backend_client_aborts_total": "Clients that left before the end of their answer",
+    "haproxy_backend_server_aborts_total": "Answers that engines cut",
+    "haproxy_backend_retry_warnings_total": "Failed connections that were tried again; held requests do each second",
+    "haproxy_backend_redispatch_warnings_total": "Requests that went to another engine after a failed connection",
+    "haproxy_backend_active_servers": "Engines that get requests",
+}
+"""Some of the exporter's metrics with their meanings (HAProxy 3.0, addons/promex/README)."""
+
+ENGINE = {
+    "vllm:num_requests_running": ("", "Requests in the running batch"),
+    "vllm:num_requests_waiting": ("", "Requests in the engine's own queue"),
+    "vllm:kv_cache_usage_perc": ("", "Share of the KV cache in use, from 0 to 1"),
+    "vllm:num_preemptions_total": ("", "Requests that were put back because the KV cache was full"),
+    "vllm:prefix_cache_queries_total": ("", "Prompt tokens that were looked up in the prefix cache"),
+    "vllm:prefix_cache_hits_total": ("", "Those of them that were found"),
+    "vllm:prompt_tokens_total": ("", "Tokens of prompts"),
+    "vllm:prompt_tokens_cached_total": ("", "Those of them that were not computed again"),
+    "vllm:generation_tokens_total": ("", "Tokens of answers"),
+    "vllm:request_success_total": ("finished_reason", "Answers that have ended"),
+    "vllm:admission_rejections_total": ("reason", "Requests that the engine refused with 503; since vLLM 0.32"),
+    "vllm:time_to_first_token_seconds": ("", "From the request's arrival to its first token"),
+    "vllm:inter_token_latency_seconds": ("", "Between two tokens of an answer"),
+    "vllm:e2e_request_latency_seconds": ("", "From the request's arrival to its last token"),
+    "vllm:request_queue_time_seconds": ("", "Time in the engine's own queue"),
+}
+"""Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`."""
+
+FORMER = {
+    "vllm:gpu_cache_usage_perc": ("vllm:kv_cache_usage_perc", "0.11"),
+    "vllm:gpu_prefix_cache_queries_total": ("vllm:prefix_cache_queries_total", "0.11"),
+    "vllm:gpu_prefix_cache_hits_total": ("vllm:prefix_cache_hits_total", "0.11"),
+    "vllm:time_per_output_token_seconds": ("vllm:inter_token_latency_seconds", "0.15"),
+}
+"""Names in earlier releases of vLLM: today's name, and the last minor release that can show the former one."""
+
+OTHERS = {"DCGM_FI_DEV_GPU_UTIL": "Use of a GPU in percent (NVIDIA's DCGM exporter)"}
+
+OPERATOR_PART = """\
+# Metrics
+[Monitoring](../how-to/monitoring.md) shows how to scrape them, and has rules, alerts and dashboards. The column *used
+by* names the dashboards and alerts that read a metric. `rules` means a recording rule.
+
+This page is generated from `generators/metrics_reference.py`, `operator/inference_operator/telemetry/` and
+`operator/inference_operator/router/observe.py`.
+
+## Of the operator
+Every operator pod serves `/metrics` on port 8080. A standby pod has no series of InferenceDeployments and nodes, and
+its counters stay at zero: use the sum over pods, or the pod whose `infd_leader` is 1. The Prometheus client adds
+`process_*` and `python_*`.
+
+| metric | type | labels | meaning | used by |
+|---|---|---|---|---|
+"""
+
+CARDINALITY = f"""
+Metrics with the labels `namespace` and `name` tell of one InferenceDeployment. They are computed from the operator's
+cache at each scrape, and end with their InferenceDeployment. Each has at most {MAX_SERIES} series:
+{MAX_SERIES * 1000:,} for a thousand. The others have a fixed number, but for `infd_api_requests_total`: at most one for
+each verb, kind and status that occurred, some dozens.
+"""
+
+ROUTER_PART = f"""
+## Of a router
+Both HAProxy processes of a router pod serve metrics, on ports 9100 and 9101 (`metrics-1`, `metrics-2`). Each counts for
+itself, since its start: add up all processes of all router pods. [Read a router](../how-to/read-a-router.md) shows
+queries.
+
+`{ROUTER_METRICS_PATH}` has what HAProxy's exporter does not have:
+
+| metric | type | labels | meaning | used by |
+|---|---|---|---|---|
+"""
+
+ROUTER_CARDINALITY = f"""
+One process has at most {MAX_COMMON_SERIES} series, one more for each engine (`engine`), and at most {MAX_USER_SERIES}
+more for each user of an API key (`user`): with 100 users and 8 engines about 1,000.
+"""
+
+EXPORTER_PART = """
+`/metrics` is HAProxy's exporter. These of its metrics are used. The proxy `engines` is the requests that routers
+forward; those that wait while no engine is up are among its sessions. `/metrics?scope=frontend&scope=backend` leaves
+out the metrics of each server, so that the number of series does not grow with the engines.
+
+| metric | labels | meaning | used by |
+|---|---|---|---|
+"""
+
+ENGINE_PART = """
+## Of an engine
+Engines serve `/metrics` on the port of their API. These are vLLM's own metrics that are used; their labels are
+`model_name` and `engine`, and those below. An engine of vLLM 0.32 has about 430 series, most of them buckets.
+
+| metric | labels | meaning | used by |
+|---|---|---|---|
+"""
+
+FORMER_PART = """
+Earlier releases of vLLM call some of them otherwise. The recording rules read both names:
+
+| metric | today | in vLLM up to |
+|---|---|---|
+"""
+
+OTHERS_PART = """
+## Of others
+| metric | meaning | used by |
+|---|---|---|
+"""
+
+RECORDED_PART = """
+## Recorded
+Recording rules compute these; `files/rules.yaml` of the chart has them.
+
+| metric | used by |
+|---|---|
+"""
+
+END = """
+The time to the first token is `vllm:time_to_first_token_seconds` of the engines. The time to the headers is not:
+vLLM sends the headers of a stream before its first token.
+"""
+
+NAME = re.compile(r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|DCGM_)[A-Za-z0-9_:]+")
+
+
+def metrics_in(query: str) -> set[str]:
+    """The metrics that a query reads; a histogram by its own name.
+
+    Examples:
+        >>> sorted(metrics_in("rate(vllm:time_to_first_token_seconds_bucket[5m]) + infd_leader"))
+        ['infd_leader', 'vllm:time_to_first_token_seconds']
+    """
+    return {
+        name if name.startswith("infd:") else re.sub(r"_(bucket|count|sum)$", "", name) for name in NAME.findall(query)
+    }
+
+
+def rules() -> Iterator[Mapping[str, str]]:
+    """All recording rules and alerts."""
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+        yield from group["rules"]
+
+
+def recorded() -> Mapping[str, str]:
+    """The queries of the recording rules, by what they record."""
+    return {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
+
+
+def uses() -> Mapping[str, Sequence[str]]:
+    """The dashboards, alerts and rules that read each metric."""
+    found: dict[str, list[str]] = {}
+    readers = [(name, q) for name, d in DASHBOARDS.items() for panel in d.panels for q in panel.queries.values()]
+    readers += [(rule.get("alert", "rules"), rule["expr"]) for rule in rules()]
+    for reader, query in readers:
+        for metric in metrics_in(query):
+            if reader not in found.setdefault(metric, []):
+                found[metric].append(reader)
+    return found
+
+
+def page() -> str:
+    """The page of metrics."""
+    used = {metric: ", ".join(readers) for metric, readers in uses().items()}
+
+    def row(name: str, *cells: str) -> str:
+        return f"| `{name}` | {' | '.join((*cells, used.get(name, '')))} |\n"
+
+    operators = [row(one.name, one.type, _labels(one.labels), one.text) for one in DESCRIPTIONS]
+    routers = [row(one.name, one.kind, _labels(one.labels), one.meaning) for one in METRICS_OF_ROUTERS]
+    parts = [
+        [OPERATOR_PART, *sorted(operators), CARDINALITY],
+        [ROUTER_PART, *sorted(routers), ROUTER_CARDINALITY],
+        [EXPORTER_PART, *(row(name, _labels(_exported(name)), meaning) for name, meaning in EXPORTED.items())],
+        [ENGINE_PART, *(row(name, _labels(label.split()), meaning) for name, (label, meaning) in ENGINE.items())],
+        [FORMER_PART, *(f"| `{name}` | `{today}` | {last} |\n" for name, (today, last) in FORMER.items())],
+        [OTHERS_PART, *(row(name, meaning) for name, meaning in OTHERS.items())],
+        [RECORDED_PART, *(row(name) for name in recorded()), END],
+    ]
+    return "".join(line for part in parts for line in part)
+
+
+def _exported(name: str) -> list[str]:
+    return ["proxy", *(["code"] if "responses" in name else [])]
+
+
+def _labels(labels: Sequence[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels) or "-"

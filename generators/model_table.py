@@ -1,0 +1,103 @@
+"""Generates docs/reference/models.md: public models on kinds of GPUs, sized as the operator sizes them."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from inference_operator.cli.gpus import named_gpus
+from inference_operator.engines.registry import ENGINES
+from inference_operator.manifest import Manifest
+from inference_operator.model_files.files import QUANTIZATION_FILES, with_quantization
+from inference_operator.model_files.side_files import side_files
+from inference_operator.models.catalogue import entry
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.sizing.choice import choose
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.shape import SizingRequest
+from inference_operator.units import GIB
+
+CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
+"""Configs of public models, with their sources."""
+KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
+PER_NODE = 8
+THOUSAND = 1024
+WITH_A_CHANGE, TOO_LARGE, SEVERAL_NODES = "in FP8", "too large", "several nodes"
+
+INTRODUCTION = f"""\
+# Models on GPUs
+What the operator plans for public models on nodes with {PER_NODE} GPUs of one kind, if a resource sets nothing but
+`model.source`. `infd fit MODEL --gpu KIND:{PER_NODE}` shows the same with all terms of the memory. The figures are
+computed, not measured; [sizing](../explanation/sizing.md) says how exact they are.
+
+A cell: GPUs of an engine (tensor parallel size) · context in tokens (k = 1,024) · `max_num_seqs` · KV cache of
+one GPU in GiB. Encoders have no KV cache.
+- *{WITH_A_CHANGE}*: it does not fit, and an FP8 checkpoint of it would.
+- *{SEVERAL_NODES}*: {PER_NODE} GPUs are too few, and a pipeline over some nodes would hold it.
+- *{TOO_LARGE}*: neither.
+
+Weights are those of the checkpoint; *counted* means: computed from the config.
+The configs are those of `e2e/vllm_parser/public_models.jsonl`, each with its source. `make crd` generates this page.
+
+| model | weights | {" | ".join(KINDS)} |
+|---|---|{"---|" * len(KINDS)}
+"""
+
+
+def models() -> Iterator[tuple[str, ModelFacts | NotUnderstood]]:
+    """Name and facts of each model."""
+    for line in CONFIGS.read_text(encoding="utf-8").splitlines():
+        model = json.loads(line)
+        yield model["model"], _facts(model["model"], model["files"])
+
+
+def _facts(name: str, files: Manifest) -> ModelFacts | NotUnderstood:
+    stored = next((files[file] for file in QUANTIZATION_FILES if file in files), None)
+    config = with_quantization(files["config.json"], stored)
+    known = entry(name)
+    return model_facts(config, known.weights if known else None, side_files(dict.fromkeys(files, 0), files.__getitem__))
+
+
+@cache
+def plans() -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]]:
+    """The plan of each model on each kind of GPU."""
+    engine = ENGINES[ENGINES.default]
+    offers = {kind: named_gpus(f"{kind}:{PER_NODE}") for kind in KINDS}
+    found: dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]] = {}
+    for name, facts in models():
+        own = {}
+        if isinstance(facts, ModelFacts):
+            own = {
+                k: choose(facts, [o], lambda one: engine.memory("", one), SizingRequest()) for k, o in offers.items()
+            }
+        found[name] = facts, own
+    return found
+
+
+def page() -> str:
+    """The page."""
+    return INTRODUCTION + "".join(_row(name, *one) for name, one in plans().items())
+
+
+def _row(name: str, facts: ModelFacts | NotUnderstood, own: dict[str, GpuPlan | Infeasible]) -> str:
+    if isinstance(facts, NotUnderstood):
+        return f"| {name} | {facts.message} |{' |' * len(KINDS)}\n"
+    counted = " counted" if "count" in facts.weights_from or "config" in facts.weights_from else ""
+    return f"| {name} | {facts.weight_bytes / GIB:.1f} GiB{counted} | {' | '.join(map(cell, own.values()))} |\n"
+
+
+def cell(plan: GpuPlan | Infeasible) -> str:
+    """What one kind of GPU holds."""
+    if isinstance(plan, Infeasible):
+        if plan.reason is InfeasibleReason.NEEDS_MULTI_NODE:
+            return SEVERAL_NODES
+        return WITH_A_CHANGE if "FP8" in plan.cure else TOO_LARGE
+    shape, found = plan.shape, plan.budget
+    cache_gib = f"{found.kv_cache:.1f}" if found.kv_needed else "-"
+    return f"{plan.gpus_per_replica} · {_context(found.context)} · {shape.max_num_seqs} · {cache_gib}"
+
+
+def _context(tokens: int) -> str:
+    return f"{tokens // THOUSAND}k" if tokens % THOUSAND == 0 else f"{tokens:,}"

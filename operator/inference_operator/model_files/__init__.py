@@ -1,0 +1,1 @@
+"""What runs inside Jobs, and behind `infd`: reads, downloads, verifies and removes the files of a model."""

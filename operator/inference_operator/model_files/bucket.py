@@ -1,0 +1,228 @@
+"""Reads a model in a bucket of S3 or a compatible store, with obstore and the environment variables of AWS's clients.
+
+The revision of a model in a bucket is a digest of its listing: paths, sizes and ETags of the files that engines load.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
+from obstore.store import S3Store
+
+from inference_operator.inspection.result import Cause, Failure, InspectionResult
+from inference_operator.model_files.files import Files, InspectionError, inspect_files
+from inference_operator.model_files.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
+from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.source import BucketModel
+
+ERRORS = (BaseError,)
+"""What obstore raises, beside `OSError`."""
+REQUEST_SECONDS = 120
+"""Time limit of one request, for at most 32 MiB of a file."""
+MAX_RETRIES, RETRY_SECONDS = 4, 60
+"""A request is tried again after a broken connection or a status from 500, at most so often and for so long."""
+DIGEST_DIGITS = 40
+"""As many as a commit of a hub has, since both are revisions."""
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""Names of the store's URL, the strongest first (object_store 0.14, `aws/builder.rs`)."""
+_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[\w./~-]*)?", re.ASCII)
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_TOKENS, _REGIONS = ("AWS_SESSION_TOKEN", "AWS_TOKEN"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_PLAIN = re.compile("[!-~]*")
+_SECRET = "the Secret in `spec.model.s3.secretName`"  # noqa: S105 - text of a message
+_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden")
+_ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException")
+"""Codes of S3 for a bucket in another region (Amazon S3 API reference, "List of error codes")."""
+_REDIRECT = "Received redirect without LOCATION"
+"""The client's words for Amazon's response in that case, without its code (object_store 0.14, `client/retry.rs`)."""
+_IDENTITIES = ("http://169.254.", "AssumeRoleWithWebIdentity", "POST REDACTED", "/v1/credentials")
+"""In requests for a key: addresses of machines' and pods' metadata, and the token service, whose URL is not shown."""
+_CERTIFICATES = ("InvalidCertificate", "No CA certificates")
+_MAX_OBJECTS = 2 * MAX_FILES
+"""Objects that are listed at most: the files of a model, and as many folders."""
+
+
+def open_bucket(model: BucketModel) -> S3Store:
+    """The store, below the model's path. Nothing is asked yet. Raises `InspectionError` for variables of no use."""
+    if why := _unusable_variables():
+        problem, cure = why
+        raise InspectionError(Failure(Cause.GATED, NotUnderstood(model.name, problem, cure)))
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if name in os.environ), "")
+    return S3Store(
+        model.bucket,
+        prefix=model.path or None,
+        client_options={
+            "timeout": timedelta(seconds=REQUEST_SECONDS),
+            "allow_http": endpoint.startswith("http://"),
+        },
+        retry_config={"max_retries": MAX_RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+    )
+
+
+def _unusable_variables() -> tuple[str, str] | None:
+    """Problem and cure of variables at which the client would end the process. Values may be secrets: none is shown."""
+    for name in (*_KEYS, *_TOKENS, *_REGIONS):
+        if not _PLAIN.fullmatch(os.environ.get(name, "")):
+            return f"`{name}` contains a space or a line break.", f"Take it out of the value, for example in {_SECRET}."
+    for name in _ENDPOINTS:
+        if name in os.environ and not _is_url(os.environ[name]):
+            return f"`{name}` is no URL.", "Write `https://host:port`."
+    given = [name for name in _KEYS if os.environ.get(name)]
+    if len(given) == 1:
+        (missing,) = set(_KEYS) - set(given)
+        return f"there is a value of `{given[0]}` but none of `{missing}`.", f"Check {_SECRET}."
+    return None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return _ENDPOINT.fullmatch(text) is not None and urlsplit(text).port != 0
+    except ValueError:  # no such port
+        return False
+
+
+def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> Sequence[ListedFile] | Failure:
+    """The files that engines need, as the bucket lists them now, or why there is no model."""
+    listed = _listed_files(store)
+    return wanted_files(model.name, listed, allow_pickle=allow_pickle) if listed else _missing(model)
+
+
+def _listed_files(store: S3Store) -> Sequence[ListedFile]:
+    """All files, without the empty objects that some tools create for folders; or more files than a model may have."""
+    every = (one for chunk in obstore.list(store) for one in chunk if one["path"])
+    found = {
+        str(one["path"]): ListedFile(str(one["path"]), int(one["size"]), etag=_etag(one["e_tag"]))
+        for one in islice(every, _MAX_OBJECTS)
+    }
+    if len(found) == _MAX_OBJECTS:
+        return list(found.values())
+    folders = {parent for path in found for parent in _parents(path)}
+    return [file for path, file in found.items() if path not in folders or file.size_bytes]
+
+
+def _etag(text: str | None) -> str:
+    return (text or "").strip('"')
+
+
+def _parents(path: str) -> Sequence[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def listing_digest(model: BucketModel, files: Sequence[ListedFile]) -> str:
+    """The revision: a digest of the model's location and of the path, size and ETag of each file.
+
+    Examples:
+        >>> one = listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="a")])
+        >>> one == listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="b")])
+        False
+        >>> len(one)
+        40
+    """
+    lines = (f"{file.path}\n{file.size_bytes}\n{file.etag}\n" for file in sorted(files, key=lambda one: one.path))
+    return sha256(f"{model.name}\n{''.join(lines)}".encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def inspect_bucket(model: BucketModel, revision: str | None = None, *, allow_pickle: bool = False) -> InspectionResult:
+    """The config and weights of a model in a bucket, or why it cannot be used.
+
+    Args:
+        model: the bucket and the path.
+        revision: the digest that the listing must have; None for any.
+        allow_pickle: whether the weights may be pickle files.
+    """
+    try:
+        store = open_bucket(model)
+        files = needed_files(model, store, allow_pickle=allow_pickle)
+        if isinstance(files, Failure):
+            return files
+        digest = listing_digest(model, files)
+        if revision and revision != digest:
+            return changed(model, digest)
+        with tempfile.TemporaryDirectory() as folder:
+            found = _files(model, store, files, digest, Path(folder))
+            return inspect_files(replace(found, allow_pickle=allow_pickle))
+    except InspectionError as error:
+        return error.failure
+    except (*ERRORS, OSError, ValueError, KeyError, TypeError) as error:
+        return failure_of(model, error)
+
+
+def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], digest: str, folder: Path) -> Files:
+    sizes = {file.path: file.size_bytes for file in listed}
+
+    def local(name: str) -> Path:
+        path = folder / sha256(name.encode()).hexdigest()
+        path.write_bytes(obstore.get(store, name).bytes())
+        return path
+
+    def elements(name: str) -> Mapping[str, int]:
+        room = sizes[name] - LENGTH_BYTES
+        if room <= 0:
+            return {}
+        length = int.from_bytes(obstore.get_range(store, name, start=0, length=LENGTH_BYTES), "little")
+        if not 0 < length <= min(MAX_HEADER_BYTES, room):
+            return {}
+        return elements_of(bytes(obstore.get_range(store, name, start=LENGTH_BYTES, length=length)))
+
+    total = sum(sizes.values())
+    return Files(model.name, f"{model.name}@{digest}", sizes, local, elements, digest, download_bytes=total)
+
+
+def changed(model: BucketModel, digest: str) -> Failure:
+    """The failure for a bucket that has other files than the revision that was asked for."""
+    problem = f"has other files than those of the revision: the bucket's listing has the digest {digest} now."
+    cure = "Set `spec.model.revision` to that digest to take the new files, or put the former files back."
+    return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, problem, cure))
+
+
+def _missing(model: BucketModel) -> Failure:
+    cure = "Check the bucket and the path in `spec.model.source`."
+    return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, "there are no files.", cure))
+
+
+def failure_of(model: BucketModel, error: Exception) -> Failure:
+    """The failure for an error of the client, by the code that the store returned."""
+    text = str(error)
+    code = next(iter(re.findall(r"<Code>(\w+)</Code>", text)), "")
+    status = next(iter(re.findall(r"status code: (\d{3})", text)), "")
+    if isinstance(error, PreconditionError) or code == "NoSuchKey":
+        cause, problem = Cause.DAMAGED, "a file was changed in the bucket while it was downloaded."
+        cure = "Download it again when the bucket is complete."
+    elif code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
+        return _missing(model)
+    elif isinstance(error, InvalidPathError):
+        cause, problem = Cause.DAMAGED, "a file's name has an empty part, a `..` or a control character."
+        cure = "Rename it, or use a path without it."
+    elif code in _ELSEWHERE or _REDIRECT in text:
+        cause, problem = Cause.NOT_FOUND, f"the bucket is in another region{f' ({code})' if code else ''}."
+        cure = "Set `spec.model.s3.region`."
+    elif any(words in text for words in _IDENTITIES):
+        cause, problem = Cause.GATED, "there is no key, and the pod has no identity, or it was refused."
+        cure = f"Add `{'` and `'.join(_KEYS)}` to {_SECRET}, or give the ServiceAccount of the pods a role."
+    elif code in _REFUSED or status in ("401", "403") or (code and status == "404"):
+        cause, problem = Cause.GATED, f"the store refuses the key, or it may not read the bucket ({code or status})."
+        cure = f"Check {_SECRET}, and that its user may list the bucket and read its objects."
+    elif any(words in text for words in _CERTIFICATES):
+        cause, problem = Cause.UNREACHABLE, "the certificate of the store or of the proxy is not trusted."
+        cure = "Name a readable file with the certificate of its authority in `SSL_CERT_FILE`."
+    else:
+        cause, problem = Cause.UNREACHABLE, _unreachable(status, code)
+        cure = "Check the network, the proxy and `spec.model.s3.endpoint`."
+    return Failure(cause, NotUnderstood(model.name, problem, cure))
+
+
+def _unreachable(status: str, code: str) -> str:
+    if status:
+        return f"the store returned the error {status}{f' ({code})' if code else ''}."
+    return "the store cannot be reached, or its response ended early."

@@ -1,0 +1,188 @@
+"""Reads the small files of a model: config, weight index, tokenizer, pooling; it never reads weights."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.manifest import Manifest
+from inference_operator.model_files.side_files import side_files
+from inference_operator.models.checkpoint import (
+    GGUF,
+    INDEX,
+    SAFETENSORS,
+    SINGLE,
+    WeightFormat,
+    is_plain,
+    weights_of_files,
+)
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry
+from inference_operator.models.model import UNSTATED, model_facts
+from inference_operator.models.slim import slim
+
+CONFIG = "config.json"
+QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+"""The quantization of a checkpoint whose `config.json` has none: of NVIDIA ModelOpt (vLLM 0.32.0,
+`vllm/transformers_utils/config.py`), GPTQ and AWQ (`model_executor/layers/quantization`, `get_config_filenames`)."""
+
+MAX_INDEX_BYTES, MAX_BYTES = 32 * 2**20, 4 * 2**20
+"""Maximum size of the index, and of each other file. An index has 100 to 200 bytes per tensor, and the largest
+mixture-of-experts models have about 150,000 tensors. No config on the hub comes near 4 MiB."""
+
+MAX_FILES = 20_000
+"""Maximum number of files of a model. The largest models have some hundreds."""
+
+
+class InspectionError(Exception):
+    """A model cannot be used; `failure` has the cause."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def _unread(_: str) -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a model."""
+
+    name: str
+    """Name of the model for its user."""
+    source: str
+    """Location and revision of the files."""
+    sizes: Mapping[str, int]
+    """Size in bytes by path."""
+    local: Callable[[str], Path]
+    """Returns the local path of a file; raises `InspectionError`."""
+    elements: Callable[[str], Mapping[str, int]] = _unread
+    """Returns the number of elements by type, from the header of a safetensors file."""
+    commit: str = ""
+    allow_pickle: bool = False
+    """Whether the weights may be pickle files."""
+    download_bytes: int = 0
+    """Of the files that a download to a claim takes; 0 if that is not known."""
+
+
+def inspect_files(files: Files) -> InspectionResult:
+    """The config and weights of a model, or why it cannot be used."""
+    try:
+        return _entry(files)
+    except InspectionError as error:
+        return error.failure
+
+
+def _entry(files: Files) -> Entry:
+    config = _config(files)
+    index = parsed(files, INDEX) if INDEX in files.sizes else None
+    weights = weights_of_files(files.sizes, index, allow_pickle=files.allow_pickle)
+    if isinstance(weights, NotUnderstood):
+        raise InspectionError(unusable(weights))
+    side = side_files(files.sizes, lambda name: parsed(files, name))
+    facts = model_facts(config, weights, side)
+    unstated = isinstance(facts, NotUnderstood) and facts.field.endswith(UNSTATED)
+    if (
+        unstated
+        and weights.file_format is WeightFormat.SAFETENSORS
+        and is_plain(files.elements(_largest(files, index)))
+    ):
+        weights = replace(weights, plain=True)
+        facts = model_facts(config, weights, side)
+    if isinstance(facts, NotUnderstood):
+        raise InspectionError(unusable(facts))
+    source, slimmed = f"{files.source}:{CONFIG}", slim(config, weights, side)
+    return Entry(files.name, source, slimmed, weights, files.commit, side, files.download_bytes)
+
+
+def _largest(files: Files, index: object) -> str:
+    """The largest safetensors file that the engine loads; its types stand for those of all.
+
+    A smaller one may hold nothing but an embedding, which is never quantized.
+    """
+    named: set[str]
+    if isinstance(index, dict):
+        named = set(index["weight_map"].values())
+    elif SINGLE in files.sizes:
+        return SINGLE
+    else:
+        named = {name for name in files.sizes if name.endswith(SAFETENSORS) and "/" not in name}
+    return max(sorted(named), key=lambda name: files.sizes[name])
+
+
+def _config(files: Files) -> object:
+    if CONFIG not in files.sizes:
+        raise InspectionError(unusable(_without_config(files)))
+    config = parsed(files, CONFIG)
+    if not isinstance(config, dict) or "quantization_config" in config:
+        return config
+    stored = next((parsed(files, name) for name in QUANTIZATION_FILES if name in files.sizes), None)
+    return with_quantization(config, stored)
+
+
+def with_quantization(config: Manifest, stored: object) -> Manifest:
+    """The config with the quantization that a file beside it describes, unless it describes one itself.
+
+    Examples:
+        >>> with_quantization({}, {"producer": {}, "quantization": {"quant_algo": "FP8"}})
+        {'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'FP8'}}
+        >>> with_quantization({}, {"bits": 4, "group_size": 128, "desc_act": False})
+        {'quantization_config': {'quant_method': 'gptq', 'bits': 4, 'group_size': 128, 'desc_act': False}}
+    """
+    if not isinstance(stored, dict) or "quantization_config" in config:
+        return config
+    if isinstance(section := stored.get("quantization"), dict):
+        return {**config, "quantization_config": {"quant_method": "modelopt", **section}}
+    if "w_bit" in stored or "q_group_size" in stored:
+        return {**config, "quantization_config": {"quant_method": "awq", **stored}}
+    return {**config, "quantization_config": {"quant_method": "gptq", **stored}} if "bits" in stored else config
+
+
+def _without_config(files: Files) -> NotUnderstood:
+    """The message for a model without `config.json`, depending on its other files."""
+    if any(name.endswith(GGUF) for name in files.sizes):
+        problem = f"has GGUF files but no `{CONFIG}`."
+        cure = (
+            "Use the original model with safetensors, or add its `config.json` to one GGUF file and use an image whose"
+            " engine reads GGUF (vLLM with `vllm-gguf-plugin`)."
+        )
+        return NotUnderstood(files.name, problem, cure)
+    cure = "Use a model in the Transformers format: `config.json` and safetensors files."
+    return NotUnderstood(files.name, f"has no `{CONFIG}`.", cure)
+
+
+def parsed(files: Files, name: str) -> object:
+    """The JSON of a file; raises `InspectionError` if the file is too large or invalid."""
+    limit = _limit(name)
+    if files.sizes[name] > limit:
+        raise _too_large(name)
+    try:
+        with files.local(name).open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise InspectionError(unreadable(name)) from error
+    if len(content) > limit:
+        raise _too_large(name)
+    try:
+        document: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InspectionError(unusable(NotUnderstood(name, "is not valid JSON.", "Copy the model again."))) from error
+    return document
+
+
+def _limit(name: str) -> int:
+    return MAX_INDEX_BYTES if name == INDEX else MAX_BYTES
+
+
+def _too_large(name: str) -> InspectionError:
+    problem = f"is larger than {_limit(name) // 2**20} MiB."
+    return InspectionError(unusable(NotUnderstood(name, problem, "Check that the file is what its name says.")))
+
+
+def unreadable(what: str) -> Failure:
+    """The failure for a file or directory without read permission."""
+    cure = "Make the model's files readable for all users."
+    return Failure(Cause.NOT_FOUND, NotUnderstood(what, "cannot be read.", cure))

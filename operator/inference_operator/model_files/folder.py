@@ -1,0 +1,115 @@
+"""Inspects a model in a directory: of a volume, of an image, or of the hub cache."""
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.model_files.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
+from inference_operator.models.config import NotUnderstood
+
+LENGTH_BYTES = 8
+"""A safetensors file begins with the length of its header in this number of bytes."""
+MAX_HEADER_BYTES = 25_000_000
+"""Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
+
+
+def inspect_folder(
+    folder: Path, *, name: str, source: str, commit: str = "", allow_pickle: bool = False, volume: Path | None = None
+) -> InspectionResult:
+    """The config and weights of the model in a directory, or why it cannot be used.
+
+    Args:
+        folder: path of the directory.
+        name: name of the model for its user.
+        source: location of the model, for messages.
+        commit: revision of the files, if known.
+        allow_pickle: whether the weights may be pickle files.
+        volume: mount of the volume that no link may lead out of; None for a directory of the user's own.
+    """
+    try:
+        sizes, headers = _sizes(folder, name), _Headers(folder)
+        if volume is not None and _leads_out(folder, volume):
+            return unusable(NotUnderstood(name, _LEADS_OUT, "Replace the link by the file itself."))
+        return inspect_files(Files(name, source, sizes, folder.joinpath, headers, commit, allow_pickle))
+    except InspectionError as error:
+        return error.failure
+
+
+def elements_of(header: bytes) -> Mapping[str, int]:
+    """The number of elements by type, from the header of a safetensors file; empty if the header is invalid.
+
+    Examples:
+        >>> elements_of(b'{"a": {"dtype": "F16", "shape": [2, 3]}, "__metadata__": {}}')
+        Counter({'F16': 6})
+    """
+    found: Counter[str] = Counter()
+    try:
+        for tensor in (tensor for key, tensor in json.loads(header).items() if key != "__metadata__"):
+            found[str(tensor["dtype"])] += math.prod(tensor["shape"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return found
+
+
+_LEADS_OUT = "has a link that leads out of the volume. An engine would read files of its own container through it."
+"""For example a chat template that is a link to `/proc/self/environ`, whose text `/tokenize` and `/detokenize` show."""
+
+
+def _leads_out(folder: Path, volume: Path) -> bool:
+    """Whether a link leads out of the volume, or to a directory out of the model's, where more links could be.
+
+    The hub's cache has links to files elsewhere in the volume.
+    """
+    root, own = (Path(os.path.realpath(path)) for path in (volume, folder))  # realpath accepts a link to itself
+    paths = (Path(place, each) for place, folders, names in os.walk(folder) for each in (*folders, *names))
+    targets = (Path(os.path.realpath(path)) for path in paths if path.is_symlink())
+    outside = (not one.is_relative_to(own if one.is_dir() else root) for one in targets)
+    return not own.is_relative_to(root) or any(outside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """Headers of safetensors files in a folder."""
+
+    folder: Path
+
+    def __call__(self, name: str) -> Mapping[str, int]:
+        """Number of elements by type; empty if the file has no valid header."""
+        try:
+            with (self.folder / name).open("rb") as file:
+                length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+                return elements_of(file.read(length)) if length <= MAX_HEADER_BYTES else {}
+        except OSError:
+            return {}
+
+
+def _sizes(folder: Path, name: str) -> dict[str, int]:
+    if folder.is_file():
+        cure = "Set `spec.model.source` to the directory that contains the model's `config.json`."
+        raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(name, "is a file, not a directory.", cure)))
+    if not folder.is_dir():
+        cure = "Check the path in `spec.model.source`, and that the model was copied there."
+        raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(name, "there is no such directory.", cure)))
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InspectionError(unreadable(name))
+    sizes = dict(islice(_files(folder), MAX_FILES + 1))
+    if len(sizes) > MAX_FILES:
+        problem = f"has more than {MAX_FILES:,} files."
+        raise InspectionError(unusable(NotUnderstood(name, problem, "Use the directory of one model.")))
+    return sizes
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Path and size of each file, without hidden files and files that vanish meanwhile."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        for each in names:
+            path = Path(place, each)
+            if path.is_file():
+                yield path.relative_to(folder).as_posix(), path.stat().st_size

@@ -1,0 +1,171 @@
+"""Inspects a model on the Hugging Face Hub or a mirror, with the hub's client and its environment variables.
+
+Endpoint, token, proxy and cache are those of engines. The client reads its environment at import and is large, so only
+`infd inspect` imports this module.
+"""
+
+import logging
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import (
+    DisabledRepoError,
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    SafetensorsParsingError,
+)
+from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # documented, and not in `__all__`
+
+from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.model_files.files import CONFIG, MAX_FILES, Files, InspectionError, inspect_files
+from inference_operator.model_files.folder import inspect_folder
+from inference_operator.model_files.listing import ListedFile, wanted_files
+from inference_operator.model_files.response_limits import ResponseRejectedError, limit_responses
+from inference_operator.models.config import NotUnderstood
+
+TIMEOUT_SECONDS = 10.0
+"""Timeout of the hub's responses, as in the client's other requests (huggingface_hub 2.4.0, `constants.py`)."""
+
+_TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecret`."  # noqa: S105 - text of a message
+_NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the model from a `pvc://` or `oci://` source."
+
+
+def inspect_hub(repository: str, revision: str | None = None, *, allow_pickle: bool = False) -> InspectionResult:
+    """The config and weights of a model on the hub, or why it cannot be used.
+
+    Args:
+        repository: `org/name`.
+        revision: branch, tag or commit; None is the default branch.
+        allow_pickle: whether the weights may be pickle files.
+    """
+    configure_client()
+    limit_responses()
+    try:
+        if constants.is_offline_mode():
+            return _cached(repository, revision, allow_pickle=allow_pickle)
+        return inspect_files(replace(_files(repository, revision), allow_pickle=allow_pickle))
+    except InspectionError as error:
+        return error.failure
+    except (HfHubHTTPError, httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, ResponseRejectedError) as error:
+        return failure_of(repository, revision, error)
+
+
+def configure_client() -> None:
+    """Disable Xet, telemetry and all output of the client; failures are reported once, with a message for users."""
+    constants.HF_HUB_DISABLE_XET = True  # so that files come through the client with limits
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module="huggingface_hub")
+
+
+def _cached(repository: str, revision: str | None, *, allow_pickle: bool) -> InspectionResult:
+    """Inspect the model in the cache without requests, for `HF_HUB_OFFLINE`."""
+    config = try_to_load_from_cache(repository, CONFIG, revision=revision)
+    if not isinstance(config, str):
+        problem = "`HF_HUB_OFFLINE` is set, and the model is not in the cache."
+        cure = "Add the model to the cache at `HF_HOME`, or unset `HF_HUB_OFFLINE`."
+        return Failure(Cause.UNREACHABLE, NotUnderstood(f"hf://{repository}", problem, cure))
+    folder = Path(config).parent
+    source = f"hf://{repository}@{folder.name}"
+    return inspect_folder(folder, name=repository, source=source, commit=folder.name, allow_pickle=allow_pickle)
+
+
+def _files(repository: str, revision: str | None) -> Files:
+    info = HfApi().model_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT_SECONDS)
+    listed, commit = info.siblings or [], str(info.sha)
+    if len(listed) > MAX_FILES:
+        problem = f"has more than {MAX_FILES:,} files."
+        raise InspectionError(unusable(NotUnderstood(f"hf://{repository}", problem, "Use a repository of one model.")))
+    sizes = {str(file.rfilename): file.size for file in listed if isinstance(file.size, int)}
+
+    def local(name: str) -> Path:
+        return Path(hf_hub_download(repository, name, revision=commit, etag_timeout=TIMEOUT_SECONDS))
+
+    def elements(name: str) -> dict[str, int]:
+        try:
+            header = HfApi().parse_safetensors_file_metadata(repository, name, revision=commit, timeout=TIMEOUT_SECONDS)
+        except SafetensorsParsingError:
+            return {}
+        return {str(kind): count for kind, count in header.parameter_count.items()}
+
+    source, total = f"hf://{repository}", _download_bytes(repository, sizes)
+    return Files(repository, f"{source}@{commit}", sizes, local, elements, commit, download_bytes=total)
+
+
+def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:
+    """What a download takes; 0 of a listing that it would refuse, since only the download says why."""
+    files = wanted_files(repository, (ListedFile(*one) for one in sizes.items()), allow_pickle=True)
+    return 0 if isinstance(files, Failure) else sum(file.size_bytes for file in files)
+
+
+def failure_of(repository: str, revision: str | None, error: Exception) -> Failure:
+    """The failure for an error of the hub client."""
+    match error:
+        case GatedRepoError():
+            failure = Cause.GATED, "is gated: the hub gives it only to accounts that accepted its licence."
+            cure = f"Accept the licence on the hub, and set {_TOKEN}"
+        case DisabledRepoError():
+            failure, cure = (Cause.NOT_FOUND, "is disabled on the hub."), "Use another model."
+        case RevisionNotFoundError():
+            failure = Cause.NOT_FOUND, f"has no revision `{revision or 'main'}`."
+            cure = "Check the revision on the hub."
+        case RepositoryNotFoundError():
+            failure = Cause.NOT_FOUND, "does not exist on the hub, or this account may not see it."
+            cure = f"Check `spec.model.source`; for a private model set {_TOKEN}"
+        case HfHubHTTPError() if error.response.url.netloc != httpx2.URL(constants.ENDPOINT).netloc:
+            # a storage, whose addresses expire: the next attempt gets another one
+            problem = f"the storage of the hub's files returned the error {error.response.status_code}."
+            failure, cure = (Cause.UNREACHABLE, problem), _NETWORK_CURE
+        case HfHubHTTPError():
+            failure, cure = _of_status(error.response.status_code)
+        case _:
+            failure, cure = _of_network(error)
+    cause, problem = failure
+    return Failure(cause, NotUnderstood(f"hf://{repository}", problem, cure))
+
+
+def _of_status(status: int) -> tuple[tuple[Cause, str], str]:
+    match status:
+        case 401:
+            return (Cause.GATED, "the hub rejects the token or requires one (401)."), f"Set {_TOKEN}"
+        case 403:
+            problem = "this account may not read the model (403)."
+            return (Cause.GATED, problem), f"Give the account access on the hub, and set {_TOKEN}"
+        case 404:
+            problem = "does not exist at `HF_ENDPOINT` (404)."
+            return (Cause.NOT_FOUND, problem), "Check `spec.model.source` and `HF_ENDPOINT`."
+        case 429:
+            problem = "the hub received too many requests from this address (429)."
+            return (Cause.UNREACHABLE, problem), f"Wait, or set {_TOKEN}"
+        case _:
+            return (Cause.UNREACHABLE, f"the hub returned the error {status}."), _NETWORK_CURE
+
+
+def _of_network(error: Exception) -> tuple[tuple[Cause, str], str]:
+    match error:
+        case ResponseRejectedError(problem):
+            message = problem
+        case httpx2.TooManyRedirects():
+            message = "the hub redirects without end."
+        case httpx2.TimeoutException():
+            message = f"the hub did not answer within {TIMEOUT_SECONDS:g} s."
+        case httpx2.RemoteProtocolError():
+            message = "the response of the hub ended early."
+        case httpx2.TransportError() | OfflineModeIsEnabled() | LocalEntryNotFoundError() | ConnectionError():
+            message = "the hub cannot be reached."
+        case OSError() if error.errno is None:  # the client's own, for a file that is shorter than its header said
+            message = "the response of the hub ended early."
+        case OSError():
+            message = "`HF_HOME` is not writable."
+        case _:
+            message = "the response is not from a hub."
+    return (Cause.UNREACHABLE, message), _NETWORK_CURE

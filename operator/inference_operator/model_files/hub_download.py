@@ -1,0 +1,138 @@
+"""Downloads from a hub, with the hub's client; large files are continued, which the client does not do."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.file_download import http_get
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
+
+from inference_operator.inspection.result import Failure
+from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.download import DamagedError
+from inference_operator.model_files.hub import TIMEOUT_SECONDS, configure_client, failure_of
+from inference_operator.model_files.listing import ListedFile, wrong_content
+
+_PART_BYTES = 2**20
+
+
+class HubOrigin:
+    """A repository of a hub."""
+
+    errors = (HfHubHTTPError, httpx2.HTTPError)
+
+    def __init__(self, repository: str) -> None:
+        configure_client()
+        self.model = repository
+        self.source = f"hf://{repository}"
+
+    def commit(self, revision: str | None) -> str:
+        """The commit of a branch or tag; of the default branch if None."""
+        return str(HfApi().model_info(self.model, revision=revision, timeout=TIMEOUT_SECONDS).sha)
+
+    def listed(self, commit: str) -> Iterator[ListedFile]:
+        """All files of a commit."""
+        for item in HfApi().list_repo_tree(self.model, recursive=True, revision=commit):
+            if isinstance(item, RepoFile):
+                large = item.lfs
+                yield ListedFile(item.path, item.size, large.sha256 if large else "", "" if large else item.blob_id)
+
+    def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+        """Download one file, and compare it with the listing."""
+        if file.sha256:
+            self._fetch_large(claim, commit, file)
+        path = Path(
+            hf_hub_download(self.model, file.path, revision=commit, cache_dir=claim.hub, etag_timeout=TIMEOUT_SECONDS)
+        )
+        content = path.resolve()
+        if not content.is_relative_to(claim.model(self.model).resolve()):
+            raise DamagedError(wrong_content(self.source, file.path, "place"))
+        if wrong := _difference(content, file):
+            path.unlink(missing_ok=True)
+            content.unlink(missing_ok=True)
+            raise DamagedError(wrong_content(self.source, file.path, wrong))
+
+    def _fetch_large(self, claim: Claim, commit: str, file: ListedFile) -> None:
+        """Download a large file to the place where the hub's client then finds it, from where an earlier process ended.
+
+        The client itself begins anew in each process (huggingface_hub 2.4.0, `_download_to_tmp_and_move`), since it
+        cannot rely on locks of all file systems. Here the content is compared with its SHA-256 before it counts.
+        """
+        blob = claim.blobs(self.model) / file.blob
+        if blob.is_file() and blob.stat().st_size == file.size_bytes:
+            return
+        url = hf_hub_url(self.model, file.path, revision=commit)
+        found = get_hf_file_metadata(url, timeout=TIMEOUT_SECONDS)
+        if found.size != file.size_bytes:
+            raise DamagedError(wrong_content(self.source, file.path, "size"))
+        headers = build_hf_headers()
+        if urlsplit(found.location).netloc != urlsplit(url).netloc:  # a storage gets no token
+            headers.pop("authorization", None)
+        partial = claim.partial(self.model, file)
+        _continue(found.location, headers, partial, file.size_bytes)
+        if wrong := _difference(partial, file):
+            partial.unlink()
+            raise DamagedError(wrong_content(self.source, file.path, wrong))
+        partial.replace(blob)
+
+    def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
+        """Let an engine without a commit find the branch, as the hub's client stores it."""
+        if revision == commit:
+            return
+        folder = claim.model(self.model) / "refs"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / (revision or "main").replace("/", "--")).write_text(commit, encoding="utf-8")
+
+    def failure(self, revision: str | None, error: Exception) -> Failure:
+        """The failure for an error of the hub's client."""
+        return failure_of(self.model, revision, error)
+
+
+def _continue(url: str, headers: Mapping[str, str], partial: Path, size: int) -> None:
+    """Append what is missing of a file.
+
+    The client begins no file above 50 GB, since plain requests do not get it (huggingface_hub 2.4.0, `http_get`). It
+    takes ranges, so such a file comes in ranges of at most as much. Other files come in one request: not every mirror
+    knows ranges.
+    """
+    most = constants.MAX_HTTP_DOWNLOAD_SIZE
+    with partial.open("ab") as content:
+        if content.tell() > size:
+            content.truncate(0)
+            content.seek(0)
+        try:
+            while (start := content.tell()) < size:
+                end = min(start + most, size)
+                if size > most:
+                    ranged = {**headers, "Range": f"bytes={start}-{end - 1}"}
+                    http_get(url, content, headers=ranged, expected_size=end - start)
+                else:
+                    http_get(url, content, resume_size=start, headers=dict(headers), expected_size=size)
+        except OSError as error:
+            if error.errno is not None or content.tell() < size:
+                raise  # of a short file, the next attempt asks for the rest; a long one differs from the listing
+
+
+def _difference(content: Path, file: ListedFile) -> str:
+    """In what a content differs from the listing; empty if in nothing. A checked large one is named by its hash."""
+    size = content.stat().st_size
+    if size != file.size_bytes:
+        return "size"
+    if file.sha256 and content.name != file.sha256 and _hash(content, hashlib.sha256()) != file.sha256:
+        return "SHA-256"
+    as_blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)  # git, "Git Internals - Git Objects"
+    if file.git_sha1 and _hash(content, as_blob) != file.git_sha1:
+        return "SHA-1"
+    return ""
+
+
+def _hash(path: Path, digest: "hashlib._Hash") -> str:
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            digest.update(part)
+    return digest.hexdigest()

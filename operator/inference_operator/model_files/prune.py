@@ -1,0 +1,208 @@
+"""Deletes models and compiled kernels on a claim that no object uses, under the locks of the downloads.
+
+Only folders that downloads make are looked at, no link is followed, and a model that a Job downloads now is left alone.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference_operator.model_cache.pruning import (
+    RECENT_SECONDS,
+    UNUSED,
+    CachedRepository,
+    Deletion,
+    Item,
+    PruneReport,
+    kernels_kept,
+    verdict,
+)
+from inference_operator.model_cache.uses import COMMIT, Uses
+from inference_operator.model_files.claim import PARTIAL, RECORDS
+from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER, model_of_folder
+
+_HUB_LOCKS = ".locks"
+"""The hub client's own locks (huggingface_hub 2.4.0, `file_download.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    """The folders of one repository on the claim."""
+
+    root: Path
+    folder: str
+
+    @property
+    def path(self) -> Path:
+        return self.root / HUB_FOLDER / self.folder
+
+    @property
+    def stem(self) -> str:
+        return self.folder.removeprefix("models--")
+
+    @property
+    def lock(self) -> Path:
+        """The lock of the downloads of this repository."""
+        return self.root / RECORDS / f"{self.stem}.lock"
+
+    def record(self, commit: str) -> Path:
+        return self.root / RECORDS / f"{self.stem}@{commit}.json"
+
+
+def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
+    """Delete what no object uses.
+
+    Args:
+        root: mount path of the claim.
+        uses: what is in use.
+        now: seconds since the epoch.
+        dry_run: whether to delete nothing and report the same.
+    """
+    items: list[Item] = []
+    freed = 0
+    if (root / RECORDS).is_symlink():  # no download makes one, so the locks would be others
+        return PruneReport((), 0, dry_run)
+    for folder in _folders(root / HUB_FOLDER):
+        if model_of_folder(folder.name):
+            found, bytes_freed = _prune_repository(_Repository(root, folder.name), uses, now=now, dry_run=dry_run)
+            items += found
+            freed += bytes_freed
+    for folder in _folders(root / COMPILED_FOLDER):
+        size = _size(folder)
+        why = kernels_kept(folder.name, recent=now - folder.stat().st_mtime < RECENT_SECONDS, uses=uses)
+        what = f"{COMPILED_FOLDER}/{folder.name}"
+        items.append(Item(what, size, "kernels", "keep" if why else "delete", why or UNUSED))
+        if not why:
+            freed += size
+            if not dry_run:
+                _empty(folder)
+    return PruneReport(tuple(items), freed, dry_run)
+
+
+def _prune_repository(one: _Repository, uses: Uses, *, now: float, dry_run: bool) -> tuple[list[Item], int]:
+    with _locked(one.lock) as is_free:
+        snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.path / "snapshots")}
+        recent = one.lock.stat().st_mtime
+        found = CachedRepository(one.folder, snapshots, recent=now - recent < RECENT_SECONDS)
+        decided = verdict(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
+        items = [_item(one, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
+        doomed = list(_doomed(one, decided, set(snapshots) - decided.commits))
+        if not snapshots or not all(snapshots.values()):
+            items.append(_parts(one, decided))
+        freed = sum(_size(path) for path in doomed)
+        if not dry_run:
+            for path in doomed:
+                _delete(path)
+        return items, freed
+
+
+def _item(one: _Repository, commit: str, decided: Deletion, *, complete: bool) -> Item:
+    deleted = commit in decided.commits
+    blobs = one.path / "blobs"
+    size = sum(_size(blobs / name) for name in _linked(one.path / "snapshots" / commit))
+    size += _size(one.path / "snapshots" / commit)
+    state = "complete" if complete else "half-loaded"
+    what = f"{model_of_folder(one.folder)}@{commit}"
+    return Item(what, size, state, "delete" if deleted else "keep", UNUSED if deleted else decided.why)
+
+
+def _parts(one: _Repository, decided: Deletion) -> Item:
+    """Parts of files that no process has completed."""
+    size = sum(_size(path) for path in _entries(one.path / "blobs") if path.name.endswith(PARTIAL))
+    action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
+    return Item(f"{model_of_folder(one.folder)} (parts of files)", size, "half-loaded", action, why)
+
+
+def _doomed(one: _Repository, decided: Deletion, kept: set[str]) -> Iterator[Path]:
+    """What to delete, the records first: a model whose files go is complete no more."""
+    yield from (path for commit in sorted(decided.commits) if (path := one.record(commit)).is_file())
+    if decided.everything:
+        yield one.path
+        locks = one.root / HUB_FOLDER / _HUB_LOCKS
+        if not locks.is_symlink() and (locks / one.folder).is_dir():
+            yield locks / one.folder
+        return
+    if not decided.commits:
+        return
+    yield from _refs(one.path / "refs", decided.commits)
+    yield from (one.path / "snapshots" / commit for commit in sorted(decided.commits))
+    needed = {name for commit in kept for name in _linked(one.path / "snapshots" / commit)}
+    yield from (path for path in _entries(one.path / "blobs") if path.name not in needed)
+
+
+def _refs(folder: Path, commits: frozenset[str]) -> Iterator[Path]:
+    """Branches that name a commit which is to be deleted."""
+    for path in _entries(folder):
+        if path.is_file() and not path.is_symlink() and path.read_text(errors="replace").strip() in commits:
+            yield path
+
+
+def _linked(snapshot: Path) -> set[str]:
+    """The names in `blobs` to which the files of a snapshot link."""
+    links = (Path(parent) / name for parent, _, names in os.walk(snapshot) for name in names)
+    return {Path(link.readlink()).name for link in links if link.is_symlink()}
+
+
+def _is_complete(one: _Repository, commit: str) -> bool:
+    return COMMIT.fullmatch(commit) is not None and one.record(commit).is_file()
+
+
+def _folders(parent: Path) -> list[Path]:
+    """The folders in a folder, without links; none if it is a link itself, or is not there."""
+    return [path for path in _entries(parent) if path.is_dir() and not path.is_symlink()]
+
+
+def _entries(parent: Path) -> list[Path]:
+    return sorted(parent.iterdir()) if parent.is_dir() and not parent.is_symlink() else []
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file or of everything in a folder; a link counts as nothing."""
+    try:
+        if path.is_symlink():
+            return 0
+        if not path.is_dir():
+            return path.lstat().st_size
+        files = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
+        return sum(_size(file) for file in files)
+    except FileNotFoundError:  # an engine has just replaced it
+        return 0
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, or a folder. `rmtree` deletes links themselves, not what they name."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _empty(folder: Path) -> None:
+    """Delete what is in a folder of kernels. The folder stays, since an engine may have just mounted it."""
+    used = folder.stat().st_mtime
+    for path in _entries(folder):
+        _delete(path)
+    os.utime(folder, (used, used))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold the lock of the downloads; False if a Job holds it. A new lock is not younger than its model."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        if is_new:
+            os.utime(descriptor, (0, 0))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,359 @@
+"""`infd inspect` of a folder, as mounted from a volume or an image."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from inference_operator.cli.main import main
+from inference_operator.inspection.result import Cause, Failure
+from inference_operator.model_files.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
+from inference_operator.model_files.folder import inspect_folder
+from inference_operator.models.checkpoint import INDEX, SINGLE, Weights, weights_of_files
+from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
+from inference_operator.models.facts import Kernel, ModelFacts
+from inference_operator.models.model import GGUF_ENGINE, model_facts
+
+QUANTIZATION = "hf_quant_config.json"
+CONFIG = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "vocab_size": 1000,
+    "intermediate_size": 128,
+}
+Model = Callable[..., Path]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    """A folder with these files; a number stands for a file of as many bytes, of which none is written."""
+
+    def write(**files: object) -> Path:
+        for name, content in {"config.json": CONFIG, **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, int):
+                path.touch()
+                os.truncate(path, content)
+            else:
+                path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return tmp_path
+
+    return write
+
+
+def found(folder: Path) -> Entry:
+    answer = inspect_folder(folder, name="pvc://models/a", source="pvc://models/a")
+    assert isinstance(answer, Entry), answer.message
+    return answer
+
+
+def refused(folder: Path) -> tuple[Cause, str]:
+    answer = inspect_folder(folder, name="pvc://models/a", source="pvc://models/a")
+    assert isinstance(answer, Failure)
+    return answer.cause, f"{answer.why.field}: {answer.why.problem}"
+
+
+def test_inspecting_a_folder_reads_only_the_sizes_of_weight_files(model: Model) -> None:
+    folder = model(**{"model.safetensors": 2**40, ".git/model.safetensors": 1, "tokenizer.json": "{}"})
+    entry = found(folder)
+    assert entry.weights
+    assert (entry.weights.total_bytes, entry.config, entry.commit) == (2**40, CONFIG, "")
+    assert entry.source == "pvc://models/a:config.json"
+
+
+def test_only_weight_files_that_the_index_names_are_counted_in_a_folder(model: Model) -> None:
+    index = {"weight_map": {"a": "1.safetensors", "b": "deep/2.safetensors"}}
+    entry = found(model(**{INDEX: index, "1.safetensors": 3, "deep/2.safetensors": 4, "other.safetensors": 100}))
+    assert entry.weights
+    assert entry.weights.total_bytes == 7
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/hostname"])
+def test_an_index_that_names_files_outside_the_folder_is_refused(model: Model, name: str) -> None:
+    folder = model(**{INDEX: {"weight_map": {"a": name}}, "1.safetensors": 3})
+    (folder.parent / "outside.safetensors").touch()
+    assert refused(folder) == (Cause.UNUSABLE, f"weights: `{name}` is named by `{INDEX}` and is not there.")
+
+
+def test_symbolic_links_of_the_hub_cache_are_followed(model: Model, tmp_path: Path) -> None:
+    folder = model(**{"blobs/1": 5}) / "snapshot"
+    folder.mkdir()
+    (folder / "config.json").symlink_to(tmp_path / "config.json")
+    (folder / "model.safetensors").symlink_to(tmp_path / "blobs/1")
+    (folder / "dangling.safetensors").symlink_to(tmp_path / "nosuch")
+    entry = found(folder)
+    assert entry.weights
+    assert entry.weights.total_bytes == 5
+
+
+@pytest.mark.parametrize("own", [None, {"quant_method": "fp8"}])
+def test_the_quantization_file_of_modelopt_is_read_if_the_config_has_no_quantization(model: Model, own: object) -> None:
+    config = {**CONFIG, "quantization_config": own} if own else CONFIG
+    theirs = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["a"] * 999}}
+    entry = found(model(**{"config.json": config, QUANTIZATION: theirs, "model.safetensors": 7}))
+    facts = model_facts(entry.config, entry.weights)
+    assert isinstance(facts, ModelFacts)
+    assert facts.quantization.kernel is (Kernel.FP8 if own else Kernel.NVFP4)
+
+
+def test_a_folder_that_cannot_be_inspected_is_reported_with_the_cause(model: Model, tmp_path: Path) -> None:
+    assert refused(tmp_path / "nosuch") == (Cause.NOT_FOUND, "pvc://models/a: there is no such directory.")
+    assert refused(model()) == (Cause.UNUSABLE, "weights: no safetensors or GGUF file is there.")
+    (tmp_path / "config.json").unlink()
+    assert refused(tmp_path) == (Cause.UNUSABLE, "pvc://models/a: has no `config.json`.")
+
+
+def test_a_gguf_model_with_a_config_is_counted_by_its_file_size(model: Model, tmp_path: Path) -> None:
+    entry = found(model(**{"model-Q4_K_M.gguf": 2**29, "mmproj-F16.gguf": 2**20}))
+    assert entry.weights
+    assert (entry.weights.total_bytes, entry.weights.origin) == (2**29, "model-Q4_K_M.gguf")
+    facts = model_facts(entry.config, entry.weights)
+    assert isinstance(facts, ModelFacts)
+    assert facts.weight_bytes == 2**29
+    assert GGUF_ENGINE in facts.assumptions
+    (tmp_path / "model-Q8_0.gguf").touch()
+    problem = "weights: there are 2 GGUF models, and which one to load is unknown."
+    assert refused(tmp_path) == (Cause.UNUSABLE, problem)
+
+
+def test_the_small_files_of_a_reranker_are_read(model: Model) -> None:
+    reranker = {**CONFIG, "architectures": ["XLMRobertaForSequenceClassification"], "max_position_embeddings": 8194}
+    folder = model(
+        **{
+            "config.json": {**reranker, "position_embedding_type": "absolute"},
+            "model.safetensors": 700_000,
+            "tokenizer_config.json": {"model_max_length": 8192},
+        }
+    )
+    facts = entry_facts(found(folder))
+    assert isinstance(facts, ModelFacts)
+    assert (facts.is_pooling, facts.derived_context, facts.side.has_chat_template) == (True, 8192, False)
+
+
+def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
+    folder = model(
+        **{
+            "config.json": {**CONFIG, "architectures": ["Qwen3ForCausalLM"], "max_position_embeddings": 32768},
+            "model.safetensors": 700_000,
+            "modules.json": [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}],
+            "sentence_bert_config.json": {"max_seq_length": 512},
+        }
+    )
+    facts = entry_facts(found(folder))
+    assert isinstance(facts, ModelFacts)
+    assert (facts.is_pooling, facts.derived_context, facts.side.sentence_max_length) == (True, 512, 512)
+
+
+@pytest.mark.parametrize("template", ["chat_template.jinja", "chat_template.json", "tekken.json", "tokenizer.model.v3"])
+def test_a_chat_template_is_found_and_generation_limits_are_read(model: Model, template: str) -> None:
+    limits = {"generation_config.json": {"max_new_tokens": 2048}}
+    facts = entry_facts(found(model(**{"model.safetensors": 700_000, template: "{}", **limits})))
+    assert isinstance(facts, ModelFacts)
+    assert (facts.side.has_chat_template, facts.side.max_new_tokens, facts.is_pooling) == (True, 2048, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "kernel"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 128, "desc_act": False}, Kernel.GPTQ),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 128, "version": "GEMM"}, Kernel.AWQ),
+    ],
+)
+def test_a_quantization_file_beside_the_config_is_read(
+    model: Model, name: str, document: object, kernel: Kernel
+) -> None:
+    facts = entry_facts(found(model(**{"model.safetensors": 400_000, name: document})))
+    assert isinstance(facts, ModelFacts)
+    assert facts.quantization.kernel is kernel
+
+
+def test_gguf_without_a_config_and_a_file_instead_of_a_folder_are_refused_with_a_cure(
+    model: Model, tmp_path: Path
+) -> None:
+    folder = model(**{"model.gguf": 7})
+    (folder / "config.json").unlink()
+    said = "pvc://models/a: has GGUF files but no `config.json`."
+    assert refused(folder) == (Cause.UNUSABLE, said)
+    said = "pvc://models/a: is a file, not a directory."
+    assert refused(tmp_path / "model.gguf") == (Cause.NOT_FOUND, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("config.json", MAX_BYTES),
+        (QUANTIZATION, MAX_BYTES),
+        ("tokenizer_config.json", MAX_BYTES),
+        (INDEX, MAX_INDEX_BYTES),
+    ],
+)
+def test_a_file_that_is_too_large_is_not_read(model: Model, name: str, limit: int) -> None:
+    folder = model(**{"model.safetensors": 7, name: limit + 1})
+    assert refused(folder) == (Cause.UNUSABLE, f"{name}: is larger than {limit // 2**20} MiB.")
+
+
+def test_a_folder_with_too_many_files_is_refused_as_a_model(model: Model) -> None:
+    folder = model(**{"model.safetensors": 7})
+    for number in range(MAX_FILES):
+        (folder / str(number)).touch()
+    assert refused(folder) == (Cause.UNUSABLE, f"pvc://models/a: has more than {MAX_FILES:,} files.")
+
+
+def infd(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", *arguments])
+    return int(end.value.code or 0)
+
+
+def test_the_inspect_command_reads_a_volume_at_its_mount_path(
+    model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = model(**{"qwen/config.json": CONFIG, "qwen/model.safetensors": 2**30})
+    assert infd("pvc://models/qwen", "--folder", str(folder), "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "pvc://models/qwen"
+    assert infd(str(tmp_path / "qwen")) == 0
+    assert "weights       1.00 GiB (model.safetensors; counted from config.json: 0.0 GiB)" in capsys.readouterr().out
+    assert infd(str(tmp_path / "qwen"), "-o", "yaml") == 0
+    assert "gib: 1.0" in capsys.readouterr().out
+
+
+def test_infd_fit_accepts_the_output_of_inspect(
+    model: Model, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder, answer = model(**{"config.json": CONFIG, "model.safetensors": 2**30}), tmp_path / "answer.json"
+    assert infd(str(folder), "--to", str(answer)) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["fit", "--config", str(answer), "--gpu", "L4", "-o", "json", "-v"])
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out)["weights_gib"] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pvc://models/qwen",), "is a volume in a cluster. Set --folder to its mount path."),
+        (("gs://bucket",), "has no scheme that this version knows."),
+        (("/nosuch",), "/nosuch: there is no such directory."),
+    ],
+)
+def test_the_inspect_command_names_what_it_cannot_read(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert infd(*arguments) == 1
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_unquantized_files_smaller_than_their_config_are_accepted_with_their_own_size(model: Model) -> None:
+    """A model whose layers differ, for example after pruning: the config's fields describe the largest ones."""
+    folder = model(**{"config.json": LARGE})
+    write_header(folder / "model.safetensors", {"a": ("BF16", 2 * 10**8), "positions": ("I64", 64)})
+    entry = found(folder)
+    facts = entry_facts(entry_of(entry_document(entry)))
+    assert isinstance(facts, ModelFacts)
+    assert facts.weight_bytes == HALF_BYTES
+    assert facts.weight_bytes < 0.7 * LARGE_BYTES
+
+
+@pytest.mark.parametrize("header", [{"a": ("I32", 10**8), "scales": ("F16", 10**7)}, {}], ids=["quantized", "none"])
+def test_files_smaller_than_their_config_are_refused_if_their_types_do_not_explain_it(
+    model: Model, header: dict[str, tuple[str, int]]
+) -> None:
+    folder = model(**{"config.json": LARGE})
+    write_header(folder / "model.safetensors", header)
+    cause, problem = refused(folder)
+    assert cause is Cause.UNUSABLE
+    assert "is missing, although the files have only" in problem
+
+
+def test_the_largest_file_of_an_index_in_a_subfolder_tells_whether_weights_are_quantized(model: Model) -> None:
+    index = {"weight_map": {"embedding": "w/a.safetensors", "layers": "w/b.safetensors"}}
+    folder = model(**{"config.json": LARGE, INDEX: index, "adapter.safetensors": 1, "w/a.safetensors": 1})
+    write_header(folder / "w/a.safetensors", {"embedding": ("BF16", 10**7)}, size=10**7)
+    write_header(folder / "w/b.safetensors", {"layers": ("I32", 10**8)})
+    assert refused(folder)[0] is Cause.UNUSABLE
+    write_header(folder / "w/b.safetensors", {"layers": ("BF16", 10**8)})
+    assert found(folder).weights == Weights(HALF_BYTES + 10**7, f"2 files of {INDEX}", plain=True)
+
+
+LARGE = {**CONFIG, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 8}
+LARGE_BYTES = 3 * 10**9
+HALF_BYTES = 17 * 10**8
+
+
+def write_header(path: Path, tensors: dict[str, tuple[str, int]], size: int = HALF_BYTES) -> None:
+    """A safetensors file with only its header; the rest is a hole."""
+    header = json.dumps({name: {"dtype": kind, "shape": [count]} for name, (kind, count) in tensors.items()}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, size)
+
+
+def test_pickle_weights_need_consent_and_are_then_counted_without_files_of_training(
+    model: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"pytorch_model-1.bin": 300_000, "pytorch_model-2.bin": 120_352}
+    folder = model(**sizes, **{"training_args.bin": 5_000, "other.pt": 9_000})
+    assert refused(folder) == (
+        Cause.PICKLE,
+        "weights: they are pickle files, which can run code when they are loaded.",
+    )
+    with pytest.raises(SystemExit, match="1"):
+        main(["inspect", str(folder), "-o", "json"])
+    assert "spec.model.allowPickle: true" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        main(["inspect", str(folder), "--allow-pickle", "-o", "json"])
+    entry = entry_of(json.loads(capsys.readouterr().out))
+    assert entry.weights == weights_of_files(sizes, allow_pickle=True)
+    assert (entry.weights.total_bytes, entry.weights.origin) == (sum(sizes.values()), "2 .bin files")
+
+
+def test_safetensors_win_over_pickle_files_as_in_the_engine(model: Model) -> None:
+    answer = inspect_folder(model(**{SINGLE: 420_352, "pytorch_model.bin": 9}), name="a", source="a", allow_pickle=True)
+    assert isinstance(answer, Entry)
+    assert answer.weights is not None
+    assert answer.weights.origin == SINGLE
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "../../outside", "/"])
+def test_a_model_of_a_volume_with_a_link_out_of_it_is_refused(model: Model, target: str) -> None:
+    """Else an engine would take its own environment for a chat template, and show it to who asks."""
+    folder = model(**{"volume/model/config.json": CONFIG, "volume/model/model.safetensors": 1000, "outside": "a"})
+    inside = folder / "volume" / "model"
+    (inside / "chat_template.jinja").symlink_to(target)
+    answer = inspect_folder(inside, name="oci://a/b:1", source="oci://a/b:1", volume=folder / "volume")
+    assert isinstance(answer, Failure)
+    assert answer.message == (
+        "oci://a/b:1: has a link that leads out of the volume. An engine would read files of its own container"
+        " through it. Replace the link by the file itself."
+    )
+
+
+def test_a_link_to_another_directory_of_the_volume_is_refused(model: Model) -> None:
+    """That directory could have a link out of the volume, which nobody would look at."""
+    folder = model(**{"good/config.json": CONFIG, "good/model.safetensors": 1000, "evil/a": "b"})
+    (folder / "evil" / "default.jinja").symlink_to("/proc/self/environ")
+    (folder / "good" / "additional_chat_templates").symlink_to("../evil")
+    answer = inspect_folder(folder / "good", name="a", source="a", volume=folder)
+    assert isinstance(answer, Failure)
+    assert "has a link that leads out of the volume" in answer.message
+
+
+@pytest.mark.parametrize("named", ["pytorch_model.bin", "w/a.safetensors"])
+def test_an_index_that_leads_to_pickle_files_needs_consent(model: Model, named: str) -> None:
+    files = {INDEX: {"weight_map": {"x": named}}, "pytorch_model.bin": 1000, "w/a.safetensors": 1000}
+    cause, problem = refused(model(**files))
+    assert cause is Cause.PICKLE
+    assert "an engine would load the pickle files beside it" in problem
+
+
+def test_a_model_in_the_layout_of_the_hubs_cache_may_link_to_other_folders_of_its_volume(model: Model) -> None:
+    folder = model(**{"blobs/0": json.dumps(CONFIG), "snapshots/1/model.safetensors": 1000})
+    (folder / "snapshots" / "1" / "config.json").symlink_to("../../blobs/0")
+    answer = inspect_folder(folder / "snapshots" / "1", name="a", source="a", volume=folder)
+    assert isinstance(answer, Entry), answer.message

@@ -1,0 +1,15 @@
+"""Only `model_files` imports the hub client, because that library is large."""
+
+import subprocess
+import sys
+
+import pytest
+
+ONLY_THE_HUB = "import sys, {module}; sys.exit(sorted({{'huggingface_hub', 'httpx2'}} & set(sys.modules)).__repr__())"
+
+
+@pytest.mark.parametrize("module", ["inference_operator.app", "inference_operator.cli.main"])
+def test_the_operator_does_not_import_the_hub_client(module: str) -> None:
+    command = [sys.executable, "-c", ONLY_THE_HUB.format(module=module)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.stderr.strip() == "[]"
