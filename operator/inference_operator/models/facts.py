@@ -79,10 +79,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A weight matrix, as the engine allocates it: outputs by inputs, `stacked` of them in one tensor.
-
-    `fused` names the tensor that several matrices are stored in together (queries, keys and values).
-    """
+    """A weight matrix, as the engine allocates it: outputs by inputs, `stacked` of them in one tensor."""
 
     part: Part
     rows: int
@@ -90,7 +87,6 @@ class Matrix:
     layers: int
     split: Split
     stacked: int = 1
-    fused: str = ""
     joined: int = 1
     """Matrices with the same inputs that this one fuses: keys and values, gate and up."""
 
