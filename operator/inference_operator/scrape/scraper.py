@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What to scrape."""
+    """The pods to scrape."""
 
     keys: Callable[[], Iterable[Key]]
     pods: Callable[[Key], Sequence[PodView]]
