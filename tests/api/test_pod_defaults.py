@@ -1,4 +1,4 @@
-"""The owner's defaults: a resource's own value of a key replaces the default."""
+"""The administrator's defaults: a resource's own value of a key replaces the default."""
 
 from typing import Any
 

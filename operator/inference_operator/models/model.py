@@ -47,7 +47,7 @@ USUAL_TOWER = 880_000_000
 DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
 """Vision towers that tensor parallelism divides (measured on Llama-4-Scout; vLLM 0.32.0, `model_executor/models`)."""
 GGUF_ENGINE = "an image whose engine reads GGUF (vLLM since 0.24 only with its plugin, `vllm-gguf-plugin`)"
-"""What a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
+"""The image that a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
 WIDEST = 16
 """An MLP wider than this many times the hidden size means experts that the config does not state."""
 ENCODERS = (
@@ -89,7 +89,7 @@ def model_facts(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The numbers that all matrices depend on. Those that the config does not state are assumed and listed."""
+    """The numbers that all matrices depend on. Numbers that the config does not state are assumed and listed."""
 
     layers: int
     hidden: int
@@ -163,7 +163,6 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         weight_bytes=used.total_bytes,
         weights_from=used.origin,
         assumptions=assumed,
-        derived_context=context.derived,
         longest_context=context.longest,
         is_pooling=is_pooling(config.architecture, side),
         side=side,
@@ -171,7 +170,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
 
 
 def _with_encoders(facts: ModelFacts, config: Config) -> ModelFacts:
-    """The facts with what the model encodes beside text, and with whether it encodes whole prompts."""
+    """The facts with the model's encoder of images, video or sound, and with whether it encodes whole prompts."""
     tower = tower_of(config) if facts.has_vision else None
     assumptions = (*facts.assumptions, *(tower.assumptions if tower else ()))
     return replace(facts, tower=tower, assumptions=assumptions, is_encoder=facts.is_pooling and _is_encoder(config))
@@ -262,7 +261,7 @@ def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
 
 
 def _believable(config: Config, weights: Weights | None, counted: int, stored: Quantization) -> Weights:
-    """The size to use. That of the files, unless they hold the weights twice; both sizes are told where they differ."""
+    """The size to use: that of the files, unless they hold the weights twice. If they differ, both are named."""
     if weights is None:
         return Weights(counted, "counted from config.json")
     if config.text("model_type") not in SHARED_LAYERS:
