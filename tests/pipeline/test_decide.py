@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.reasons import Reason
-from inference_operator.cli.main import dump
+from inference_operator.cli.yaml_documents import dump
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Paused, Planned, Refused
