@@ -1,14 +1,22 @@
-"""`status.autoscaling`: the last decision about the number of engines."""
+"""What is known of autoscaling, and `status.autoscaling`: the last decision about the number of engines."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC
 
 from inference_operator.api.autoscaling import AutoscalingSpec
+from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.request import start_seconds
+from inference_operator.autoscaling.autoscaler_state import AutoscalerState
+from inference_operator.autoscaling.conflict import ScalingConflict
+from inference_operator.autoscaling.request import ScalingResult, start_seconds
+from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import workload_view
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
 SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it"
@@ -17,6 +25,54 @@ FACTOR_DIGITS = 3
 """Of the correction factor: its steps differ by a tenth."""
 
 FIRST_NUMBER = "the first number of engines, until the demand has been observed"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingObservation:
+    """What is known of autoscaling."""
+
+    status: AutoscalingStatus | None
+    """The last decision about the number of engines; None without autoscaling."""
+    result: ScalingResult | None
+    """The same as the loop has it; None before its first sample."""
+    autoscaler: AutoscalerState | None
+    """What a HorizontalPodAutoscaler or KEDA does; None without one."""
+    conflict: ScalingConflict | None
+    """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
+    floor: Floor | None
+    """The fewest engines now; None without autoscaling."""
+    requested: int | None
+    """`spec.replicas`; None if the specification is invalid."""
+    without_gpu: int
+    """Engines that should run and have no node."""
+
+
+def scaling_observation(inputs: Inputs, outcome: Outcome, engines: Sequence[PodView]) -> ScalingObservation:
+    """What is known of autoscaling.
+
+    Args:
+        inputs: what was observed.
+        outcome: what was decided.
+        engines: the engines that stay.
+    """
+    spec = inputs.resource.spec
+    return ScalingObservation(
+        status=autoscaling_status(inputs, outcome),
+        result=inputs.scaling,
+        autoscaler=inputs.autoscaler,
+        conflict=inputs.conflict,
+        floor=inputs.floor,
+        requested=spec.replicas if isinstance(spec, Spec) else None,
+        without_gpu=_without_gpu(outcome, engines),
+    )
+
+
+def _without_gpu(outcome: Outcome, engines: Sequence[PodView]) -> int:
+    """Engines that wait for a node, and those that fixed capacity rules out."""
+    roles = outcome.roles if isinstance(outcome, Planned) else ()
+    capped = sum(role.replicas - workload_view(role.workload).desired for role in roles)
+    waiting = sum(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
+    return max(0, capped) + waiting
 
 
 def autoscaling_status(inputs: Inputs, outcome: Outcome) -> AutoscalingStatus | None:
