@@ -91,9 +91,9 @@ def _without_sizing(sized: _Sized) -> ConditionVerdict | None:
 
 def _without_a_part(sized: _Sized) -> ConditionVerdict | None:
     """The computation leaves a part out. That comes first, because the figures after it are only an upper bound."""
-    if not sized.plan.uncounted:
+    if not sized.plan.unaccounted:
         return None
-    left_out = f"Not counted: {', '.join(sized.plan.uncounted)}. Its memory reduces the KV cache."
+    left_out = f"Not counted: {', '.join(sized.plan.unaccounted)}. Its memory reduces the KV cache."
     message = sentences(left_out, *_figures(sized.plan), sized.reported)
     return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, message)
 
@@ -114,10 +114,10 @@ def _unchecked(plan: Plan) -> str:
             "It requests as much, unless `spec.engine.resources` names another amount.",
             "Free memory of nodes is not checked.",
             "" if plan.weight_bytes else "Nothing is known about the model, so its weights are not counted.",
-            f"Not counted: {', '.join(plan.uncounted)}." if plan.uncounted else "",
+            f"Not counted: {', '.join(plan.unaccounted)}." if plan.unaccounted else "",
         )
     size = f"Tensor parallel {plan.parallel.tensor} is as requested; its memory use was not computed."
-    return sentences(plan.unchecked, size)
+    return sentences(plan.unchecked_reason, size)
 
 
 def _figures(plan: Plan) -> Iterator[str]:
@@ -148,6 +148,6 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
     )
     kv_cache = f"KV cache {per_gpu.kv_cache_gib:.1f} for {per_gpu.kv_cache_tokens:,} tokens"
     size = f"Tensor parallel {plan.parallel.tensor}{pipeline} on {plan.gpu}"
-    yield f"{size}: of {per_gpu.offered_gib:.1f} GiB each, {terms}, {kv_cache}."
-    longest = f"{per_gpu.longest_requests:g} requests of {plan.max_model_len:,} tokens"
-    yield f"That is {longest} at once, or {per_gpu.typical_requests:g} of 2,048."
+    yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
+    longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
+    yield f"That is {longest} at once, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."
