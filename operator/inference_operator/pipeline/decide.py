@@ -16,7 +16,8 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Device, Spec
-from inference_operator.engines.base import Engine, EngineProcess, ServedModel
+from inference_operator.engines.base import Engine
+from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.inspection.inspection import (
     InspectionRequest,
     InspectionState,

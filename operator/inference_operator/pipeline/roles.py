@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inference_operator.api.spec import Spec
-from inference_operator.engines.base import Engine, EngineProcess
+from inference_operator.engines.base import Engine
+from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import ENGINE

@@ -113,7 +113,7 @@ def autoscaler(inputs: Inputs, spec: Spec, first: Role) -> dict[Ref, Manifest]:
         role=first.name,
         target=_target(inputs, spec, first).concurrency,
         external=spec.router.strategy is RouterStrategy.EXTERNAL,
-        metrics=first.engine.demand_metrics,
+        metrics=first.engine.series,
     )
     url = inputs.settings.prometheus_url
     least = inputs.floor.replicas if inputs.floor else spec.autoscaling.min_replicas

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from inference_operator.api.spec import Spec
-from inference_operator.engines.base import EngineProcess
+from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.cache_volume import CacheVolume
