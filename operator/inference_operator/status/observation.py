@@ -17,13 +17,13 @@ from inference_operator.manifest import Key
 from inference_operator.models.source import ModelSource
 from inference_operator.pipeline.outcomes import ModelWait
 from inference_operator.planning.known_model import KnownModel
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.autoscaling import ScalingObservation
 from inference_operator.status.request_path import RequestPath
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView
-from inference_operator.workload.pinned_plan import PinnedPlan
 from inference_operator.workload.rollout import Rollout
 
 

@@ -11,16 +11,19 @@ from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
 from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
 from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER
+from inference_operator.pipeline.contexts import live_roles, role_specs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
-from inference_operator.pipeline.roles import Role
+from inference_operator.pipeline.role import Role
+from inference_operator.roles.context import LiveRole
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.status.autoscaling import scaling_observation
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.status.request_path import request_path
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.pod import PodView
-from inference_operator.views.workload import WorkloadView, combined, workload_view
+from inference_operator.views.workload import WorkloadView, combined
 from inference_operator.workload.children import selects_traffic
 
 
@@ -28,20 +31,23 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     """The observation of this round."""
     planned = outcome if isinstance(outcome, Planned) else None
     decided = {role.name: role for role in planned.roles} if planned else {}
-    names = [role.name for role in inputs.role_requests]
+    live = list(live_roles(inputs, role_specs(inputs)).values())
     routers = component(ROUTER, inputs.routers, inputs.pods_of(ROUTER))
-    roles = [component(name, workload_view(inputs.workload(name)), inputs.pods_of(name)) for name in names]
-    request = _diagnosis_request(inputs, outcome, roles)
+    roles = [component(role.name, role.view, role.pods) for role in live]
+    request = _diagnosis_request(inputs, outcome, live)
     found = diagnoses(roles, routers, inputs.resource.status.startup, request)
     engines = combined([role.workload for role in roles])
     staying = [pod for role in roles for pod in role.pods]
     return Observation(
         key=inputs.resource.key,
-        roles=[_role(inputs, role, decided.get(role.name), found) for role in roles],
-        desired=_desired(inputs, outcome, engines),
+        roles=[
+            _role(inputs, role, decided.get(role.name) or next(iter(recorded.recorded), None), found)
+            for role, recorded in zip(roles, live, strict=True)
+        ],
+        desired=_desired(inputs, outcome, engines, roles=len(roles)),
         engines=engines,
         routers=routers.workload,
-        path=request_path(inputs, names[0]),
+        path=request_path(inputs, live[0]),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         source=_source(inputs),
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
@@ -53,12 +59,12 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         router_problem=found.router_problem,
         stall="; ".join(removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED),
         unread=_unread(inputs, staying),
-        out_of_traffic=_out_of_traffic(inputs, names),
-        replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
+        out_of_traffic=_out_of_traffic(live),
+        replacing=sum(pod.ready and not pod.terminating for role in live for pod in role.pods) < engines.desired,
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=planned.notice if planned else "",
         model=outcome.model,
-        scaling=scaling_observation(inputs, outcome, staying),
+        scaling=scaling_observation(inputs, outcome, live[0], staying),
         startup=found.startup.status,
         lookups=found.lookups(request),
         due=(*found.due, *([outcome.recheck_at] if outcome.recheck_at else [])),
@@ -67,8 +73,8 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     )
 
 
-def _role(inputs: Inputs, role: Component, decided: Role | None, found: Diagnoses) -> RoleObservation:
-    pinned = decided.plan if decided else next(iter(inputs.pinned_plans(role.name)), None)
+def _role(inputs: Inputs, role: Component, decided: Role | PinnedPlan | None, found: Diagnoses) -> RoleObservation:
+    pinned = decided.plan if isinstance(decided, Role) else decided
     observation = RoleObservation(
         component=role,
         pinned=pinned,
@@ -76,7 +82,7 @@ def _role(inputs: Inputs, role: Component, decided: Role | None, found: Diagnose
         problem=found.problems.get(role.name),
         startup=found.startups[role.name].status,
     )
-    if decided is None:
+    if not isinstance(decided, Role):
         return observation
     return replace(
         observation,
@@ -87,14 +93,14 @@ def _role(inputs: Inputs, role: Component, decided: Role | None, found: Diagnose
     )
 
 
-def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView) -> int:
+def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView, *, roles: int) -> int:
     """Engines that should run; those of the live workloads while nothing is changed."""
     spec, unchanged = inputs.resource.spec, not isinstance(outcome, Planned) and engines.exists
     if unchanged or not isinstance(spec, Spec):
         return engines.desired
     if isinstance(outcome, Planned):
         return sum(role.replicas for role in outcome.roles)
-    return spec.replicas * len(inputs.role_requests)
+    return spec.replicas * roles
 
 
 def _source(inputs: Inputs) -> ModelSource | None:
@@ -116,10 +122,10 @@ def _unread(inputs: Inputs, engines: Iterable[PodView]) -> int:
     return min(before, len(ready))
 
 
-def _out_of_traffic(inputs: Inputs, roles: Sequence[str]) -> Sequence[str]:
+def _out_of_traffic(roles: Sequence[LiveRole]) -> Sequence[str]:
     """Names of the engines that get no new requests, where the Service selects by traffic."""
-    selecting = [role for role in roles if selects_traffic(inputs.engines_service(role))]
-    engines = (pod for role in selecting for pod in inputs.pods_of(role) if not pod.terminating)
+    selecting = (role for role in roles if selects_traffic(role.service))
+    engines = (pod for role in selecting for pod in role.pods if not pod.terminating)
     return sorted(pod.name for pod in engines if pod.traffic is False)
 
 
@@ -129,15 +135,12 @@ def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected |
     return next((result for kinds in obstacles for result in results if isinstance(result, kinds)), None)
 
 
-def _diagnosis_request(inputs: Inputs, outcome: Outcome, roles: Sequence[Component]) -> DiagnosisRequest:
+def _diagnosis_request(inputs: Inputs, outcome: Outcome, roles: Sequence[LiveRole]) -> DiagnosisRequest:
     """What diagnoses read; each role's engine is the one that its pinned plan names."""
     decided = {role.name: role.engine for role in outcome.roles} if isinstance(outcome, Planned) else {}
     return DiagnosisRequest(
         namespace=inputs.resource.key.namespace,
-        roles={
-            role.name: DiagnosedRole(decided.get(role.name) or inputs.engine_of(role.name), role.workload)
-            for role in roles
-        },
+        roles={role.name: DiagnosedRole(decided.get(role.name) or role.engine, role.view) for role in roles},
         lookups=inputs.lookups,
         read_logs=inputs.settings.read_logs,
         nodes_visible=not inputs.settings.namespaces,

@@ -8,6 +8,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest, Ref
 from inference_operator.objects.names import headless_service_name, router_name
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.context import LiveRole
 from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.views.raw import mapping, objects
 
@@ -30,15 +31,15 @@ class RequestPath:
     """Port of the engines' API; 0 while their Service does not exist."""
 
 
-def request_path(inputs: Inputs, role: str) -> RequestPath:
+def request_path(inputs: Inputs, role: LiveRole) -> RequestPath:
     """The path of requests to the engines of this role."""
     spec, key, main = inputs.resource.spec, inputs.resource.key, inputs.main_service
-    direct = inputs.is_direct
-    engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role))
+    direct = inputs.bypasses_routers
+    engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role.name))
     config = Ref(CONFIG_MAP, key.namespace, router_name(key.name))
     router = spec.router if isinstance(spec, Spec) else RouterSpec()
     external = router.strategy is RouterStrategy.EXTERNAL if isinstance(spec, Spec) else direct
-    service = mapping(inputs.engines_service(role) or {}, "spec")
+    service = mapping(role.service or {}, "spec")
     return RequestPath(
         connected=all(ref in inputs.children for ref in ((main, engines) if direct else (main, config, engines))),
         external=external,

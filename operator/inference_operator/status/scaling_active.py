@@ -29,7 +29,7 @@ def _paused(observation: Observation) -> ConditionVerdict | None:
 
 def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides, and some engines have no GPU."""
-    external = observation.scaling.autoscaler
+    external = observation.scaling.observed.autoscaler
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not observation.scaling.without_gpu:
         return None
     message = sentences(external.message, f"{_wanted(observation)}.", _capacity(observation))
@@ -38,7 +38,7 @@ def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
 
 def _following_external(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides."""
-    external = observation.scaling.autoscaler
+    external = observation.scaling.observed.autoscaler
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
         return None
     message = sentences(external.message, f"{_wanted(observation)}.", _scheduled(observation))
@@ -47,7 +47,7 @@ def _following_external(observation: Observation) -> ConditionVerdict | None:
 
 def _external_problem(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA should decide, and does not."""
-    external = observation.scaling.autoscaler
+    external = observation.scaling.observed.autoscaler
     if external is None:
         return None
     pending = external.reason is Reason.AUTOSCALER_PENDING
@@ -57,7 +57,7 @@ def _external_problem(observation: Observation) -> ConditionVerdict | None:
 
 def _conflict_on_workload(observation: Observation) -> ConditionVerdict | None:
     """Another autoscaler acts on the Deployment, beside the operator."""
-    conflict = observation.scaling.conflict
+    conflict = observation.scaling.observed.conflict
     if conflict is None or not conflict.on_workload:
         return None
     names = " and ".join(map(str, conflict.on_workload[:MOST_NAMES]))
@@ -71,7 +71,7 @@ def _conflict_on_workload(observation: Observation) -> ConditionVerdict | None:
 
 def _conflict_on_scale(observation: Observation) -> ConditionVerdict | None:
     """Another autoscaler acts on the resource, without effect."""
-    conflict = observation.scaling.conflict
+    conflict = observation.scaling.observed.conflict
     if conflict is None or not conflict.on_scale:
         return None
     names = " and ".join(map(str, conflict.on_scale[:MOST_NAMES]))
@@ -82,8 +82,8 @@ def _conflict_on_scale(observation: Observation) -> ConditionVerdict | None:
 
 def _undecided(observation: Observation) -> ConditionVerdict | None:
     """There was no sample yet, or it is open whether another autoscaler acts: what was reported before stays."""
-    conflict = observation.scaling.conflict
-    if observation.scaling.result is not None and not (conflict and conflict.holds):
+    conflict = observation.scaling.observed.conflict
+    if observation.scaling.observed.result is not None and not (conflict and conflict.holds):
         return None
     before = observation.previous.condition(ConditionType.SCALING_ACTIVE)
     reason = _REASONS.get(before.reason) if before else None
@@ -98,7 +98,7 @@ _REASONS = {str(reason): reason for reason in Reason}
 
 def _metrics_missing(observation: Observation) -> ConditionVerdict | None:
     """Some metrics cannot be read."""
-    result = observation.scaling.result
+    result = observation.scaling.observed.result
     if result is None or not result.missing:
         return None
     message = (
@@ -160,7 +160,7 @@ def _capacity(observation: Observation) -> str:
 
 def _scheduled(observation: Observation) -> str:
     """That the schedule keeps more engines than `minReplicas` now; empty if it does not."""
-    floor = observation.scaling.floor
+    floor = observation.scaling.observed.floor
     if floor is None or floor.entry is None:
         return ""
     until = f" until {floor.until:%Y-%m-%dT%H:%M:%SZ}" if floor.until else ""
