@@ -16,7 +16,6 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
-from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.status.autoscaling import scaling_observation
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.observation import Observation, RoleObservation
@@ -40,10 +39,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     staying = [pod for role in roles for pod in role.pods]
     return Observation(
         key=inputs.resource.key,
-        roles=[
-            _role(inputs, role, decided.get(role.name) or next(iter(recorded.recorded), None), found)
-            for role, recorded in zip(roles, live, strict=True)
-        ],
+        roles=[_role(inputs, decided.get(one.name) or one, role, found) for one, role in zip(live, roles, strict=True)],
         desired=_desired(inputs, outcome, engines, roles=len(roles)),
         engines=engines,
         routers=routers.workload,
@@ -73,8 +69,8 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     )
 
 
-def _role(inputs: Inputs, role: Component, decided: Role | PinnedPlan | None, found: Diagnoses) -> RoleObservation:
-    pinned = decided.plan if isinstance(decided, Role) else decided
+def _role(inputs: Inputs, decided: Role | LiveRole, role: Component, found: Diagnoses) -> RoleObservation:
+    pinned = decided.plan if isinstance(decided, Role) else next(iter(decided.recorded), None)
     observation = RoleObservation(
         component=role,
         pinned=pinned,
