@@ -1,4 +1,4 @@
-"""The owner's defaults in the objects of an InferenceDeployment, and what a change of them does."""
+"""The administrator's defaults in the objects of an InferenceDeployment, and what a change of them does."""
 
 import copy
 from typing import Any
