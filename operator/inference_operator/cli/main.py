@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from inference_operator import __version__
 from inference_operator.api.crd import crd
-from inference_operator.cli.cache import add_cache
+from inference_operator.cli.cache.command import add_cache
 from inference_operator.cli.download import add_download
 from inference_operator.cli.explain import add_explain
 from inference_operator.cli.files import documents

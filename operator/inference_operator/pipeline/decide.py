@@ -17,13 +17,9 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Device, Spec
 from inference_operator.engines.base import Engine, EngineProcess, ServedModel
-from inference_operator.inspection.inspection import (
-    InspectionRequest,
-    InspectionState,
-    inspection_state,
-    without_inspection_jobs,
-)
-from inference_operator.inspection.result import refusal_of
+from inference_operator.jobs.inspection import inspection_state
+from inference_operator.jobs.state import JobState, without_jobs
+from inference_operator.jobs.task import JobInputs
 from inference_operator.manifest import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -37,19 +33,20 @@ from inference_operator.manifest import (
     Manifest,
     Ref,
 )
+from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource, model_source
 from inference_operator.objects.cache_volume import HUB_CACHE, CacheVolume
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.model_volume import model_argument
-from inference_operator.objects.names import ROUTER, router_name
+from inference_operator.objects.names import INSPECTION, ROUTER, router_name
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import cache_volume, one_node_claim, with_download
-from inference_operator.pipeline.model_verification import with_verification
+from inference_operator.pipeline.model_wait import observed_jobs, with_verification
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.roles import Role, RoleRequest
 from inference_operator.pipeline.scaling import autoscaler, engines_wanted, scaled
@@ -156,8 +153,7 @@ def _decided(inputs: Inputs) -> Outcome:
     if inspected.running and any(state.kept is None for state in states):
         waiting = NeedsInspection(desired=inputs.children, message=inspected.message)
         return _with_inspection(inputs, inspected, waiting)
-    failure = inspected.progress.failure
-    known = _Model(source, model, refusal_of(failure) if failure else None)
+    known = _Model(source, model, inspected.refusal)
     roles: list[Role] = []
     for state in states:
         role = _role(inputs, spec, known, state)
@@ -209,24 +205,23 @@ def _all_unschedulable(inputs: Inputs, role: str) -> bool:
     return bool(pods) and all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in pods)
 
 
-def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> InspectionState:
+def _inspection(inputs: Inputs, spec: Spec, source: ModelSource, states: list[_RoleState]) -> JobState[Entry]:
     """The state of the inspection; empty where nothing needs it: on CPUs, only what is downloaded has a commit."""
     access = states[0].engine.access(spec.engine, spec.model)
     catalogued = known_model(source, access.revision) if _is_catalogue_first(inputs) else None
     on_cpus = spec.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
     if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
-        return InspectionState()
+        return JobState()
     wanted, decided = any(_needs_facts(state, source) for state in states), all(state.kept for state in states)
     effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
     reading = states[0].engine.access(effective.engine, spec.model)
-    request = InspectionRequest(effective, source, reading, inputs.owner, inputs.settings)
-    live, now, results = inputs.children, inputs.now, inputs.lookups
-    return inspection_state(request, live, inputs.pods, now, results, wanted=wanted, decided=decided)
+    job = JobInputs(effective, reading, inputs.owner, inputs.settings)
+    return inspection_state(job, source, observed_jobs(inputs), wanted=wanted, decided=decided)
 
 
-def _known_model(source: ModelSource, revision: str | None, inspected: InspectionState) -> KnownModel | None:
+def _known_model(source: ModelSource, revision: str | None, inspected: JobState[Entry]) -> KnownModel | None:
     """The model as its own files say, else as the catalogue says, unless its files were refused."""
-    entry, failure = inspected.progress.entry, inspected.progress.failure
+    entry, failure = inspected.progress.result, inspected.progress.failure
     if entry:
         return inspected_model(entry)
     if failure is None:
@@ -252,12 +247,12 @@ def _needs_facts(state: _RoleState, source: ModelSource) -> bool:
 _Decided = TypeVar("_Decided", bound=Planned | Refused | NeedsInspection)
 
 
-def _with_inspection(inputs: Inputs, inspected: InspectionState, decided: _Decided) -> _Decided:
+def _with_inspection(inputs: Inputs, inspected: JobState[Entry], decided: _Decided) -> _Decided:
     """The outcome with the objects and lookups of the inspection; Jobs that it no longer needs are not desired."""
     times = [moment for moment in (decided.recheck_at, inspected.recheck_at(inputs.now)) if moment]
     return replace(
         decided,
-        desired={**without_inspection_jobs(decided.desired), **inspected.desired},
+        desired={**without_jobs(decided.desired, INSPECTION), **inspected.desired},
         lookups=(*decided.lookups, *inspected.lookups),
         recheck_at=min(times, default=None),
     )

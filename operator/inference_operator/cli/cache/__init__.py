@@ -1,0 +1,1 @@
+"""`infd cache`: the models on the claims of a cluster."""
