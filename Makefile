@@ -80,7 +80,7 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
 	@$(RUN) infd policy --operator --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME --account=OPERATOR_ACCOUNT \
 	  --pod-account=POD_ACCOUNTS > charts/inference-operator/files/operator-policy.yaml
-	@$(RUN) python -m docs.generate
+	@$(RUN) python -m generators.pages
 	@$(RUN) python -m tests.gitops.recorded
 	@$(RUN) python -m e2e.manifests
 

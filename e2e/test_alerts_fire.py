@@ -20,7 +20,6 @@ import aiohttp
 import pytest
 import yaml
 
-from docs.metrics_reference import RULES, rules
 from e2e import images, stack
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
@@ -31,6 +30,7 @@ from e2e.router.prometheus import Prometheus, documented_jobs
 from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
+from generators.metrics_reference import RULES, rules
 
 pytestmark = pytest.mark.full
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import aiohttp
 
-from docs.dashboards import FOLDER
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
 from e2e.router.pictures import Line, Source, Span
 from e2e.router.prometheus import Prometheus, documented_jobs
 from e2e.served import Served
+from generators.dashboards import FOLDER
 
 SCRAPE_SECONDS = 1.0
 FOUND_SECONDS, SHOWN_SECONDS = 60, 90

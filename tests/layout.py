@@ -148,7 +148,7 @@ def _containers_made_by_hand(module: Module) -> Iterator[str]:
 
 def main() -> int:
     """Print errors and notes; returns the exit status."""
-    operator, others = modules("operator"), modules("e2e", "bench", "tests", "docs")
+    operator, others = modules("operator"), modules("e2e", "bench", "tests", "generators")
     broken = list(errors(operator, others))
     for note in notes(operator, others):
         print(f"note: {note}")

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from docs.api_reference import Row, rows
-from docs.generate import PAGES, REFERENCE, reasons
+from generators import reasons_reference
+from generators.api_reference import Row, rows
+from generators.pages import PAGES, REFERENCE
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
@@ -35,7 +36,7 @@ def test_every_field_of_the_reference_names_its_default(row: Row) -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_has_a_single_row_in_the_reference(reason: Reason) -> None:
-    rows = [line for line in reasons().splitlines() if line.startswith(f"| `{reason}` |")]
+    rows = [line for line in reasons_reference.page().splitlines() if line.startswith(f"| `{reason}` |")]
     assert rows == [f"| `{reason}` | {EXPLANATIONS[reason].cause} | {EXPLANATIONS[reason].cure} |"]
     assert rows[0].count(" | ") == 2
 

@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import yaml
 
-from docs.metrics_reference import RULES
 from e2e.cluster.binaries import PROMETHEUS, PROMTOOL, ensure_prometheus
+from generators.metrics_reference import RULES
 
 SCRAPE_SECONDS = 0.25
 START_SECONDS = 60.0

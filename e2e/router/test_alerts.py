@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs.dashboards import DASHBOARDS
-from docs.metrics_reference import RULES, rules
 from e2e.router.prometheus import promtool, written
+from generators.dashboards import DASHBOARDS
+from generators.metrics_reference import RULES, rules
 
 MINUTES = 600
 DAY = 86400

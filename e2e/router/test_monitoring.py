@@ -17,12 +17,12 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from docs.dashboards import DASHBOARDS, FOLDER
-from docs.metrics_reference import EXPORTED
 from e2e.router.loopback import Loopback
 from e2e.router.pictures import Source, Span, draw, with_gaps
 from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target, static_jobs
 from e2e.router.simulated import MODEL, started
+from generators.dashboards import DASHBOARDS, FOLDER
+from generators.metrics_reference import EXPORTED
 from inference_operator.api.router import RouterSpec
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
 from inference_operator.autoscaling.request import ScalingResult

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs.dashboards import DASHBOARDS
-from docs.metrics_reference import RULES
+from generators.dashboards import DASHBOARDS
+from generators.metrics_reference import RULES
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
 from inference_operator.router.haproxy import METRICS_PORTS

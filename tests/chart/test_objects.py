@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs import chart_values
+from generators import chart_values
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs import demo_output
+from generators import demo_output
 from inference_operator.controller.reconciler import Reconciler
 
 REPOSITORY = Path(__file__).parents[2]

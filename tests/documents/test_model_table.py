@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from docs.model_table import KINDS, PER_NODE, plans
+from generators.model_table import KINDS, PER_NODE, plans
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan

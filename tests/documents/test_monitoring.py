@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs.dashboards import DASHBOARDS, FOLDER
-from docs.grafana import Dashboard, Panel
-from docs.metrics_reference import ENGINE, EXPORTED, FORMER, OTHERS, metrics_in, recorded, rules, uses
+from generators.dashboards import DASHBOARDS, FOLDER
+from generators.grafana import Dashboard, Panel
+from generators.metrics_reference import ENGINE, EXPORTED, FORMER, OTHERS, metrics_in, recorded, rules, uses
 from inference_operator.objects.names import MANAGER
 from inference_operator.router.observe import METRICS
 from inference_operator.telemetry.metrics import DESCRIPTIONS

@@ -179,7 +179,7 @@ def test_a_plan_without_a_memory_check_uses_the_requested_size_and_reports_the_m
     asked = failing(Cause.GATED, parallelism={"tensor": 2, "pipeline": 2})
     found = planned_from(asked).plan.plan
     assert (found.gpus_per_replica, found.max_model_len, found.per_gpu) == (4, None, None)
-    assert found.unchecked == "pvc://models/mine: is of no use."
+    assert found.unchecked_reason == "pvc://models/mine: is of no use."
     limited = failing(Cause.GATED, parallelism={"tensor": 2}, hardware={"gpu": {"products": ["L4"]}})
     with_l4 = planned_from(replace(limited, nodes=[FOUR_L4, *NODES])).plan.plan
     assert with_l4.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}

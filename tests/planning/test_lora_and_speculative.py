@@ -78,8 +78,8 @@ def test_an_unknown_draft_model_is_reported_as_not_counted_in_message_and_status
 
 def test_a_draft_model_with_another_revision_is_not_counted_as_the_known_model() -> None:
     args = ["--spec-model=Qwen/Qwen3-0.6B", "--speculative-config.revision=v2"]
-    assert pinned(asking(*args)).plan.uncounted
-    assert not pinned(asking(args[0])).plan.uncounted
+    assert pinned(asking(*args)).plan.unaccounted
+    assert not pinned(asking(args[0])).plan.unaccounted
 
 
 @pytest.mark.parametrize(

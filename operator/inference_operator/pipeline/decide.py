@@ -241,7 +241,7 @@ def _needs_facts(state: _RoleState, source: ModelSource) -> bool:
     """
     if state.kept is None:
         return True
-    return not state.kept.plan.unchecked and (bool(state.kept.commit) or not isinstance(source, HubModel))
+    return not state.kept.plan.unchecked_reason and (bool(state.kept.commit) or not isinstance(source, HubModel))
 
 
 _Decided = TypeVar("_Decided", bound=Planned | Refused | NeedsInspection)
@@ -319,7 +319,7 @@ def _healed(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState, kept: 
     if learned is None:
         return kept
     annotated = pinned_plan(annotations(live).get(PLAN_ANNOTATION))
-    if annotated is None or (annotated.spec_hash, annotated.plan.decision) != (kept.spec_hash, kept.plan.decision):
+    if annotated is None or (annotated.spec_hash, annotated.plan.revision) != (kept.spec_hash, kept.plan.revision):
         return kept
     request = PlanRequest(
         spec,
@@ -334,9 +334,9 @@ def _healed(inputs: Inputs, spec: Spec, model: _Model, state: _RoleState, kept: 
     sizes = engine_plan(request, state.engine)
     if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
         return kept
-    if sizes.unchecked and not kept.plan.unchecked:  # facts or nodes are unknown now: this plan would bind to no GPU
-        return kept
-    return replace(kept, plan=replace(sizes, decision=kept.plan.decision + 1), rules=SIZING_RULES)
+    if sizes.unchecked_reason and not kept.plan.unchecked_reason:
+        return kept  # facts or nodes are unknown now: this plan would bind to no GPU
+    return replace(kept, plan=replace(sizes, revision=kept.plan.revision + 1), rules=SIZING_RULES)
 
 
 def _said_of_owner(refusal: Refusal, default: PodScheduling) -> Refusal:
@@ -361,8 +361,8 @@ def _sized(inputs: Inputs, request: PlanRequest, state: _RoleState) -> PinnedPla
     plan = PinnedPlan(spec_hash, request.image, sizes, engine=engine, commit=commit)
     if latest is None:
         return plan
-    unchanged = replace(plan, plan=replace(sizes, decision=latest.plan.decision)) == latest
-    return latest if unchanged else replace(plan, plan=replace(sizes, decision=latest.plan.decision + 1))
+    unchanged = replace(plan, plan=replace(sizes, revision=latest.plan.revision)) == latest
+    return latest if unchanged else replace(plan, plan=replace(sizes, revision=latest.plan.revision + 1))
 
 
 def _process(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleState, plan: PinnedPlan) -> EngineProcess:

@@ -199,7 +199,7 @@ class Inputs:
         if recorded and annotated:
             recorded = completed(recorded, annotated)
         plans = [plan for plan in (recorded, annotated) if plan is not None]
-        return sorted(plans, key=lambda plan: -plan.plan.decision)
+        return sorted(plans, key=lambda plan: -plan.plan.revision)
 
     def engine_of(self, role: str) -> Engine:
         """The engine that runs in a role: the one of its pinned plan, else the requested one."""

@@ -72,7 +72,7 @@ def scaled(inputs: Inputs, spec: Spec, planned: Planned) -> Planned:
 def _target(inputs: Inputs, spec: Spec, first: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
     status = inputs.resource.status
-    recorded = f"{status.plan.spec_hash}/{status.plan.decision}" if status.plan else ""
+    recorded = f"{status.plan.spec_hash}/{status.plan.revision}" if status.plan else ""
     factor = correction_factor(status.autoscaling, inputs.scaling, plan=_plan_id(first.plan), recorded_plan=recorded)
     return target_concurrency(
         first.plan.plan,
@@ -85,7 +85,7 @@ def _target(inputs: Inputs, spec: Spec, first: Role) -> Target:
 
 def _plan_id(plan: PinnedPlan) -> str:
     """What tells one plan of the engines from another: a correction belongs to one plan."""
-    return f"{plan.spec_hash}/{plan.plan.decision}"
+    return f"{plan.spec_hash}/{plan.plan.revision}"
 
 
 def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost, ...]:

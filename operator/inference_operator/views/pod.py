@@ -21,6 +21,11 @@ TRAFFIC_LABEL = "inference-operator.dev/traffic"
 """Label that the engines' Service selects, beside those that never change: `true` on an engine that gets new requests.
 Engines have it from their pod template. It is no part of the Deployment's selector, so its value can change."""
 
+GROUP_LABEL = "inference-operator.dev/group"
+"""Label with the name of the group of pods that are one engine. A pod without it is an engine of its own."""
+
+POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
+"""Label with a pod's ordinal, which the StatefulSet controller sets (Kubernetes 1.36, `PodIndexLabel`)."""
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 """Of several pods, a ReplicaSet deletes the one with the lowest value first (Kubernetes 1.36, `PodDeletionCost`)."""
@@ -88,6 +93,10 @@ class PodView:
     """The value of its annotation by which a ReplicaSet chooses the pod to delete."""
     exit_code: int | None = None
     """Exit code of its main container, once that has terminated; None before that, and if it is not known."""
+    group: str = ""
+    """Name of the group of pods that are one engine; empty on a pod that is an engine of its own."""
+    index: int = 0
+    """Its ordinal within the group. The pod with 0 is the leader, which serves requests."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -152,7 +161,14 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
         exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
+        group=str(mapping(meta, "labels").get(GROUP_LABEL, "")),
+        index=_index(meta),
     )
+
+
+def _index(metadata: Manifest) -> int:
+    value = str(mapping(metadata, "labels").get(POD_INDEX_LABEL, ""))
+    return int(value) if re.fullmatch(r"[0-9]{1,10}", value) else 0
 
 
 def _deletion_cost(metadata: Manifest) -> int:

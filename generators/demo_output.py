@@ -1,4 +1,4 @@
-"""Put the output of `make demo` into the documentation: `python -m docs.demo_output demo.log`."""  # noqa: INP001 - a script
+"""Put the output of `make demo` into the documentation: `python -m generators.demo_output demo.log`."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""The JSON of a dashboard that Grafana imports."""  # noqa: INP001 - part of a script
+"""The JSON of a dashboard that Grafana imports."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

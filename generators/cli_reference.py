@@ -1,4 +1,4 @@
-"""Generates the reference page of `infd` from its parser."""  # noqa: INP001 - imported by a script
+"""Generates the reference page of `infd` from its parser."""
 
 import argparse
 from collections.abc import Iterator

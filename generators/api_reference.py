@@ -1,4 +1,4 @@
-"""Generates the reference page of the API from the schema of the pydantic models."""  # noqa: INP001 - a script's part
+"""Generates the reference page of the API from the schema of the pydantic models."""
 
 import re
 from collections.abc import Iterator

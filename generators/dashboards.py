@@ -1,8 +1,8 @@
-"""The dashboards, as tables of panels with their queries."""  # noqa: INP001 - part of a script
+"""The dashboards, as tables of panels with their queries."""
 
 from pathlib import Path
 
-from docs.grafana import NUMBERS, STATES, Dashboard, Panel, Queries, Steps
+from generators.grafana import NUMBERS, STATES, Dashboard, Panel, Queries, Steps
 
 FOLDER = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "dashboards"
 

@@ -1,4 +1,4 @@
-"""The chart's README: a table of all values, from the comments of values.yaml."""  # noqa: INP001 - part of a script
+"""The chart's README: a table of all values, from the comments of values.yaml."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Generates docs/reference/arguments.md: who may set each argument and variable of vLLM."""  # noqa: INP001 - a script
+"""Generates docs/reference/arguments.md: who may set each argument and variable of vLLM."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

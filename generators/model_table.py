@@ -1,4 +1,4 @@
-"""Generates docs/reference/models.md: public models on kinds of GPUs, sized as the operator sizes them."""  # noqa: INP001 - a script
+"""Generates docs/reference/models.md: public models on kinds of GPUs, sized as the operator sizes them."""
 
 import json
 from collections.abc import Iterator

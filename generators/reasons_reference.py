@@ -1,21 +1,9 @@
-"""Generates the reference pages from the code: `python -m docs.generate`."""  # noqa: INP001 - a script
+"""Generates docs/reference/reasons.md: cause and cure of each reason of the status."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from docs import (
-    api_reference,
-    arguments_reference,
-    chart_values,
-    cli_reference,
-    dashboards,
-    metrics_reference,
-    model_table,
-)
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType
-
-REFERENCE = Path(__file__).parent / "reference"
 
 INTRODUCTION = """\
 # Reasons
@@ -40,8 +28,8 @@ QUESTIONS = {
 """The question that a condition answers. A reason is listed at the condition where users see it first."""
 
 
-def reasons() -> str:
-    """The page of reasons."""
+def page() -> str:
+    """The page of all reasons, by condition."""
     return INTRODUCTION + "".join(line for condition in QUESTIONS for line in _section(condition))
 
 
@@ -51,21 +39,3 @@ def _section(condition: ConditionType) -> Iterator[str]:
     for reason, explanation in EXPLANATIONS.items():
         if explanation.condition is condition:
             yield f"| `{reason}` | {explanation.cause} | {explanation.cure} |\n"
-
-
-PAGES = {
-    "metrics.md": metrics_reference.page,
-    "reasons.md": reasons,
-    "arguments.md": arguments_reference.page,
-    "api.md": api_reference.page,
-    "cli.md": cli_reference.page,
-    "models.md": model_table.page,
-}
-"""All generated pages with their functions."""
-
-if __name__ == "__main__":
-    REFERENCE.mkdir(exist_ok=True)
-    for name, page in PAGES.items():
-        (REFERENCE / name).write_text(page(), encoding="utf-8")
-    (chart_values.CHART / "README.md").write_text(chart_values.page(), encoding="utf-8")
-    dashboards.write()

@@ -1,4 +1,4 @@
-"""The page of all metrics: of the operator, the routers and the engines, with where each is used."""  # noqa: INP001 - part of a script
+"""The page of all metrics: of the operator, the routers and the engines, with where each is used."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from docs.dashboards import DASHBOARDS
+from generators.dashboards import DASHBOARDS
 from inference_operator.router.observe import MAX_COMMON_SERIES, MAX_USER_SERIES, ROUTER_METRICS_PATH
 from inference_operator.router.observe import METRICS as METRICS_OF_ROUTERS
 from inference_operator.telemetry.metrics import DESCRIPTIONS
@@ -63,7 +63,7 @@ OPERATOR_PART = """\
 [Monitoring](../how-to/monitoring.md) shows how to scrape them, and has rules, alerts and dashboards. The column *used
 by* names the dashboards and alerts that read a metric. `rules` means a recording rule.
 
-This page is generated from `docs/metrics_reference.py`, `operator/inference_operator/telemetry/` and
+This page is generated from `generators/metrics_reference.py`, `operator/inference_operator/telemetry/` and
 `operator/inference_operator/router/observe.py`.
 
 ## Of the operator

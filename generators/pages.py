@@ -1,0 +1,33 @@
+"""Generates all pages and the dashboards: `python -m generators.pages`, a part of `make crd`."""
+
+from pathlib import Path
+
+from generators import (
+    api_reference,
+    arguments_reference,
+    chart_values,
+    cli_reference,
+    dashboards,
+    metrics_reference,
+    model_table,
+    reasons_reference,
+)
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
+PAGES = {
+    "metrics.md": metrics_reference.page,
+    "reasons.md": reasons_reference.page,
+    "arguments.md": arguments_reference.page,
+    "api.md": api_reference.page,
+    "cli.md": cli_reference.page,
+    "models.md": model_table.page,
+}
+"""All generated pages with their functions."""
+
+if __name__ == "__main__":
+    REFERENCE.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+    (chart_values.CHART / "README.md").write_text(chart_values.page(), encoding="utf-8")
+    dashboards.write()

@@ -1,0 +1,147 @@
+"""View of an engine: one pod, or a group of pods on several nodes that serve one copy of the model together.
+
+- The pods of a group have the same `inference-operator.dev/group` label and the same component.
+- Their `apps.kubernetes.io/pod-index` label tells them apart. The pod with 0 is the leader: it serves requests, shows
+  the metrics of the whole engine and has the traffic label. The others are workers.
+- A pod without the group label is an engine of its own. Today's Deployments create only such pods.
+- The pods of an engine share their fate: the engine serves while all of them do, and ends with any of them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.views.pod import PodProblem, PodView, has_answered
+from inference_operator.views.pod_startup import StartupTimes
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine of an InferenceDeployment."""
+
+    leader: PodView
+    """The pod that serves requests. In a group that has lost its leader, the worker with the lowest index."""
+    workers: tuple[PodView, ...] = ()
+
+    @property
+    def pods(self) -> tuple[PodView, ...]:
+        """All of its pods, the leader first."""
+        return (self.leader, *self.workers)
+
+    @property
+    def name(self) -> str:
+        """Name of its leader."""
+        return self.leader.name
+
+    @property
+    def uid(self) -> str:
+        """The uid of its leader, by which samples are stored."""
+        return self.leader.uid
+
+    @property
+    def component(self) -> str:
+        """The role that it belongs to."""
+        return self.leader.component
+
+    @property
+    def address(self) -> str:
+        """IP address of its leader, at which routers reach it; empty until it has one."""
+        return self.leader.address
+
+    @property
+    def template(self) -> str | None:
+        """Hash of the template that its leader was created from."""
+        return self.leader.template
+
+    @property
+    def traffic(self) -> bool | None:
+        """Whether it gets new requests: the traffic label of its leader."""
+        return self.leader.traffic
+
+    @property
+    def ready(self) -> bool:
+        """Whether all of its pods are ready, the leader included."""
+        return self.leader.index == 0 and all(pod.ready for pod in self.pods)
+
+    @property
+    def terminating(self) -> bool:
+        """Whether any of its pods is being deleted."""
+        return any(pod.terminating for pod in self.pods)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any of its pods has failed and is replaced."""
+        return any(pod.failed for pod in self.pods)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it is ready and stays."""
+        return self.ready and not self.terminating
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it is ready, or is too busy to answer its readiness probes now."""
+        return self.leader.index == 0 and all(has_answered(pod) for pod in self.pods)
+
+    @property
+    def worst_pod(self) -> PodView:
+        """The pod that explains the engine's state: the first with a problem, else the first unready one."""
+        troubled = (pod for pod in self.pods if pod.problem)
+        unready = (pod for pod in self.pods if not pod.ready)
+        return next(troubled, None) or next(unready, self.leader)
+
+    @property
+    def problem(self) -> PodProblem | None:
+        """Why it does not run: the problem of its worst pod."""
+        return self.worst_pod.problem
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that its pods were scheduled to."""
+        return tuple(dict.fromkeys(pod.node for pod in self.pods if pod.node))
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether each of its pods has a node."""
+        return all(pod.node for pod in self.pods)
+
+    @property
+    def created(self) -> datetime | None:
+        """When its first pod was created."""
+        return min((pod.created for pod in self.pods if pod.created), default=None)
+
+    @property
+    def ready_since(self) -> datetime | None:
+        """Since when all of its pods are ready; None while one is not."""
+        return max((pod.ready_since for pod in self.pods if pod.ready_since), default=None) if self.ready else None
+
+    @property
+    def startup_times(self) -> StartupTimes | None:
+        """When the last of its pods reached each step of the start; None while one has not, or where it is unknown."""
+        times = [pod.startup_times for pod in self.pods if pod.startup_times]
+        if not self.ready or len(times) < len(self.pods):
+            return None
+        return StartupTimes(
+            created=min(one.created for one in times),
+            placed=max(one.placed for one in times),
+            running=max(one.running for one in times),
+            ready=max(one.ready for one in times),
+        )
+
+
+def engines_of(pods: Iterable[PodView]) -> list[EngineView]:
+    """The engines that pods of roles make, in the order of their first pods.
+
+    Args:
+        pods: pods that run engines, none of routers or Jobs.
+
+    Examples:
+        >>> pod = PodView("a", "engine", None, ready=True, terminating=False, failed=False, problem=None)
+        >>> [engine.name for engine in engines_of([pod, pod])]
+        ['a', 'a']
+    """
+    groups: dict[tuple[str, str] | int, list[PodView]] = {}
+    for number, pod in enumerate(pods):
+        groups.setdefault((pod.component, pod.group) if pod.group else number, []).append(pod)
+    ordered = (sorted(members, key=lambda pod: pod.index) for members in groups.values())
+    return [EngineView(leader, tuple(workers)) for leader, *workers in ordered]
