@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import MAX_NAME_LENGTH, ModelSpec, Spec
@@ -44,7 +45,8 @@ def job(source: str = "hf://org/model", *, number: int = 1, owner: Owner = OWNER
     assert isinstance(asked, Spec), asked
     where = model_source(source)
     assert not isinstance(where, Refusal), where
-    inputs = JobInputs(asked, ENGINES[VLLM].access(asked.engine, asked.model), owner, SETTINGS)
+    effective = effective_spec(asked, SETTINGS.engine_defaults, SETTINGS.router_defaults)
+    inputs = JobInputs(effective, ENGINES[VLLM].access(asked.engine, asked.model), owner, SETTINGS)
     return task_jobs(inspection_task(inputs, where)).job(number, None)
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from inference_operator.api.effective_spec import effective_spec
+from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
@@ -35,7 +37,8 @@ def state(
     asked = resource(raw).spec
     assert isinstance(asked, Spec)
     access = ENGINES[VLLM].access(asked.engine, asked.model)
-    inputs = JobInputs(asked, access, Owner(KEY, UID), Settings())
+    effective = effective_spec(asked, EngineDefaults(), RouterDefaults())
+    inputs = JobInputs(effective, access, Owner(KEY, UID), Settings())
     return conversion_state(inputs, CacheVolume("models", "key"), ObservedJobs(live or {}, pods, now, {}))
 
 

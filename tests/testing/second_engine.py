@@ -12,25 +12,18 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
-from inference_operator.engines.base import (
-    DemandMetrics,
-    Diagnosis,
-    EngineLoad,
-    EngineProcess,
-    HubAccess,
-    OptionClasses,
-    Parsers,
-    Phase,
-    ProbeRequest,
-    ServedModel,
-    Timeouts,
-)
+from inference_operator.engines.model_access import HubAccess
+from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
+from inference_operator.engines.sizes import Parsers
+from inference_operator.engines.start_log import Diagnosis, Phase
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.objects.names import ENGINE
-from inference_operator.pipeline.roles import RoleRequest
+from inference_operator.roles.spec import RoleSpec, role_spec
 from inference_operator.settings import Settings
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.learned import Shortage
@@ -122,8 +115,12 @@ class Echo:
         return None
 
     @property
-    def demand_metrics(self) -> DemandMetrics:
-        return DemandMetrics("echoes_running", "echoes_waiting", "echoes_total")
+    def metrics_page(self) -> MetricsPage | None:
+        return MetricsPage()
+
+    @property
+    def series(self) -> EngineSeries:
+        return EngineSeries("echoes_running", "echoes_waiting", "echoes_total")
 
     def probe_request(self, model: str) -> ProbeRequest:
         return ProbeRequest("/echo", {"model": model})
@@ -135,9 +132,9 @@ REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
 HELPER = "helper"
 
 
-def two_roles(_spec: Spec, _engines: EngineRegistry) -> Sequence[RoleRequest]:
+def two_roles(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Sequence[RoleSpec]:
     """The usual role by vLLM, and one more by the second engine."""
-    return (RoleRequest(ENGINE, VLLM), RoleRequest(HELPER, ECHO))
+    return (role_spec(ENGINE, VLLM, stated, settings), role_spec(HELPER, ECHO, stated, settings))
 
 
 BOTH = replace(REGISTRY, default=VLLM)

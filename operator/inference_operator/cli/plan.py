@@ -22,8 +22,8 @@ from inference_operator.cli.offline import (
 )
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.cli.parser import UsageError
-from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
 from inference_operator.pipeline.decide import outcome

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Spec
-from inference_operator.engines.base import HubAccess
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, Attempt
 from inference_operator.jobs.placement import with_placement
 from inference_operator.jobs.record import Record
@@ -27,8 +27,7 @@ _WHERE_ENGINES_RUN = ("nodeSelector", "tolerations", "affinity", "priorityClassN
 class JobInputs:
     """What all Jobs of a resource have in common."""
 
-    spec: Spec
-    """The specification over the operator's defaults of engine pods."""
+    spec: EffectiveSpec
     access: HubAccess
     """The engine's access to the model, and its user."""
     owner: Owner

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.engines.base import SecretVariable
+from inference_operator.engines.model_access import SecretVariable
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import objects
 

@@ -3,41 +3,39 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from inference_operator.api.pod_defaults import with_engine_defaults
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Spec
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs, without_jobs
 from inference_operator.jobs.task import JobInputs
 from inference_operator.jobs.verification import VerificationInputs, verification_state
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.models.source import ImageModel, model_source
+from inference_operator.models.source import ImageModel
 from inference_operator.objects.names import VERIFICATION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
-from inference_operator.pipeline.roles import Role
+from inference_operator.pipeline.role import Role
+from inference_operator.roles.context import RoleContext
 from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.deployment import scaled_deployment
 
 
-def with_verification(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Refused:
+def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
     """The outcome with the objects of the verification; until it has ended, workloads stay as they are."""
-    image, verify = model_source(spec.model.source), spec.model.verify
+    context = planned.roles[0].context
+    image, verify = context.source, context.spec.effective.model.verify
     if verify is None or not isinstance(image, ImageModel) or not inputs.jobs:
         return planned
-    state = verification_state(
-        VerificationInputs(job_inputs(inputs, spec, planned.roles[0]), image, verify), observed_jobs(inputs)
-    )
+    state = verification_state(VerificationInputs(job_inputs(context), image, verify), observed_jobs(inputs))
     kept = without_jobs(inputs.children, VERIFICATION)
     return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept)
 
 
-def job_inputs(inputs: Inputs, spec: Spec, role: Role) -> JobInputs:
-    """What the Jobs that engines wait for have in common: they access the model as the engines of this role do."""
-    effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
-    access = role.engine.access(effective.engine, effective.model)
-    return JobInputs(effective, access, inputs.owner, inputs.settings)
+def job_inputs(context: RoleContext) -> JobInputs:
+    """What the Jobs of a resource have in common: they access the model as the engines of this role do."""
+    effective = context.spec.effective
+    access = context.engine.access(effective.engine, effective.model)
+    return JobInputs(effective, access, context.owner, context.settings)
 
 
 def observed_jobs(inputs: Inputs) -> ObservedJobs:

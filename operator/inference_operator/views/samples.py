@@ -29,7 +29,8 @@ class EngineSample:
     waiting: int
     """Requests in the engine's own queue."""
     progress: tuple[float, ...]
-    """Numbers of which at least one changes with each scheduler iteration. They are only compared with each other."""
+    """Numbers of which at least one changes with each scheduler iteration. They are only compared with each other.
+    Empty: the engine shows none, and always counts as making progress."""
     kv_cache_tokens: int | None = None
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
     finished: float = 0.0
@@ -43,6 +44,11 @@ class EngineSample:
     def unfinished(self) -> int:
         """Requests that the engine has not finished."""
         return self.running + self.waiting
+
+    @classmethod
+    def by_routers(cls, sessions: int) -> "EngineSample":
+        """The sample of an engine that shows no metrics: it computes what routers have sent to it."""
+        return cls(model="", running=sessions, waiting=0, progress=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ def next_activity(
         return now
     if before is None or at - before.at > longest_gap:
         return replace(now, no_progress_since=at)
-    moved = before.no_progress_since is None or sample.progress != before.sample.progress
+    moved = not sample.progress or before.no_progress_since is None or sample.progress != before.sample.progress
     if moved and in_traffic:
         return replace(now, no_progress_since=at)
     since = at if moved else before.no_progress_since

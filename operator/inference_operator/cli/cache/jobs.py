@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inference_operator.engines.base import HubAccess
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.jobs.download import RESOURCES, DownloadInputs, download_task, record_data
 from inference_operator.jobs.download_result import Downloaded
 from inference_operator.jobs.placement import mounted_claims, only_node

@@ -8,7 +8,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.spec import HUB_TOKEN, EngineSpec, ModelSpec
-from inference_operator.engines.base import SecretVariable
+from inference_operator.engines.model_access import SecretVariable
 from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of
 
