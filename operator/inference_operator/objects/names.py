@@ -44,6 +44,7 @@ def router_name(name: str) -> str:
 MAX_NAME_PART = 37
 """Characters of an InferenceDeployment's name in the name of its Job. The Job's pods add six; 63 is the limit."""
 _HASH_PART = 8
+"""Characters of a hash in the name of a Job."""
 
 
 _SHORT = {INSPECTION: "model", DOWNLOAD: "cache", VERIFICATION: "sign"}
