@@ -199,7 +199,7 @@ def test_an_edit_of_one_role_decides_the_other_role_not_again() -> None:
     assert json.loads(annotations[HELPERS])["image"] == "registry.example/echo:2"
 
 
-def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
+def test_two_roles_give_two_deployments_and_one_router_with_two_upstreams() -> None:
     given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
     result = planned(given)
     assert [(role.name, role.plan.engine) for role in result.roles] == [(ENGINE, VLLM), (HELPER, ECHO)]
@@ -210,7 +210,9 @@ def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
     assert (container["name"], container["command"]) == (HELPER, ["echo-server"])
     selector = result.desired[HELPERS]["spec"]["selector"]["matchLabels"]
     assert selector["app.kubernetes.io/component"] == HELPER
-    assert "qwen-engines.default.svc.cluster.local:8000" in result.desired[CONFIG]["data"]["haproxy.cfg"]
+    config = result.desired[CONFIG]["data"]["haproxy.cfg"]
+    assert "server-template engine_ 32 qwen-engines.default.svc.cluster.local:8000 weight 64 maxconn 1024 " in config
+    assert f"helper_ 32 qwen-helpers.default.svc.cluster.local:{PORT} weight 64 maxconn {MAX_CONCURRENCY} " in config
 
 
 def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() -> None:
