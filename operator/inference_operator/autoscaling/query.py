@@ -37,8 +37,8 @@ class QueryRequest:
     role: str
     target: float
     """Requests that one engine should have at a time."""
-    external: bool
-    """Whether something else than our routers sends requests; only engines know of them then."""
+    bypasses_routers: bool
+    """Whether something else than the operator's routers sends requests; only engines know of them then."""
     metrics: DemandMetrics
     """The names of the engine's metrics."""
 
@@ -55,7 +55,7 @@ def engines_query(request: QueryRequest) -> str:
 
     Examples:
         >>> metrics = DemandMetrics("running", "waiting", "finished_total")
-        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, external=True, metrics=metrics)
+        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
         >>> engines_query(request).endswith(") / 32")
         True
     """
@@ -63,7 +63,7 @@ def engines_query(request: QueryRequest) -> str:
     running, waiting = (f"{name}{{{engines}}}" for name in (request.metrics.running, request.metrics.waiting))
     finished = f"{request.metrics.finished}{{{engines}}}"
     routers = f'{OUTSTANDING}{{{_pods(request.key, ROUTER)},proxy="{BACKEND}"}}'
-    outstanding = f"(sum({running}) + sum({waiting}))" if request.external else f"sum({routers})"
+    outstanding = f"(sum({running}) + sum({waiting}))" if request.bypasses_routers else f"sum({routers})"
     served = f"{request.target:g} * scalar(count(count by (pod) ({running})) or vector(0))"
     finish_rate = f"(sum(rate({finished}[{RATE_WINDOW}])) > 0)"
     time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"

@@ -66,9 +66,10 @@ def scaling_explanation(observed: ObservedScaling) -> Iterator[str]:
     condition = found.status.condition(ConditionType.SCALING_ACTIVE)
     if condition is not None and (condition.status != "True" or limits.schedule):
         yield f"ScalingActive: {condition.reason}. {condition.message}"
-    external = spec.router.strategy == "External"
+    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
     engines, routers = ([pod for pod in observed.pods if pod.component == one] for one in (ENGINE, ROUTER))
-    sample, _ = scaling_sample(engines, routers, observed.samples, Totals(), at=0.0, external=external)
+    samples, views = observed.samples, engines_of(engines)
+    sample, _ = scaling_sample(views, routers, samples, Totals(), at=0.0, bypasses_routers=bypasses_routers)
     yield from _now(sample, observed.samples)
     yield from _decisions(observed.events)
 

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
-from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
-from inference_operator.autoscaling.autoscalers import autoscaler_ref
 from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scaling_conflict
+from inference_operator.autoscaling.external import external_ref
+from inference_operator.autoscaling.external_state import ExternalState, ExternalStateInputs, external_state
 from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.autoscaling.schedule import Floor, floor_at
 from inference_operator.engines.base import Engine
@@ -125,14 +125,14 @@ class Inputs:
         return Ref(SERVICE, self.resource.key.namespace, service_name(self.resource.key.name))
 
     @property
-    def autoscaler(self) -> AutoscalerState | None:
+    def autoscaler(self) -> ExternalState | None:
         """What a HorizontalPodAutoscaler or KEDA does; None if the specification asks for neither."""
         spec = self.resource.spec
         if not isinstance(spec, Spec) or spec.autoscaling is None:
             return None
-        ref = autoscaler_ref(spec.autoscaling, self.owner)
-        return autoscaler_state(
-            AutoscalerInputs(
+        ref = external_ref(spec.autoscaling, self.owner)
+        return external_state(
+            ExternalStateInputs(
                 spec=spec.autoscaling,
                 owner=self.owner,
                 requested=spec.replicas,

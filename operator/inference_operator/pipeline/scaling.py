@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.autoscaling import autoscalers
 from inference_operator.autoscaling.conflict import scale_writers
+from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
 from inference_operator.autoscaling.query import QueryRequest, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
-from inference_operator.autoscaling.request import correction_factor, objective, scaling_request, wanted_replicas
+from inference_operator.autoscaling.request import objective, scaling_request, target_factor, wanted_replicas
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
@@ -17,6 +17,7 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.roles import Role
 from inference_operator.planning.capacity import fixed_replicas
 from inference_operator.settings import Capacity
+from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.pinned_plan import PinnedPlan
@@ -53,8 +54,9 @@ def scaled(inputs: Inputs, spec: Spec, planned: Planned) -> Planned:
         inputs.resource.status.autoscaling,
         target=target,
         plan=_plan_id(first.plan),
+        role=first.name,
         replicas=first.replicas,
-        engines=first.pods,
+        engines=engines_of(first.pods),
         floor=inputs.floor,
     )
     if conflict and conflict.holds:
@@ -73,7 +75,7 @@ def _target(inputs: Inputs, spec: Spec, first: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
     status = inputs.resource.status
     recorded = f"{status.plan.spec_hash}/{status.plan.decision}" if status.plan else ""
-    factor = correction_factor(status.autoscaling, inputs.scaling, plan=_plan_id(first.plan), recorded_plan=recorded)
+    factor = target_factor(status.autoscaling, inputs.scaling, plan=_plan_id(first.plan), recorded_plan=recorded)
     return target_concurrency(
         first.plan.plan,
         max_num_seqs=first.process.max_concurrency,
@@ -95,7 +97,7 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
         cost
         for role in roles
         for cost in deletion_costs(
-            role.pods,
+            engines_of(role.pods),
             inputs.samples,
             live=workload_view(inputs.workload(role.name)).desired,
             wanted=workload_view(role.workload).desired,
@@ -112,13 +114,13 @@ def autoscaler(inputs: Inputs, spec: Spec, first: Role) -> dict[Ref, Manifest]:
         key=inputs.owner.key,
         role=first.name,
         target=_target(inputs, spec, first).concurrency,
-        external=spec.router.strategy is RouterStrategy.EXTERNAL,
+        bypasses_routers=spec.router.strategy is RouterStrategy.EXTERNAL,
         metrics=first.engine.demand_metrics,
     )
     url = inputs.settings.prometheus_url
     least = inputs.floor.replicas if inputs.floor else spec.autoscaling.min_replicas
-    request = autoscalers.AutoscalerRequest(spec.autoscaling, inputs.owner, engines_query(query), url, least)
-    built = autoscalers.autoscaler(request)
+    request = ExternalInputs(spec.autoscaling, inputs.owner, engines_query(query), url, least)
+    built = external_autoscaler(request)
     if built is None:
         return {}
     ref = Ref.of(built)

@@ -10,8 +10,8 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus, KvCacheStatus, StartupStatus, Status
-from inference_operator.autoscaling.autoscaler_state import AutoscalerState
 from inference_operator.autoscaling.conflict import ScalingConflict
+from inference_operator.autoscaling.external_state import ExternalState
 from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.autoscaling.schedule import Floor
 from inference_operator.diagnosis.pending_causes import rejection_reason_of
@@ -71,7 +71,7 @@ class ScalingFacts:
     """The last decision about the number of engines; None without autoscaling."""
     result: ScalingResult | None
     """The same as the loop has it; None before its first sample."""
-    autoscaler: AutoscalerState | None
+    autoscaler: ExternalState | None
     """What a HorizontalPodAutoscaler or KEDA does; None without one."""
     conflict: ScalingConflict | None
     """Whether another autoscaler acts beside the operator; None where the operator does not decide."""

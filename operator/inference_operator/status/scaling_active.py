@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.autoscaler_state import AutoscalerState
 from inference_operator.autoscaling.conflict import ScalingConflict
+from inference_operator.autoscaling.external_state import ExternalState
 from inference_operator.status.facts import Facts
 from inference_operator.status.verdict import Verdict
 
@@ -35,7 +35,7 @@ def scaling_active(facts: Facts) -> Verdict | None:
     return Verdict("True", Reason.FOLLOWING_DEMAND, f"{wanted} {_without_effect(facts, autoscaling)}".strip())
 
 
-def _of_autoscaler(state: AutoscalerState, facts: Facts, autoscaling: AutoscalingStatus) -> Verdict:
+def _of_autoscaler(state: ExternalState, facts: Facts, autoscaling: AutoscalingStatus) -> Verdict:
     """What a HorizontalPodAutoscaler or KEDA does, and how many engines follow from it."""
     wanted = f"{_engines(autoscaling.desired_replicas)} wanted."
     if state.reason is Reason.FOLLOWING_AUTOSCALER:

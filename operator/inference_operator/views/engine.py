@@ -106,6 +106,16 @@ class EngineView:
         return all(pod.node for pod in self.pods)
 
     @property
+    def scheduled_part(self) -> float:
+        """The part of its pods that have a node: 0 to 1."""
+        return sum(bool(pod.node) for pod in self.pods) / len(self.pods)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether any of its pods starts or cannot start."""
+        return any(pod.start or pod.problem for pod in self.pods)
+
+    @property
     def created(self) -> datetime | None:
         """When its first pod was created."""
         return min((pod.created for pod in self.pods if pod.created), default=None)
