@@ -7,8 +7,11 @@ from pathlib import Path
 
 from bench.metrics import Metrics
 from e2e.cluster.handle import LocalCluster
+from inference_operator.settings import ModelInspection, Settings
 from tests.testing.operator_process import OperatorProcess
 
+SETTINGS = Settings(model_inspection=ModelInspection.WHEN_UNKNOWN)
+"""Decide about a model of the catalogue without a Job, which nothing would run here."""
 KIB_PER_MIB = 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -34,7 +37,7 @@ class MeasuredOperator(OperatorProcess):
 @contextmanager
 def running(cluster: LocalCluster, folder: Path) -> Iterator[MeasuredOperator]:
     """An operator that runs inside the `with` block and logs into the folder."""
-    settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default", "MODEL_INSPECTION": "WhenUnknown"}
+    settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default", "MODEL_INSPECTION": SETTINGS.model_inspection}
     process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", settings)
     process.start()
     try:

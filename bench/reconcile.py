@@ -21,12 +21,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.figures import Figure, at_least, at_most, exactly, parser_of, shown
-from bench.measured_operator import MeasuredOperator, running
+from bench.measured_operator import SETTINGS, MeasuredOperator, running
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
@@ -37,17 +38,30 @@ from inference_operator.controller.cluster import NotFoundError
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, NODE, SERVICE, Manifest, Ref
+from inference_operator.manifest import (
+    API_VERSION,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    INFERENCE_DEPLOYMENT,
+    NODE,
+    POD,
+    SERVICE,
+    Kind,
+    Manifest,
+    Ref,
+)
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.settings import Settings
 
 RESOURCES, IDLE_SECONDS = 1000, 60
 NAMESPACE, LIMIT = "bench", "limit"
 SPEC: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B"}, "hardware": {"device": "CPU"}, "replicas": 1}
 """On CPUs, so that the number of resources is not limited by nodes with 8 GPUs."""
-CHILDREN, PODS = 6, 3
+CHILDREN: Mapping[Kind, int] = {CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: 1}
+"""The children of one resource. A resource that waits for something, such as an inspection of its model, has others."""
+PODS = 3
 PODS_PER_NODE = 100
 AT_ONCE = 16
 """Concurrent requests of the user and of the bare client."""
@@ -56,7 +70,7 @@ POLL_SECONDS, LONGEST_SECONDS = 0.25, 3600
 QUIET_SECONDS = 10
 RATE_AIM = at_least(0.8)
 """Share of the bare client's rate. A rate alone depends on the machine."""
-CHILD_WRITES_AIM, STATUS_WRITES_AIM = exactly(CHILDREN), at_most(3)
+CHILD_WRITES_AIM, STATUS_WRITES_AIM = exactly(sum(CHILDREN.values())), at_most(3)
 """Requests per new resource."""
 EDIT_AIM = at_most(0.1)
 """Seconds from the event of a manual edit to its repair, p99."""
@@ -93,9 +107,11 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
             rest = [*_edits(cluster, operator, count), *_idle(operator, idle)]
             restart_seconds, restart = _restart(operator, count)
         listing_seconds = asyncio.run(_listing_seconds(cluster))
+        bare = _bare_client(cluster, count, new[0].value)
+        asyncio.run(_check_children(cluster, count))
         return [
             *new[:2],
-            *_bare_client(cluster, count, new[0].value),
+            *bare,
             *new[2:],
             *rest,
             Figure("restart: until every resource is reconciled", restart_seconds, "s"),
@@ -111,7 +127,7 @@ def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, count: int
     begun, cpu_before = time.monotonic(), operator.cpu_seconds()
     start = operator.read()
     asyncio.run(_send(cluster, [_resource(number) for number in range(count)]))
-    _until(lambda: operator.read().writes["child"] >= CHILDREN * count, "all children are applied")
+    _until(lambda: operator.read().writes["child"] >= sum(CHILDREN.values()) * count, "all children are applied")
     applied = time.monotonic() - begun
     _until(lambda: operator.read().total("infd_resources", 'state="ready"') >= count, "all resources are ready")
     ready = time.monotonic() - begun
@@ -172,7 +188,7 @@ def _restart(operator: MeasuredOperator, count: int) -> tuple[float, list[Figure
 
 
 def _bare_client(cluster: LocalCluster, count: int, rate: float) -> list[Figure]:
-    manifests = [manifest for number in range(count) for manifest in _children(number)]
+    manifests = [manifest for number in range(count) for manifest in bare_children(number)]
     begun = time.monotonic()
     asyncio.run(_send(cluster, manifests))
     limit = count / (time.monotonic() - begun)
@@ -182,11 +198,31 @@ def _bare_client(cluster: LocalCluster, count: int, rate: float) -> list[Figure]
     ]
 
 
+async def _check_children(cluster: LocalCluster, count: int) -> None:
+    """Check that the operator and the bare client have made the same objects, and all that a resource needs.
+
+    Raises:
+        AssertionError: their figures cannot be compared.
+    """
+    client = await connect(cluster.kubeconfig)
+    kube, found = KubeCluster(Api(client)), {NAMESPACE: Counter[Kind](), LIMIT: Counter[Kind]()}
+    for namespace, kinds in found.items():
+        for kind in watched_kinds(SETTINGS):
+            if kind not in (INFERENCE_DEPLOYMENT, POD):
+                async for page in kube.pages(kind, namespace=namespace, selector=MANAGED_SELECTOR):
+                    kinds[kind] += len(page.items)
+    await client.close()  # type: ignore[no-untyped-call]  # the client's own
+    wanted = {kind: each * count for kind, each in CHILDREN.items()}
+    for namespace, kinds in found.items():
+        if +kinds != wanted:
+            raise AssertionError(f"namespace {namespace} has {+kinds} instead of {wanted}")
+
+
 async def _listing_seconds(cluster: LocalCluster) -> float:
     """Seconds to list what the operator lists at a start, without keeping any object."""
     client = await connect(cluster.kubeconfig)
     kube, begun = KubeCluster(Api(client)), time.monotonic()
-    for kind in (*watched_kinds(Settings()), NODE):
+    for kind in (*watched_kinds(SETTINGS), NODE):
         async for _ in kube.pages(kind, selector=None if kind in (INFERENCE_DEPLOYMENT, NODE) else MANAGED_SELECTOR):
             pass
     took = time.monotonic() - begun
@@ -221,11 +257,11 @@ async def _delete_services(cluster: LocalCluster, count: int) -> None:
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
 
-def _children(number: int) -> list[Manifest]:
-    """The children that the operator would apply, without owners, in the other namespace."""
+def bare_children(number: int) -> list[Manifest]:
+    """The children that the measured operator would apply, without owners, in the other namespace."""
     meta = {"name": _name(number), "namespace": LIMIT, "uid": "00000000-0000-4000-8000-000000000000"}
     parsed = resource({**_resource(number), "metadata": {**meta, "generation": 1}})
-    inputs = Inputs(resource=parsed, children={}, pods=(), settings=Settings(), now=datetime.now(UTC))
+    inputs = Inputs(resource=parsed, children={}, pods=(), settings=SETTINGS, now=datetime.now(UTC))
     return [_without_owner(manifest) for manifest in outcome(inputs).desired.values()]
 
 

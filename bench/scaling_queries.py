@@ -39,7 +39,7 @@ RULE_AGE_SECONDS = 10.0
 def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int) -> Manifest:
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
-    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, external=False, metrics=DEMAND_METRICS))
+    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=DEMAND_METRICS))
     found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
     if found is None:
         raise ValueError(f"{backend} needs no object")

@@ -25,7 +25,9 @@ LONGEST = "q" * MAX_NAME_LENGTH
 
 
 def query(*, name: str = "qwen", target: float = 32.0, external: bool = False) -> str:
-    return engines_query(QueryRequest(Key("a", name), "engine", target, external=external, metrics=DEMAND_METRICS))
+    return engines_query(
+        QueryRequest(Key("a", name), "engine", target, bypasses_routers=external, metrics=DEMAND_METRICS)
+    )
 
 
 def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:
@@ -101,8 +103,12 @@ CASES: dict[str, tuple[str, Mapping[str, str], float | None]] = {
     ),
     "no metrics of routers": (query(), STEADY, None),
     "no metrics at all": (query(), {}, None),
-    "external routing": (query(external=True), engines(2, running=40, waiting=10, finished=80), (64 / 0.85 + 36) / 32),
-    "external routing without metrics": (query(external=True), router(5), None),
+    "external routing": (
+        query(bypasses_routers=True),
+        engines(2, running=40, waiting=10, finished=80),
+        (64 / 0.85 + 36) / 32,
+    ),
+    "external routing without metrics": (query(bypasses_routers=True), router(5), None),
     "the longest name": (
         query(name=LONGEST),
         _named(f"{LONGEST}-roabcde", router(51)) | _named(f"{LONGEST}-enabcde", engine(0, running=51, finished=51)),

@@ -31,9 +31,8 @@ from inference_operator.kube.lookup_poller import LookupPoller
 from inference_operator.kube.watch import log_loop_error, watch
 from inference_operator.manifest import Key
 from inference_operator.pipeline.default_errors import default_errors
-from inference_operator.pipeline.inputs import RolePolicy
-from inference_operator.pipeline.roles import requested_roles
 from inference_operator.planning.gpu_offers import gpus_by_kind, unknown_kinds
+from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings, setting_errors
 from inference_operator.status.report import Requeue

@@ -30,7 +30,7 @@ from inference_operator.sizing.shape import ParallelSizes
 # An 8B model in 16 bits with grouped-query attention (Llama 3.1 8B) on an H100.
 PER_GPU = PerGpu(
     memory_gib=79.18,
-    offered_gib=71.3,
+    requested_gib=71.3,
     weights_gib=15.0,
     activation_gib=1.0,
     non_torch_gib=0.2,
@@ -39,8 +39,8 @@ PER_GPU = PerGpu(
     kv_cache_tokens=447_000,
     kv_token_bytes=131_072,
     headroom_gib=38.0,
-    longest_requests=3.4,
-    typical_requests=218.0,
+    max_concurrency_at_full_context=3.4,
+    max_concurrency_at_2048_tokens=218.0,
     origins={},
 )
 PLAN = Plan(Device.GPU, ParallelSizes(1), 1, "4", "16Gi", "2Gi", "2Gi", gpu="H100-80GB", per_gpu=PER_GPU)
@@ -60,7 +60,7 @@ def test_few_sequences_decide_if_the_engine_computes_no_more() -> None:
 
 
 def test_a_small_kv_cache_decides_and_longer_requests_make_it_smaller() -> None:
-    small = replace(PLAN, per_gpu=replace(PER_GPU, typical_requests=20.0))
+    small = replace(PLAN, per_gpu=replace(PER_GPU, max_concurrency_at_2048_tokens=20.0))
     assert target_concurrency(small, max_num_seqs=256).bound is TargetBound.KV_CACHE
     assert target_concurrency(small, max_num_seqs=256, typical_tokens=8192).concurrency == 5
 
@@ -78,7 +78,9 @@ def test_a_gpu_too_slow_for_the_objective_says_so_and_keeps_a_useful_target() ->
 
 
 def test_a_slice_of_a_gpu_has_its_part_of_the_bandwidth() -> None:
-    half = replace(PLAN, per_gpu=replace(PER_GPU, memory_gib=PER_GPU.memory_gib / 2, typical_requests=200.0))
+    half = replace(
+        PLAN, per_gpu=replace(PER_GPU, memory_gib=PER_GPU.memory_gib / 2, max_concurrency_at_2048_tokens=200.0)
+    )
     assert target_concurrency(half, max_num_seqs=256).concurrency == pytest.approx(34, abs=1)
 
 

@@ -21,8 +21,8 @@ def test_fit_gives_the_same_memory_as_a_plan_of_the_operator(infd: Infd, args: l
     assert found["weights_gib"] == pytest.approx(plan.per_gpu.weights_gib, abs=0.01)
     assert found["kv_cache_tokens"] == plan.per_gpu.kv_cache_tokens
     assert f"{found['host']['memory_gib']}Gi" == plan.memory
-    assert found.get("unaccounted", []) == list(plan.uncounted)
-    assert ("Not counted" in found["reason"]) == bool(plan.uncounted)
+    assert found.get("unaccounted", []) == list(plan.unaccounted)
+    assert ("Not counted" in found["reason"]) == bool(plan.unaccounted)
 
 
 def test_fit_of_a_name_says_whether_the_hub_or_the_catalogue_was_asked(

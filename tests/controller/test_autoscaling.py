@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, POD, Manifest, Ref
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
@@ -79,7 +80,8 @@ class Fleet:
             self.world.cache.samples.see_engine(uid, activity)
         cache = self.world.cache
         every = [one for one in cache.pods(KEY) if one.component == ROUTER]
-        if cache.scaling.observe(KEY, cache.engine_pods(KEY), every, Samples(engines, routers), at=self.at):
+        scraped = ScrapeRound(cache.engine_views(KEY), every, Samples(engines, routers), self.at)
+        if cache.scaling.observe(KEY, scraped):
             return await self.world.settle()
         return []
 

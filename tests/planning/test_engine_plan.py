@@ -11,11 +11,11 @@ from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.report import report
 from inference_operator.views.node import NodeView, node_view
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.status.situations import NO_GPU, view
 from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, planned, ready_pod
 from tests.testing.inspected import failing
@@ -179,7 +179,7 @@ def test_a_plan_without_a_memory_check_uses_the_requested_size_and_reports_the_m
     asked = failing(Cause.GATED, parallelism={"tensor": 2, "pipeline": 2})
     found = planned_from(asked).plan.plan
     assert (found.gpus_per_replica, found.max_model_len, found.per_gpu) == (4, None, None)
-    assert found.unchecked == "pvc://models/mine: is of no use."
+    assert found.unchecked_reason == "pvc://models/mine: is of no use."
     limited = failing(Cause.GATED, parallelism={"tensor": 2}, hardware={"gpu": {"products": ["L4"]}})
     with_l4 = planned_from(replace(limited, nodes=[FOUR_L4, *NODES])).plan.plan
     assert with_l4.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}

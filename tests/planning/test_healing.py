@@ -12,13 +12,13 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.report import report
 from inference_operator.views.lookups import FreeGpusLookup, LogText, Unavailable
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import PodView, pod_template_hash
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.status.situations import NO_GPU, view
 from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, ready_pod, waiting
 from tests.testing.nodes import node
@@ -93,7 +93,7 @@ def test_after_a_kv_cache_error_the_context_is_reduced_to_what_the_engine_report
     pod = one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500)))
     healed = one_l4.settle(pod)
     assert (before.max_model_len, healed.max_model_len) == (19456, 9968)
-    assert (healed.gpu, healed.parallel, healed.decision) == ("L4", before.parallel, 1)
+    assert (healed.gpu, healed.parallel, healed.revision) == ("L4", before.parallel, 1)
     assert healed.learned is not None
     assert (healed.learned.context, healed.learned.longest) == (19456, 10_500)
     assert before.per_gpu is not None
@@ -104,7 +104,7 @@ def test_after_a_kv_cache_error_the_context_is_reduced_to_what_the_engine_report
 
 def test_a_plan_is_corrected_at_most_once(one_l4: Cluster) -> None:
     healed = one_l4.settle(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500))))
-    assert healed.decision == 1
+    assert healed.revision == 1
     again = one_l4.pod(crashed(too_small(10_240, 1.6, 1.4, 9000)))
     assert one_l4.settle(again) == healed
     found = report(one_l4.inputs(again), one_l4.decide(again), []).status.condition(ConditionType.RECONCILING)
@@ -129,7 +129,7 @@ def test_a_requested_context_is_never_reduced() -> None:
     cluster = Cluster(inference_deployment(engine={"maxModelLen": 9000}, parallelism={"tensor": 1}), ONE_L4)
     pod = cluster.pod(crashed(too_small(9000, 1.3, 1.2, 8500)))
     plan = cluster.decide(pod).plan.plan
-    assert (plan.max_model_len, plan.decision, plan.learned) == (9000, 0, None)
+    assert (plan.max_model_len, plan.revision, plan.learned) == (9000, 0, None)
 
 
 def test_a_requested_context_gets_more_gpus_if_the_engine_used_more_memory_than_estimated() -> None:
@@ -216,7 +216,7 @@ def test_where_memory_is_not_computed_the_reported_context_is_used_with_a_margin
 def test_a_checked_plan_stays_if_it_could_only_be_decided_again_without_a_check() -> None:
     cluster = Cluster(inference_deployment(parallelism={"tensor": 1}), ONE_L4)
     before = cluster.decide().plan.plan
-    assert not before.unchecked
+    assert not before.unchecked_reason
     cluster.nodes = None
     assert cluster.settle(cluster.pod(crashed(too_small(131072, 16.0, 4.0, 32768)))) == before
 
@@ -245,14 +245,14 @@ def test_what_was_learned_is_dropped_when_an_input_of_the_sizes_changes(one_l4: 
     one_l4.settle(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500))))
     one_l4.raw = inference_deployment(engine={"kvCacheDtype": "fp8"})
     plan = one_l4.decide().plan.plan
-    assert (plan.learned, plan.decision) == (None, 0)
+    assert (plan.learned, plan.revision) == (None, 0)
 
 
 def test_what_was_learned_counts_when_no_node_can_run_the_engine_any_more(one_l4: Cluster) -> None:
     healed = one_l4.settle(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500))))
     one_l4.nodes = NODES
     moved = one_l4.settle(one_l4.pod(NO_GPU))
-    assert (moved.gpu, moved.decision) == ("H100-80GB", 2)
+    assert (moved.gpu, moved.revision) == ("H100-80GB", 2)
     assert moved.learned == healed.learned
 
 

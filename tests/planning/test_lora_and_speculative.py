@@ -7,9 +7,9 @@ from inference_operator.inspection.result import Cause
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import PerGpu
 from inference_operator.status.report import report
-from inference_operator.workload.pinned_plan import PinnedPlan
 from tests.testing.builders import ENGINES, inference_deployment, inputs
 from tests.testing.inspected import failing
 
@@ -78,8 +78,8 @@ def test_an_unknown_draft_model_is_reported_as_not_counted_in_message_and_status
 
 def test_a_draft_model_with_another_revision_is_not_counted_as_the_known_model() -> None:
     args = ["--spec-model=Qwen/Qwen3-0.6B", "--speculative-config.revision=v2"]
-    assert pinned(asking(*args)).plan.uncounted
-    assert not pinned(asking(args[0])).plan.uncounted
+    assert pinned(asking(*args)).plan.unaccounted
+    assert not pinned(asking(args[0])).plan.unaccounted
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from inference_operator.sizing.budget import Gpu, budget
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
-from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib, kept_adapters_gib, uncounted
+from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib, kept_adapters_gib, unaccounted
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Adapters, ParallelSizes, Shape, Speculation
 from inference_operator.sizing.weights import rank_weights
@@ -107,9 +107,9 @@ def test_a_draft_model_that_does_not_allow_the_tensor_parallel_size_is_refused()
 
 
 def test_memory_of_unknown_size_is_named_as_not_counted() -> None:
-    assert uncounted(QWEN, Shape(speculation=DRAFTED, adapters=Adapters(16, tower=True))) == ()
+    assert unaccounted(QWEN, Shape(speculation=DRAFTED, adapters=Adapters(16, tower=True))) == ()
     shape = Shape(speculation=Speculation(4, draft="org/head"), adapters=Adapters(16, tower=True))
-    assert uncounted(model("google/gemma-3-27b-it"), shape) == (
+    assert unaccounted(model("google/gemma-3-27b-it"), shape) == (
         "the draft model `org/head`, which is not in the catalogue",
         "memory for adapters of the vision tower",
     )

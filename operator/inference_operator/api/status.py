@@ -1,12 +1,8 @@
-"""`status` of an InferenceDeployment as pydantic models.
+"""`status` of an InferenceDeployment as pydantic models."""
 
-Some fields had another name in commit d036b61. A status of that commit is still read: see `_renamed`.
-"""
-
-from collections.abc import Mapping
 from enum import StrEnum
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
 from inference_operator.api.conditions import Condition
@@ -31,16 +27,6 @@ def _camel(name: str) -> str:
     return to_camel(name).replace("Gib", "GiB").replace("Urls", "URLs")
 
 
-def _renamed(name: str, former: str) -> AliasChoices:
-    """The names under which a renamed field is read: its own, and the former one as JSON and as Python wrote it.
-
-    Examples:
-        >>> _renamed("max_length", "longest_text").choices
-        ['maxLength', 'longestText', 'longest_text']
-    """
-    return AliasChoices(_camel(name), _camel(former), former)
-
-
 class _StatusModel(BaseModel):
     model_config = ConfigDict(
         alias_generator=_camel, validate_by_alias=True, validate_by_name=True, frozen=True, extra="ignore"
@@ -53,7 +39,6 @@ class PerGpuStatus(_StatusModel):
     memory_gib: float = Field(description="Total memory, as CUDA reports it.")
     requested_gib: float = Field(
         0.0,
-        validation_alias=_renamed("requested_gib", "offered_gib"),
         description="Memory that the engine may use: total memory times `gpuMemoryUtilization`.",
     )
     weights_gib: float = Field(description="Memory of the model's weights.")
@@ -66,12 +51,10 @@ class PerGpuStatus(_StatusModel):
     headroom_gib: float = Field(description="KV cache memory beyond one sequence of `maxModelLen` tokens.")
     max_concurrency_at_full_context: float = Field(
         0.0,
-        validation_alias=_renamed("max_concurrency_at_full_context", "longest_requests"),
         description="Sequences of `maxModelLen` tokens that fit into the KV cache at once.",
     )
     max_concurrency_at_2048_tokens: float = Field(
         0.0,
-        validation_alias=_renamed("max_concurrency_at_2048_tokens", "typical_requests"),
         description="Sequences of 2,048 tokens that fit into the KV cache at once.",
     )
     origins: dict[str, str] = Field({}, max_length=16, description="Source of each figure.")
@@ -144,17 +127,16 @@ class PlanStatus(_StatusModel):
     unaccounted: tuple[str, ...] = Field(
         (),
         max_length=16,
-        validation_alias=_renamed("unaccounted", "uncounted"),
         description="Parts that need memory of unknown size.",
     )
     unchecked_reason: str = Field(
         "",
-        validation_alias=_renamed("unchecked_reason", "unchecked"),
         description="Why the memory was not computed.",
     )
     per_gpu: PerGpuStatus | None = Field(None, description="Memory of one GPU.")
-    decision: int = Field(
+    revision: int = Field(
         0,
+        alias="decision",
         description="How many times the sizes were computed again: no node could run them, or an engine reported too"
         " little memory.",
     )
@@ -163,7 +145,6 @@ class PlanStatus(_StatusModel):
     )
     spec_hash: str = Field(
         "",
-        validation_alias=_renamed("spec_hash", "asked"),
         description="Hash of the part of the spec that the sizes depend on.",
     )
 
@@ -177,27 +158,6 @@ class PlanStatus(_StatusModel):
             if value not in ("", [], (), {}) and value is not False and (name, value) != ("decision", 0)
         }
 
-    def sizes(self) -> Manifest:
-        """The plan by the field names of `sizing.plan.Plan`, as the annotation has them; without the hash."""
-        return _by_former_names(self.model_dump(exclude={"spec_hash"}))
-
-
-_FORMER_NAMES = {
-    "unaccounted": "uncounted",
-    "unchecked_reason": "unchecked",
-    "requested_gib": "offered_gib",
-    "max_concurrency_at_full_context": "longest_requests",
-    "max_concurrency_at_2048_tokens": "typical_requests",
-}
-"""Names of sizing's dataclasses for fields that status calls otherwise."""
-
-
-def _by_former_names(fields: Mapping[str, object]) -> Manifest:
-    return {
-        _FORMER_NAMES.get(name, name): _by_former_names(value) if name == "per_gpu" and value else value  # type: ignore[arg-type]
-        for name, value in fields.items()
-    }
-
 
 class KvCacheStatus(_StatusModel):
     """The capacity of an engine's KV cache in tokens."""
@@ -206,7 +166,6 @@ class KvCacheStatus(_StatusModel):
     reported_tokens: int = Field(description="Capacity as reported by the first engine of this pod template.")
     pod_template_hash: str = Field(
         "",
-        validation_alias=_renamed("pod_template_hash", "template"),
         description="Hash of the pod template of that engine.",
     )
 

@@ -76,13 +76,14 @@ def scaling_sample(
     serving = [engine for engine in engines if engine.is_serving]
     routed = {pod.uid: samples.routers[pod.uid] for pod in routing if pod.uid in samples.routers}
     served = {engine.uid: samples.engines[engine.uid] for engine in serving if engine.uid in samples.engines}
-    staying = {one.uid for one in (*engines, *routers)}
+    staying = {*(engine.uid for engine in engines), *(pod.uid for pod in routers)}
     finished = {uid: one.sample.finished for uid, one in served.items()}
     completions = totals.completions.after(finished, staying=staying)
     arrivals = totals.arrivals.after({uid: float(one.arrivals) for uid, one in routed.items()}, staying=staying)
     in_routers = sum(one.queued + one.held for one in routed.values())
     outstanding = in_routers + sum(one.outstanding for one in served.values())
-    missing = [one.name for one in (*routing, *serving) if one.uid not in routed and one.uid not in served]
+    missing = [pod.name for pod in routing if pod.uid not in routed]
+    missing += [engine.name for engine in serving if engine.uid not in served]
     if not (bypasses_routers or routing):
         missing.append(NO_ROUTER)
     sample = ScalingSample(

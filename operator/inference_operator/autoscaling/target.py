@@ -120,7 +120,7 @@ def target_concurrency(
     """
     bounds = {TargetBound.SEQUENCES: float(max_num_seqs)}
     if plan.per_gpu is not None:
-        bounds[TargetBound.KV_CACHE] = plan.per_gpu.typical_requests * TYPICAL_TOKENS / typical_tokens
+        bounds[TargetBound.KV_CACHE] = plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS / typical_tokens
     batch = _largest_batch(plan, objective, typical_tokens)
     if batch is None:
         bounds[TargetBound.UNKNOWN_BANDWIDTH] = UNKNOWN_TARGET

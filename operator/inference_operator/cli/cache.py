@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from inference_operator.api.pod_defaults import with_engine_defaults
+from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import EngineSpec
@@ -212,7 +212,7 @@ def _request(options: argparse.Namespace, engines: EngineRegistry) -> DownloadRe
     if isinstance(spec, Refusal):
         raise UsageError(spec.message)
     settings = _settings(options)
-    effective = with_engine_defaults(spec, settings.engine_defaults)
+    effective = effective_spec(spec, settings.engine_defaults, settings.router_defaults)
     access = engines[engines.default].access(effective.engine, effective.model)
     owner = Owner(Key(options.namespace, COMMAND), UNKNOWN_UID)
     return DownloadRequest(effective, access, "", CacheVolume(options.claim, ""), owner, settings)

@@ -11,7 +11,7 @@ from inference_operator.sizing.budget import Budget, Gpu, budget
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.infeasible import shortfall
-from inference_operator.sizing.lora_and_speculative import uncounted
+from inference_operator.sizing.lora_and_speculative import unaccounted
 from inference_operator.sizing.rules import broken_rule
 from inference_operator.sizing.shape import Shape
 
@@ -44,7 +44,7 @@ class Answer:
     """Memory of one GPU; None if no size was computed."""
     plan: GpuPlan | None = None
     assumptions: tuple[str, ...] = ()
-    uncounted: tuple[str, ...] = ()
+    unaccounted: tuple[str, ...] = ()
     """Parts that need memory of unknown size."""
 
     def document(self) -> Manifest:
@@ -59,7 +59,7 @@ class Answer:
             "kv_cache_tokens": found and found.kv_tokens,
             "max_concurrency": found and round(found.concurrency, DIGITS),
         }
-        missing = {"unaccounted": list(self.uncounted)} if self.uncounted else {}
+        missing = {"unaccounted": list(self.unaccounted)} if self.unaccounted else {}
         return {"fits": self.fits, "reason": self.reason, **missing, **numbers, **self._chosen()}
 
     def _chosen(self) -> Manifest:
@@ -98,9 +98,9 @@ def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Sh
     longest = facts.longest_context or facts.context
     if shape.context and facts.context_stated and shape.context > longest:
         reason += f" The model's maximum context length is {longest:,}."
-    missing = uncounted(facts, shape)
+    missing = unaccounted(facts, shape)
     reason += _not_counted(missing)
-    return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions, uncounted=missing)
+    return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions, unaccounted=missing)
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
@@ -110,7 +110,7 @@ def answer_of_plan(plan: GpuPlan) -> Answer:
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
         reason += " This is less than the target: no node has a larger group of these GPUs."
-    reason += _not_counted(plan.uncounted)
+    reason += _not_counted(plan.unaccounted)
     return Answer(
         plan.offer.kind,
         fits=True,
@@ -118,7 +118,7 @@ def answer_of_plan(plan: GpuPlan) -> Answer:
         budget=plan.budget,
         plan=plan,
         assumptions=plan.assumptions,
-        uncounted=plan.uncounted,
+        unaccounted=plan.unaccounted,
     )
 
 
@@ -138,7 +138,7 @@ def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
     if any(one.budget for one in answers):
         yield UNITS
     for one in answers:
-        if len(answers) == 1 or not one.fits or one.uncounted:
+        if len(answers) == 1 or not one.fits or one.unaccounted:
             yield f"{one.gpu}: {one.reason}"
     if verbose:
         for one in answers:

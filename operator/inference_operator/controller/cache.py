@@ -16,12 +16,12 @@ from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
 from inference_operator.objects.names import ROUTER, workload_name
-from inference_operator.pipeline.inputs import Inputs, RolePolicy
-from inference_operator.pipeline.roles import requested_roles
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.settings import Settings
 from inference_operator.status.write_results import Applied, Deleted, WriteResult
-from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.engine import EngineView, engines_of
+from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
 from inference_operator.views.resource_figures import ResourceFigures
 from inference_operator.views.workload import WORKLOAD_KINDS

@@ -8,11 +8,11 @@ import orjson
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
+from inference_operator.roles.pinned_plan import recorded_engine
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import objects
 from inference_operator.views.resource_figures import ResourceFigures, resource_figures
 from inference_operator.views.workload import WORKLOAD_KINDS
-from inference_operator.workload.pinned_plan import recorded_engine
 
 _WORKLOADS = frozenset(kind.name for kind in WORKLOAD_KINDS)
 

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The InferenceDeployments, routers and engines to scrape. Of an engine with several pods, the leader is scraped."""
+    """The routers and engines to scrape. Of an engine with several pods, the leader is scraped."""
 
     keys: Callable[[], Iterable[Key]]
     pods: Callable[[Key], Sequence[PodView]]

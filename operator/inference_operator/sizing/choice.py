@@ -10,7 +10,7 @@ from inference_operator.sizing.fitting import Candidate, MemoryOf, Pool, aimed_c
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
-from inference_operator.sizing.lora_and_speculative import uncounted
+from inference_operator.sizing.lora_and_speculative import unaccounted
 from inference_operator.sizing.rules import unable
 from inference_operator.sizing.shape import SizingRequest
 
@@ -143,5 +143,5 @@ def _plan(pool: Pool, candidate: Candidate, request: SizingRequest, *, reduced: 
         context_reduced=reduced,
         left_to_engine=left_to_engine(pool.facts, pool.engine, candidate.shape, found, request),
         assumptions=pool.facts.assumptions,
-        uncounted=uncounted(pool.facts, candidate.shape),
+        unaccounted=unaccounted(pool.facts, candidate.shape),
     )

@@ -35,7 +35,7 @@ class GpuPlan:
     left_to_engine: tuple[str, ...] = ()
     """Sizes that the engine derives itself, by their names in `spec.engine`; no argument sets them."""
     assumptions: tuple[str, ...] = ()
-    uncounted: tuple[str, ...] = ()
+    unaccounted: tuple[str, ...] = ()
     """Parts that need an unknown amount of memory; each as a phrase."""
 
     @property

@@ -82,20 +82,21 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
     return speculation.draft_facts.groups if speculation.draft_facts else ()
 
 
-def uncounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
+def unaccounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
     """Parts that need an unknown amount of memory; each as a phrase.
 
     Examples:
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
         >>> from inference_operator.sizing.shape import Speculation
-        >>> uncounted(model_facts(entry("Qwen/Qwen3-8B").config), Shape(speculation=Speculation(4, draft="org/draft")))
+        >>> shape = Shape(speculation=Speculation(4, draft="org/draft"))
+        >>> unaccounted(model_facts(entry("Qwen/Qwen3-8B").config), shape)
         ('the draft model `org/draft`, which is not in the catalogue',)
     """
-    return tuple(_uncounted(facts, shape))
+    return tuple(_unaccounted(facts, shape))
 
 
-def _uncounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
+def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     speculation = shape.speculation
     if speculation and speculation.draft and speculation.draft_facts is None:
         named = f"the draft model `{speculation.draft}`" if _MODEL.fullmatch(speculation.draft) else "the draft model"

@@ -13,7 +13,7 @@ from inference_operator.sizing.engine_choices import CONTEXT, context_left
 from inference_operator.sizing.gpu_plan import GpuPlan, HostNeeds
 from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
 from inference_operator.sizing.learned import Learned
-from inference_operator.sizing.lora_and_speculative import draft_files_gib, uncounted
+from inference_operator.sizing.lora_and_speculative import draft_files_gib, unaccounted
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
 from inference_operator.units import GIB
 
@@ -30,7 +30,7 @@ class PerGpu:
 
     memory_gib: float
     """Total memory as CUDA reports it."""
-    offered_gib: float
+    requested_gib: float
     """Memory that the engine may use."""
     weights_gib: float
     activation_gib: float
@@ -42,9 +42,9 @@ class PerGpu:
     """Bytes of one more token in the KV cache."""
     headroom_gib: float
     """KV cache beyond one sequence of the longest context."""
-    longest_requests: float
+    max_concurrency_at_full_context: float
     """Sequences of the longest context that fit at once."""
-    typical_requests: float
+    max_concurrency_at_2048_tokens: float
     """Typical requests that fit at once."""
     origins: Mapping[str, str]
     """The origin of each term: the model's config, the engine's version, or a measurement."""
@@ -68,7 +68,7 @@ class Plan:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """The node label by which nodes with these GPUs were found."""
     labels_of_kind: bool = False
-    """Whether any node label that names the kind selects nodes, and not only `node_selector`. Earlier plans: no."""
+    """Whether any node label that names the kind selects nodes, and not only `node_selector`."""
     avoided_products: tuple[str, ...] = ()
     """GPU products that the pods must avoid, if no node label selects the right ones."""
     max_model_len: int | None = None
@@ -76,7 +76,7 @@ class Plan:
     max_num_batched_tokens: int | None = None
     left_to_engine: tuple[str, ...] = ()
     """Those of the three sizes above that the engine derives itself, by their names in `spec.engine`. No argument sets
-    them. Plans of earlier releases name none, and all their sizes are arguments."""
+    them."""
     gpu_memory_utilization: float | None = None
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank, on CPUs."""
@@ -94,16 +94,16 @@ class Plan:
     """Whether the context is shorter than the target, because no larger group of GPUs exists."""
     assumptions: tuple[str, ...] = ()
     """Values that the model's config does not state and sizing assumed."""
-    uncounted: tuple[str, ...] = ()
+    unaccounted: tuple[str, ...] = ()
     """Parts that need an unknown amount of memory; each as a phrase."""
-    unchecked: str = ""
+    unchecked_reason: str = ""
     """Why the memory was not computed; empty if it was."""
     per_gpu: PerGpu | None = None
-    decision: int = 0
+    revision: int = 0
     """How often sizing was repeated, because no node could run the engines or an engine reported too little memory; the
     highest number is current."""
     learned: Learned | None = None
-    """What an engine of an earlier decision for the same specification reported; None if none did."""
+    """What an engine of an earlier revision for the same specification reported; None if none did."""
 
 
 GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2
@@ -134,7 +134,7 @@ def unchecked_plan(request: SizingRequest, why: str = "") -> Plan:
         ephemeral_storage_gib=GPU_EPHEMERAL_STORAGE_GIB,
         shared_memory_gib=shared_memory_gib(shape),
     )
-    return replace(_plan(Device.GPU, shape, host), resource=request.resource, unchecked=why)
+    return replace(_plan(Device.GPU, shape, host), resource=request.resource, unchecked_reason=why)
 
 
 def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, *, downloads: bool) -> Plan:
@@ -202,7 +202,7 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
         cpu_offload_gib=shape.cpu_offload_gib if on_gpus else 0.0,
         weight_bytes=facts.weight_bytes if facts else None,
         assumptions=facts.assumptions if facts else (),
-        uncounted=uncounted(facts, shape) if facts else (),
+        unaccounted=unaccounted(facts, shape) if facts else (),
         video_refused=bool(facts and facts.tower and facts.tower.video_tokens and not shape.video),
     )
 
@@ -210,7 +210,7 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
 def _per_gpu(found: Budget) -> PerGpu:
     return PerGpu(
         memory_gib=round(found.memory, DIGITS),
-        offered_gib=round(found.offered, DIGITS),
+        requested_gib=round(found.offered, DIGITS),
         weights_gib=round(found.weights, DIGITS),
         activation_gib=round(found.activation, DIGITS),
         non_torch_gib=round(found.context_memory, DIGITS),
@@ -219,8 +219,8 @@ def _per_gpu(found: Budget) -> PerGpu:
         kv_cache_tokens=found.kv_tokens,
         kv_token_bytes=round(found.kv_token_bytes),
         headroom_gib=round(found.headroom, DIGITS),
-        longest_requests=round(found.concurrency, 1),
-        typical_requests=round(found.typical_concurrency, 1),
+        max_concurrency_at_full_context=round(found.concurrency, 1),
+        max_concurrency_at_2048_tokens=round(found.typical_concurrency, 1),
         origins={str(term.name): str(term.origin) for term in found.terms},
     )
 

@@ -1,8 +1,10 @@
 """The stored form of a plan: JSON with flat keys, in the plan annotation and in status.
 
-Earlier releases wrote the same keys. `to_json` and `StoredPlan` are the only places that know them.
+This is the only place that knows which fields are stored under another key, so that annotations and hashes of earlier
+builds stay valid.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, TypeAlias
 
@@ -16,41 +18,67 @@ _SUFFIX = "_parallel_size"
 """Suffix of the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
 
 
-_ADDED = frozenset(
+_ONLY_IF_SET = frozenset(
     {"labels_of_kind", "learned", "left_to_engine", "video_refused", "tool_call_parser", "reasoning_parser"}
 )
-"""Fields that earlier releases did not write. They are left out while they have their default, so that a plan of an
-earlier release keeps its text."""
+"""Fields that are not stored while they have their default, so that a plan without them keeps its text."""
+
+_STORED_KEYS = {
+    "revision": "decision",
+    "unaccounted": "uncounted",
+    "unchecked_reason": "unchecked",
+    "requested_gib": "offered_gib",
+    "max_concurrency_at_full_context": "longest_requests",
+    "max_concurrency_at_2048_tokens": "typical_requests",
+}
+"""Keys of fields that are stored under another name than they have, of `Plan` and of `PerGpu`."""
+_FIELDS = {key: field for field, key in _STORED_KEYS.items()}
+
+_EXPLAINING = frozenset({"per_gpu", "assumptions", "unaccounted", "unchecked_reason", "context_reduced", "learned"})
+"""Fields that explain a plan and do not change an engine's pod."""
 
 
 def to_json(plan: Plan) -> Manifest:
     """The fields of a plan under their stored keys."""
-    fields = {name: value for name, value in asdict(plan).items() if value or name not in _ADDED}
+    return _renamed(flat_fields(plan), _STORED_KEYS)
+
+
+def flat_fields(plan: Plan) -> Manifest:
+    """The fields of a plan as status has them: with one field per parallel size."""
+    fields = {name: value for name, value in asdict(plan).items() if value or name not in _ONLY_IF_SET}
     sizes = fields.pop("parallel")
     return {**fields, **_flat(sizes)}
 
 
-def stored_non_defaults(plan: Plan) -> Manifest:
-    """The fields of a plan that differ from their defaults, under their stored keys; the tensor parallel size always.
+def stored_pod_sizes(plan: Plan) -> Manifest:
+    """The fields that change an engine's pod and differ from their defaults, under their stored keys.
 
-    A hash of it does not change when a later release adds a field with a default.
+    The tensor parallel size is always there. A hash of it does not change when a later release adds a field with a
+    default.
     """
-    fields = non_defaults(plan)
+    fields = {name: value for name, value in non_defaults(plan).items() if name not in _EXPLAINING}
     del fields["parallel"]
-    return {**fields, **_flat(non_defaults(plan.parallel))}
+    return _renamed({**fields, **_flat(non_defaults(plan.parallel))}, _STORED_KEYS)
 
 
 def _flat(sizes: Manifest) -> Manifest:
     return {f"{name}{_SUFFIX}": size for name, size in sizes.items()}
 
 
+def _renamed(fields: Manifest, names: Mapping[str, str]) -> Manifest:
+    return {
+        names.get(name, name): _renamed(value, names) if name == "per_gpu" and isinstance(value, dict) else value
+        for name, value in fields.items()
+    }
+
+
 def _nested(fields: object) -> object:
-    """The fields of `Plan` from the stored keys; any other value unchanged, for the validation to refuse."""
+    """The fields of `Plan` from the stored keys or from status; any other value unchanged, for validation to refuse."""
     if not isinstance(fields, dict):
         return fields
     sizes = {key.removesuffix(_SUFFIX): size for key, size in fields.items() if key.endswith(_SUFFIX)}
-    return {**fields, "parallel": sizes}
+    return {**_renamed(fields, _FIELDS), "parallel": sizes}
 
 
 StoredPlan: TypeAlias = Annotated[Plan, BeforeValidator(_nested)]
-"""A plan that pydantic reads from its stored keys."""
+"""A plan that pydantic reads from its stored keys, or from the fields of status."""

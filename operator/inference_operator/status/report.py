@@ -11,7 +11,7 @@ from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
-from inference_operator.sizing.stored_plan import to_json
+from inference_operator.sizing.stored_plan import flat_fields
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.exposed import exposed
 from inference_operator.status.facts import Facts, facts
@@ -84,7 +84,9 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         ready_replicas=current.engines.ready,
         ready=f"{current.engines.ready}/{current.desired}",
         selector=selector_text(current.key.name, ENGINE),
-        plan=PlanStatus.model_validate({**to_json(decided.plan), "spec_hash": decided.spec_hash}) if decided else None,
+        plan=PlanStatus.model_validate({**flat_fields(decided.plan), "spec_hash": decided.spec_hash})
+        if decided
+        else None,
         engine=EngineStatus(
             image=decided.image,
             model_commit=decided.commit,

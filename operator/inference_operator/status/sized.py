@@ -44,28 +44,29 @@ def sized(facts: Facts) -> Verdict:
     if plan.per_gpu is None:
         return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_without_sizing(plan), reported))))
     sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), reported)))
-    if plan.uncounted:
-        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, f"{_uncounted(plan)} {sentences}")
+    if plan.unaccounted:
+        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, f"{_unaccounted(plan)} {sentences}")
     reason = Reason.CONTEXT_REDUCED if plan.context_reduced else Reason.FITS
     return Verdict("True", reason, sentences)
 
 
-def _uncounted(plan: Plan) -> str:
+def _unaccounted(plan: Plan) -> str:
     """What the computation leaves out. It comes first, because the figures after it are only an upper bound."""
-    return f"Not counted: {', '.join(plan.uncounted)}. Its memory reduces the KV cache."
+    return f"Not counted: {', '.join(plan.unaccounted)}. Its memory reduces the KV cache."
 
 
 def _without_sizing(plan: Plan) -> str:
     if plan.device is Device.CPU:
         kv_cache = f", of which {plan.kv_cache_bytes / GIB:.1f} GiB for the KV cache" if plan.kv_cache_bytes else ""
         model = "" if plan.weight_bytes else " Nothing is known about the model, so its weights are not counted."
-        missing = f" Not counted: {', '.join(plan.uncounted)}." if plan.uncounted else ""
+        missing = f" Not counted: {', '.join(plan.unaccounted)}." if plan.unaccounted else ""
         memory = (
             f"On CPUs an engine needs {plan.memory} of memory{kv_cache}. It requests as much, unless"
             " `spec.engine.resources` names another amount. Free memory of nodes is not checked."
         )
         return f"{memory}{model}{missing}"
-    return f"{plan.unchecked} Tensor parallel {plan.parallel.tensor} is as requested; its memory use was not computed."
+    size = f"Tensor parallel {plan.parallel.tensor} is as requested; its memory use was not computed."
+    return f"{plan.unchecked_reason} {size}"
 
 
 def _sentences(plan: Plan, per_gpu: PerGpu) -> list[str]:
@@ -77,10 +78,10 @@ def _sentences(plan: Plan, per_gpu: PerGpu) -> list[str]:
         f" non-torch {per_gpu.non_torch_gib:.1f}, CUDA graphs {per_gpu.cuda_graphs_gib:.1f}"
     )
     kv_cache = f"KV cache {per_gpu.kv_cache_gib:.1f} for {per_gpu.kv_cache_tokens:,} tokens"
-    longest = f"{per_gpu.longest_requests:g} requests of {plan.max_model_len:,} tokens"
+    longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
     sentences = [
-        f"{group} on {plan.gpu}: of {per_gpu.offered_gib:.1f} GiB each, {terms}, {kv_cache}.",
-        f"That is {longest} at once, or {per_gpu.typical_requests:g} of 2,048.",
+        f"{group} on {plan.gpu}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}.",
+        f"That is {longest} at once, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048.",
     ]
     if plan.context_reduced:
         sentences.append(

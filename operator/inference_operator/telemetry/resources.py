@@ -160,8 +160,8 @@ class ResourceMetrics(Collector):
         if scaling := self.scaling(key):
             yield from _decided(scaling.decision)
         gpus = _gpus(figures, engines)
-        for state, count in gpus.items():
-            yield GPUS, count, figures.gpu, state
+        for state, number in gpus.items():
+            yield GPUS, number, figures.gpu, state
         if gpus and figures.gpu in self.prices:
             yield COST, gpus["allocated"] * self.prices[figures.gpu], figures.gpu
         if figures.startup_step:

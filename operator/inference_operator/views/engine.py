@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.reasons import Reason
 from inference_operator.views.pod import PodProblem, PodView, has_answered
 from inference_operator.views.pod_startup import StartupTimes
 
@@ -94,6 +95,11 @@ class EngineView:
     def problem(self) -> PodProblem | None:
         """Why it does not run: the problem of its worst pod."""
         return self.worst_pod.problem
+
+    @property
+    def is_unschedulable(self) -> bool:
+        """Whether the scheduler finds no node for any of its pods."""
+        return any(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in self.pods)
 
     @property
     def nodes(self) -> tuple[str, ...]:

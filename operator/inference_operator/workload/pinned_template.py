@@ -18,10 +18,11 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
-from inference_operator.sizing.stored_plan import stored_non_defaults
-from inference_operator.views.pod import PodView, has_answered, pod_template_hash
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sizing.stored_plan import stored_pod_sizes
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import pod_template_hash
 from inference_operator.views.raw import annotations, mapping
-from inference_operator.workload.pinned_plan import PinnedPlan
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
 _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
@@ -29,8 +30,6 @@ _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
     "cache": {"size", "storage_class", "access_mode", "retain"},
 }
 """Fields of a specification that do not change an engine's pod. The plan's inputs tell whether there is a cache."""
-_EXPLAINING = {"per_gpu", "assumptions", "uncounted", "unchecked", "context_reduced", "learned"}
-"""Fields of a plan that explain it and do not change an engine's pod."""
 _MAX_BYTES = 2**20
 """Of a template: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
 
@@ -104,11 +103,10 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
     for those who do not use it.
     """
     requested = spec.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
-    decided = {name: value for name, value in stored_non_defaults(pinned.plan).items() if name not in _EXPLAINING}
-    return content_hash([requested, pinned.spec_hash, pinned.image, decided])
+    return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan)])
 
 
-def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence[PodView]) -> PinnedTemplate:
+def template_in_use(built: PinnedTemplate, live: Manifest | None, engines: Sequence[EngineView]) -> PinnedTemplate:
     """The template that engines should have: the pinned one if it has the same inputs and serves, else the new one.
 
     One in which Kubernetes would expand a string of the resource, as earlier releases wrote it, is never kept.
@@ -116,12 +114,12 @@ def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence
     Args:
         built: the template as this operator builds it.
         live: the live workload.
-        pods: the pods of the role.
+        engines: those of the role.
     """
     pinned = pinned_template(annotations(live).get(TEMPLATE_ANNOTATION))
     if pinned is None or pinned.inputs_hash != built.inputs_hash or has_references(mapping(pinned.template, "spec")):
         return built
-    return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
+    return pinned if any(one.template == pinned.template_hash and one.has_answered for one in engines) else built
 
 
 def older_template(template: Manifest, built: Manifest) -> str:

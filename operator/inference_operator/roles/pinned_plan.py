@@ -56,12 +56,12 @@ _PLAN: TypeAdapter[Plan] = TypeAdapter(StoredPlan)
 def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
     """The plan that status shows, for the engine of this name; None if status shows none.
 
-    A plan without a hash is incomplete: a status of d036b61 from which the API server has dropped the renamed fields.
+    A plan without a hash is incomplete: the API server has dropped fields that its CRD does not have.
     """
     if status.plan is None or status.engine is None or not status.plan.spec_hash:
         return None
     try:
-        sizes = _PLAN.validate_python(status.plan.sizes())
+        sizes = _PLAN.validate_python(status.plan.model_dump(exclude={"spec_hash"}))
     except ValidationError:
         return None
     engine_status = status.engine
