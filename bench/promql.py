@@ -1,8 +1,8 @@
 """Evaluates the part of PromQL that the query for the number of engines uses, for `bench/autoscaling.py`.
 
-Selectors with `=` and `=~`, numbers, parentheses, the operators `+ - * / > or`, `sum`, `count`, `count by`, `scalar`,
-`vector`, `clamp_min`, `clamp_max`, `rate` and `avg_over_time`. Anything else is an error. The meaning is that of
-Prometheus: prometheus/prometheus v0.316.0, promql/engine.go and promql/functions.go.
+Selectors with `=` and `=~`, numbers, parentheses, the operators `+ - * / > or`, `sum`, `max`, `count`, `count by`,
+`scalar`, `vector`, `clamp_min`, `clamp_max`, `rate` and `avg_over_time`. Anything else is an error. The meaning
+is that of Prometheus: prometheus/prometheus v0.316.0, promql/engine.go and promql/functions.go.
 """
 
 import re
@@ -304,6 +304,7 @@ def _aggregated(name: str, by: Sequence[str], values: Vector) -> Vector:
 _AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "sum": lambda values: float(sum(values)),
     "count": lambda values: float(len(values)),
+    "max": max,
 }
 
 

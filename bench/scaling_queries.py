@@ -20,7 +20,7 @@ from inference_operator.autoscaling.external import (
     external_autoscaler,
 )
 from inference_operator.autoscaling.query import BACKEND, OUTSTANDING, QueryRequest, engines_query
-from inference_operator.engines.vllm.metrics import DEMAND_METRICS
+from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.objects.names import ENGINE, ROUTER, workload_name
 
@@ -39,7 +39,7 @@ RULE_AGE_SECONDS = 10.0
 def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int) -> Manifest:
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
-    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=DEMAND_METRICS))
+    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES))
     found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
     if found is None:
         raise ValueError(f"{backend} needs no object")
@@ -107,9 +107,9 @@ class _Prometheus:
         for number in range(seen.ready):
             self._finished[number] = self._finished.get(number, 0.0) + growth / seen.ready
             values = {
-                DEMAND_METRICS.running: seen.running / seen.ready,
-                DEMAND_METRICS.waiting: seen.waiting / seen.ready,
-                DEMAND_METRICS.finished: self._finished[number],
+                SERIES.running: seen.running / seen.ready,
+                SERIES.waiting: seen.waiting / seen.ready,
+                SERIES.finished: self._finished[number],
             }
             pod = _pod(ENGINE, number)
             found |= {labels(name, namespace=KEY.namespace, pod=pod): value for name, value in values.items()}

@@ -15,7 +15,7 @@ from e2e.faults import paused
 from e2e.served import Served
 from e2e.waiting import eventually
 from inference_operator.diagnosis.startup_progress import PHRASES
-from inference_operator.engines.base import Phase
+from inference_operator.engines.start_log import Phase
 from inference_operator.engines.vllm.phase import phase
 
 NAME, FOLDER = "from-volume", "llamas/tiny"

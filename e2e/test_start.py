@@ -17,7 +17,7 @@ from e2e.served import Served
 from e2e.sources import Sources
 from e2e.waiting import eventually
 from inference_operator.diagnosis.startup_progress import PHRASES
-from inference_operator.engines.base import Phase
+from inference_operator.engines.start_log import Phase
 from inference_operator.views.pod_startup import StartupStage
 
 REPOSITORY = "otters/tiny-llama"

@@ -12,7 +12,8 @@ from bench.promql import Labels, Store, labels, parsed
 from e2e.cluster.binaries import PROMTOOL, ensure_prometheus
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.autoscaling.query import QueryRequest, engines_query
-from inference_operator.engines.vllm.metrics import DEMAND_METRICS
+from inference_operator.engines.telemetry import EngineSeries
+from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import Key
 
 MINUTES = 12
@@ -24,10 +25,8 @@ RULE = "inference_operator_engines_wanted"
 LONGEST = "q" * MAX_NAME_LENGTH
 
 
-def query(*, name: str = "qwen", target: float = 32.0, external: bool = False) -> str:
-    return engines_query(
-        QueryRequest(Key("a", name), "engine", target, bypasses_routers=external, metrics=DEMAND_METRICS)
-    )
+def query(*, name: str = "qwen", target: float = 32.0, external: bool = False, metrics: EngineSeries = SERIES) -> str:
+    return engines_query(QueryRequest(Key("a", name), "engine", target, bypasses_routers=external, metrics=metrics))
 
 
 def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:
@@ -40,6 +39,13 @@ def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", 
         f'haproxy_frontend_current_sessions{{{of},container="haproxy",proxy="api"}}': 999,
     }
     return {one: _constant(value) for one, value in series.items()}
+
+
+def active(engines: int) -> dict[str, str]:
+    """The number of engines to which each process of a router sends requests."""
+    of = 'namespace="a",pod="qwen-router-6f9c8d7b54-x2k9p",proxy="engines"'
+    series = (f'haproxy_backend_active_servers{{{of},container="{one}"}}' for one in ("haproxy", "haproxy-2"))
+    return {one: _constant(engines) for one in series}
 
 
 def engine(
@@ -104,15 +110,27 @@ CASES: dict[str, tuple[str, Mapping[str, str], float | None]] = {
     "no metrics of routers": (query(), STEADY, None),
     "no metrics at all": (query(), {}, None),
     "external routing": (
-        query(bypasses_routers=True),
+        query(external=True),
         engines(2, running=40, waiting=10, finished=80),
         (64 / 0.85 + 36) / 32,
     ),
-    "external routing without metrics": (query(bypasses_routers=True), router(5), None),
+    "external routing without metrics": (query(external=True), router(5), None),
     "the longest name": (
         query(name=LONGEST),
         _named(f"{LONGEST}-roabcde", router(51)) | _named(f"{LONGEST}-enabcde", engine(0, running=51, finished=51)),
         (32 / 0.85 + 19) / 32,
+    ),
+    "engines without series": (
+        query(metrics=EngineSeries()),
+        router(100) | active(2) | LOADED,
+        (64 / 0.85 + 36) / 32,
+    ),
+    "engines without series at zero": (query(metrics=EngineSeries()), router(1), 1 / 32),
+    "external routing to engines without series": (query(external=True, metrics=EngineSeries()), LOADED, None),
+    "engines that count only what runs": (
+        query(external=True, metrics=EngineSeries(running=SERIES.running)),
+        LOADED,
+        (64 / 0.85 + 16) / 32,
     ),
     "a fractional target": (query(target=12.5), router(10) | STEADY, 10 / 0.85 / 12.5),
 }

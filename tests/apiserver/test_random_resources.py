@@ -37,7 +37,7 @@ UNTYPED = "failed to create typed patch object"
 DONE_SECONDS, LOOK_SECONDS = 300, 0.5
 OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
 OF_THE_MOMENT = (ROLLOUT_ANNOTATION, DESIRED_HASH_ANNOTATION)
-"""How a rollout is carried out is decided when it begins, by the slots that are free then (architecture 4.13)."""
+"""How a rollout is carried out is decided when it begins, by the GPUs that are free then (`workload/rollout.py`)."""
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ async def ask(world: World, spec: Manifest) -> None:
 def remembered(children: dict[Ref, Manifest]) -> dict[Ref, Manifest]:
     """The children without what an edit leaves.
 
-    That is the rollout strategy, which is decided when a rollout starts (architecture 4.13), and a claim.
+    That is the rollout strategy, which is decided when a rollout starts, and a claim.
     """
     children = {ref: child for ref, child in children.items() if ref.kind != CLAIM}
     if ENGINES not in children:
@@ -58,8 +58,8 @@ def remembered(children: dict[Ref, Manifest]) -> dict[Ref, Manifest]:
 async def test_different_edit_histories_of_one_spec_end_in_the_same_children(seed: int) -> None:
     source = Specs(seed)
     last = served(source)
-    # Routers keep the server slots of the most engines that there were (architecture 4.8), and an autoscaler the
-    # number that it decided (architecture 6).
+    # Routers keep the server slots of the most engines that there were, and an autoscaler the
+    # number that it decided (docs/explanation/states.md).
     number = {"replicas": 1, **{name: last[name] for name in ("replicas", "autoscaling") if name in last}}
     drafts = [source.valid() for _ in range(2)]
     earlier = [{**{name: draft[name] for name in draft if name != "autoscaling"}, **number} for draft in drafts]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.diagnosis.slowness import slow_causes
-from inference_operator.engines.base import EngineLoad
+from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.engines.vllm.vllm import Vllm
 
 METRICS = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_text()

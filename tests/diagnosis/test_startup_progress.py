@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import Status
 from inference_operator.diagnosis.startup_progress import PHRASES, REPORT_AFTER
-from inference_operator.engines.base import Phase
+from inference_operator.engines.start_log import Phase
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.settings import Settings

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.base import ServedModel, Timeouts
+from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingRequest

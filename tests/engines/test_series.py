@@ -29,7 +29,7 @@ def page(values: Mapping[str, Mapping[tuple[str, str], float]]) -> str:
 
 def parsed(text: str, name: str) -> list[Series]:
     families = text_string_to_metric_families(text)
-    found = [sample for family in families for sample in family.samples if sample.name == name and sample.labels]
+    found = [sample for family in families for sample in family.samples if sample.name == name]
     return [Series(name, dict(sample.labels), sample.value) for sample in found]
 
 
@@ -69,8 +69,40 @@ def test_every_form_of_a_number_is_read(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['a{b="c"}', 'a{b="c"} x', "a{b=c} 1", 'a{b="c} 1', 'a{b="c"} 1_0', 'a{b="c" d="e"} 1', 'a{b="c"} 1 2 3']
+    "line",
+    [
+        'a{b="c"}',
+        'a{b="c"} x',
+        "a{b=c} 1",
+        "a  ",
+        "a x",
+        'a{b="c} 1',
+        'a{b="c"} 1_0',
+        'a{b="c" d="e"} 1',
+        'a{b="c"} 1 2 3',
+    ],
 )
 def test_a_line_that_is_not_in_the_format_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"not a series of Prometheus|could not convert"):
         list(series(f"{line}\n", ["a"]))
+
+
+PAGE_OF_LLAMA_CPP = """# HELP llamacpp:requests_processing Number of requests processing.
+# TYPE llamacpp:requests_processing gauge
+llamacpp:requests_processing 3
+# HELP llamacpp:requests_deferred Number of requests deferred.
+# TYPE llamacpp:requests_deferred gauge
+llamacpp:requests_deferred 0
+"""
+"""A part of what `llama-server --metrics` writes."""
+
+
+@pytest.mark.parametrize(("name", "value"), [("llamacpp:requests_processing", 3.0), ("llamacpp:requests_deferred", 0)])
+def test_series_without_labels_are_read(name: str, value: float) -> None:
+    assert list(series(PAGE_OF_LLAMA_CPP, [name])) == [Series(name, {}, value)]
+    assert same(list(series(PAGE_OF_LLAMA_CPP, [name])), parsed(PAGE_OF_LLAMA_CPP, name))
+
+
+@pytest.mark.parametrize("line", ["a_total 1", 'a_total{b="c"} 1', "ab 1", "# a 1"])
+def test_a_longer_name_is_another_series(line: str) -> None:
+    assert list(series(f"{line}\na 2\n", ["a"])) == [Series("a", {}, 2.0)]

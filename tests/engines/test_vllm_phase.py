@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.engines.base import Phase
+from inference_operator.engines.start_log import Phase
 from inference_operator.engines.vllm.phase import phase
 from inference_operator.engines.vllm.vllm import Vllm
 

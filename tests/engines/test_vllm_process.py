@@ -3,7 +3,7 @@ from dataclasses import replace
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.router import MAX_ROUTERS
 from inference_operator.api.spec import Device, EngineSpec
-from inference_operator.engines.base import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
 from inference_operator.engines.vllm.media import NO_HOST

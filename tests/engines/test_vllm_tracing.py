@@ -1,9 +1,9 @@
-"""The collector of an engine's spans: the owner's default, a resource's own, and addresses that are none."""
+"""The collector of an engine's spans: the administrator's default, a resource's own, and addresses that are none."""
 
 import pytest
 
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.base import ServedModel, Timeouts
+from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.options import SPELLINGS
 from inference_operator.engines.vllm.tracing import TRACES
 from inference_operator.engines.vllm.vllm import Vllm

@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.reasons import Reason
-from inference_operator.cli.main import dump
+from inference_operator.cli.yaml_documents import dump
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.contexts import live_roles, role_specs

@@ -12,7 +12,7 @@ import yaml
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.engines.vllm.metrics import DEMAND_METRICS
+from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, Kind, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -124,9 +124,9 @@ def test_another_autoscaler_ends_the_decisions_of_the_operator() -> None:
 
 def test_the_query_names_only_metrics_that_vllm_writes() -> None:
     page = METRICS_OF_VLLM.read_text()
-    for name in (DEMAND_METRICS.running, DEMAND_METRICS.waiting):
+    for name in (SERIES.running, SERIES.waiting):
         assert f"\n{name}{{" in page
-    assert re.search(rf"^{DEMAND_METRICS.finished}(_total)?{{", page, re.MULTILINE)
+    assert re.search(rf"^{SERIES.finished}(_total)?{{", page, re.MULTILINE)
 
 
 def test_the_hpa_asks_for_one_metric_with_an_absolute_value_and_no_ratio_of_waiting_requests() -> None:
@@ -266,5 +266,5 @@ def test_a_backlog_of_vllm_alone_counts_with_external_routing() -> None:
     query = built(asked("HPA", router={"strategy": "External"}))[HPA]["metadata"]["annotations"][
         "inference-operator.dev/prometheus-query"
     ]
-    assert DEMAND_METRICS.waiting in query
+    assert SERIES.waiting in query
     assert "haproxy" not in query

@@ -55,11 +55,13 @@ class Answering:
 
 
 @asynccontextmanager
-async def answering(text: str = LOADED, *, hangs: bool = False, status: int = 200) -> AsyncIterator[Answering]:
+async def answering(
+    text: str = LOADED, *, hangs: bool = False, status: int = 200, path: str = "/metrics"
+) -> AsyncIterator[Answering]:
     server = Answering(text, hangs=hangs, status=status)
     application = web.Application()
     application.add_routes(
-        [web.get("/metrics", server.show), web.get("/stats;up;csv", server.show), web.post("/{any:.*}", server.answer)]
+        [web.get(path, server.show), web.get("/stats;up;csv", server.show), web.post("/{any:.*}", server.answer)]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
     await runner.setup()

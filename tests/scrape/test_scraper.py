@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from inference_operator.controller.sample_store import SampleStore
+from inference_operator.engines.base import Engine
+from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
@@ -30,8 +32,15 @@ STALL, NO_PROGRESS = SETTINGS.stall_seconds, SETTINGS.no_progress_seconds
 VLLM = Vllm()
 
 
-def engine_of(_key: Key, component: str) -> Vllm | None:
-    return VLLM if component == ENGINE else None
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Vllm):
+    """An engine whose metrics have a port and a path of their own, or that serves none."""
+
+    served_at: MetricsPage | None = None
+
+    @property
+    def metrics_page(self) -> MetricsPage | None:  # type: ignore[override]
+        return self.served_at
 
 
 @dataclass(slots=True)
@@ -39,6 +48,7 @@ class Hands:
     """A scraper with the pods, clock, store and callbacks of a test."""
 
     pods: Sequence[PodView] = ()
+    kind: Engine = VLLM
     now: float = 0.0
     store: SampleStore = field(default_factory=SampleStore)
     stalled: list[Key] = field(default_factory=list)
@@ -55,7 +65,10 @@ class Hands:
 
     @property
     def targets(self) -> Targets:
-        return Targets(lambda: [KEY], lambda _: self.pods, lambda _: engines_among(self.pods), engine_of)
+        return Targets(lambda: [KEY], lambda _: self.pods, lambda _: engines_among(self.pods), self.engine_of)
+
+    def engine_of(self, _key: Key, component: str) -> Engine | None:
+        return self.kind if component == ENGINE else None
 
     @property
     def callbacks(self) -> Callbacks:
@@ -366,3 +379,32 @@ async def test_an_engine_out_of_traffic_is_asked_again_after_a_timeout(hands: Ha
         await asyncio.sleep(0.1)
         assert len(served.probe_requests) == asked, "a pod that is gone is not asked"
         await scraper.close()
+
+
+async def test_the_demand_of_an_engine_without_metrics_comes_from_the_routers(hands: Hands) -> None:
+    hands.kind = Elsewhere()
+    async with answering() as served, answering(STATISTICS.format(sessions=3)) as routed:
+        hands.pods = [engine(served), router(routed)]
+        seen = await hands.scrape()
+        assert (seen.engines["uid-engine"].sample.running, seen.engines["uid-engine"].outstanding) == (3, 3)
+        assert (served.scrapes, hands.scrapes) == (0, [(ROUTER, True)])
+        seen = await hands.scrape_until(at=2 * STALL)
+        assert not has_stalled(seen.engines["uid-engine"], seconds=NO_PROGRESS), "nobody knows whether it progresses"
+        assert (served.probe_requests, hands.stalled, seen.unread) == ([], [], frozenset())
+
+
+async def test_without_routers_nothing_is_known_of_an_engine_without_metrics(hands: Hands) -> None:
+    hands.kind = Elsewhere()
+    async with answering() as served:
+        hands.pods = [engine(served)]
+        seen = await hands.scrape()
+        assert (seen.engines, seen.unread, hands.scrapes) == ({}, frozenset(), [])
+
+
+async def test_metrics_are_read_from_the_path_and_port_that_the_engine_names(hands: Hands) -> None:
+    async with answering() as served, answering(path="/prometheus/metrics") as apart:
+        hands.kind = Elsewhere(served_at=MetricsPage("/prometheus/metrics", apart.port))
+        hands.pods = [engine(served)]
+        seen = await hands.scrape(ENGINE)
+        assert seen.engines["uid-engine"].sample.running == 2
+        assert (served.scrapes, apart.scrapes) == (0, 1)

@@ -1,4 +1,4 @@
-"""Every state of section 6 of the architecture."""
+"""Every state of docs/explanation/states.md."""
 
 from collections.abc import Sequence
 from dataclasses import replace

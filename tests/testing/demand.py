@@ -15,7 +15,7 @@ from e2e.cluster.binaries import PROMETHEUS, ensure_prometheus
 from e2e.router.prometheus import Target, configured, static_jobs
 from e2e.waiting import eventually
 from inference_operator.autoscaling.query import BACKEND, OUTSTANDING
-from inference_operator.engines.vllm.metrics import DEMAND_METRICS
+from inference_operator.engines.vllm.metrics import SERIES
 from tests.testing.operator_process import answers, free_port
 from tests.testing.workspace import Workspace
 
@@ -44,7 +44,7 @@ class Demand(ThreadingHTTPServer):
             f'{OUTSTANDING}{{{_labels(one)},proxy="{BACKEND}"}} {self.outstanding if first else 0}'
             for first, one in zip((True, *[False] * 99), self._pods("router"), strict=False)
         ]
-        values = {DEMAND_METRICS.running: part, DEMAND_METRICS.waiting: 0, DEMAND_METRICS.finished: 0}
+        values = {SERIES.running: part, SERIES.waiting: 0, SERIES.finished: 0}
         lines += [f"{name}{{{_labels(one)}}} {value}" for one in engines for name, value in values.items()]
         return "\n".join([*lines, ""])
 

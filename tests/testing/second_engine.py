@@ -12,20 +12,13 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
-from inference_operator.engines.base import (
-    DemandMetrics,
-    Diagnosis,
-    EngineLoad,
-    EngineProcess,
-    HubAccess,
-    OptionClasses,
-    Parsers,
-    Phase,
-    ProbeRequest,
-    ServedModel,
-    Timeouts,
-)
+from inference_operator.engines.model_access import HubAccess
+from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
+from inference_operator.engines.sizes import Parsers
+from inference_operator.engines.start_log import Diagnosis, Phase
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -122,8 +115,12 @@ class Echo:
         return None
 
     @property
-    def demand_metrics(self) -> DemandMetrics:
-        return DemandMetrics("echoes_running", "echoes_waiting", "echoes_total")
+    def metrics_page(self) -> MetricsPage | None:
+        return MetricsPage()
+
+    @property
+    def series(self) -> EngineSeries:
+        return EngineSeries("echoes_running", "echoes_waiting", "echoes_total")
 
     def probe_request(self, model: str) -> ProbeRequest:
         return ProbeRequest("/echo", {"model": model})

@@ -1,7 +1,7 @@
 """Pinned plans stay valid from one release of the operator to the next.
 
 A plan is decided once. An annotation of the engine Deployment stores it with the hash of the specification
-(architecture, 4.4). If the hash of an unchanged specification changes, the next release decides every such plan again
+(ADR 5). If the hash of an unchanged specification changes, the next release decides every such plan again
 and may replace serving engines.
 
 If a test here fails, first find the cause:

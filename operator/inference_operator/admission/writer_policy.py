@@ -19,8 +19,8 @@ from inference_operator.admission.rights import (
     checks,
     rights_on,
 )
-from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.rights import JSON, NUMBER
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"

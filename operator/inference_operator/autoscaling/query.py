@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
-from inference_operator.engines.base import DemandMetrics
+from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ROUTER, workload_name
 
 OUTSTANDING = "haproxy_backend_current_sessions"
 """Requests of a HAProxy backend: those that run, are queued or are held (HAProxy 3.0, addons/promex/README)."""
+
+ACTIVE = "haproxy_backend_active_servers"
+"""Engines to which a HAProxy process sends requests; of all processes the largest number is the best known."""
 
 BACKEND = "engines"
 """The backend of the routers that sends requests to engines (`router/haproxy.cfg.j2`)."""
@@ -39,8 +42,8 @@ class QueryRequest:
     """Requests that one engine should have at a time."""
     bypasses_routers: bool
     """Whether something else than the operator's routers sends requests; only engines know of them then."""
-    metrics: DemandMetrics
-    """The names of the engine's metrics."""
+    metrics: EngineSeries
+    """The names of the engine's series."""
 
 
 def engines_query(request: QueryRequest) -> str:
@@ -51,22 +54,30 @@ def engines_query(request: QueryRequest) -> str:
     backlog is max(0, O - C n), as far as it would not be over within `DRAIN_SECONDS` anyway. Waiting requests count
     only within the backlog.
 
+    An engine without series counts if a router sends it requests. One that does not count what it has finished takes
+    `DRAIN_SECONDS` for a request.
+
     The number is absolute. It does not contain the number of replicas, so nothing compounds while engines start.
 
     Examples:
-        >>> metrics = DemandMetrics("running", "waiting", "finished_total")
+        >>> metrics = EngineSeries("running", "waiting", "finished_total")
         >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
         >>> engines_query(request).endswith(") / 32")
         True
     """
-    engines = _pods(request.key, request.role)
-    running, waiting = (f"{name}{{{engines}}}" for name in (request.metrics.running, request.metrics.waiting))
-    finished = f"{request.metrics.finished}{{{engines}}}"
-    routers = f'{OUTSTANDING}{{{_pods(request.key, ROUTER)},proxy="{BACKEND}"}}'
-    outstanding = f"(sum({running}) + sum({waiting}))" if request.bypasses_routers else f"sum({routers})"
-    served = f"{request.target:g} * scalar(count(count by (pod) ({running})) or vector(0))"
-    finish_rate = f"(sum(rate({finished}[{RATE_WINDOW}])) > 0)"
-    time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"
+    routers = f'{{{_pods(request.key, ROUTER)},proxy="{BACKEND}"}}'
+    outstanding, engines, time = f"sum({OUTSTANDING}{routers})", f"max({ACTIVE}{routers})", f"vector({DRAIN_SECONDS})"
+    if request.metrics.running:
+        pods = _pods(request.key, request.role)
+        names = filter(None, (request.metrics.running, request.metrics.waiting))
+        running, *waiting = (f"{name}{{{pods}}}" for name in names)
+        engines = f"count(count by (pod) ({running}))"
+        if request.bypasses_routers:
+            outstanding = f"({' + '.join(f'sum({one})' for one in (running, *waiting))})"
+        if request.metrics.finished:
+            finish_rate = f"(sum(rate({request.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"
+            time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"
+    served = f"{request.target:g} * scalar({engines} or vector(0))"
     drained = f"clamp_max({time} / {DRAIN_SECONDS}, 1)"
     level = f"clamp_max({outstanding}, {served}) / {UTILIZATION}"
     backlog = f"clamp_min({outstanding} - {served}, 0) * {drained}"

@@ -48,13 +48,9 @@ EXIT_INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 
 
-def add_cache(commands: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `cache` with its commands."""
-    cache = commands.add_parser(
-        "cache",
-        help="list, fill and prune the claims of `spec.cache`",
-        description="List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig.",
-    )
+def add_arguments(cache: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd cache`."""
+    cache.description = "List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig."
     made = cache.add_subparsers(required=True, metavar="COMMAND")
     _add_list(made)
     _add_prefetch(made)

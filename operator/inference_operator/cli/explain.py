@@ -14,7 +14,7 @@ from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.explain_autoscaling import ObservedScaling, observed_scaling, scaling_explanation
 from inference_operator.cli.parser import UsageError
 from inference_operator.diagnosis.slowness import slow_causes
-from inference_operator.engines.base import METRICS_PATH, Engine
+from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, selector_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from inference_operator.kube.cluster import KubeCluster
 
 PORT_NAME = "http"
-"""Name of the port of the engine's API and metrics."""
+"""Name of the port of the engine's API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,13 @@ class Observed:
     engines: Sequence[EngineMetrics]
 
 
-def add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd explain`."""
-    explain = commands.add_parser(
-        "explain",
-        help="explain what an InferenceDeployment waits for, and why it is slow",
-        description="Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
+def add_arguments(explain: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd explain`."""
+    explain.description = (
+        "Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
         " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
         " to get `pods/proxy`. `infd explain autoscaling NAME` explains the number of engines: the requests now, the"
-        " last decision, and the changes before it, from Events.",
+        " last decision, and the changes before it, from Events."
     )
     explain.add_argument("name", nargs="+", help="name of the InferenceDeployment; or `autoscaling` and its name")
     explain.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
@@ -65,7 +63,7 @@ def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
     engine = engines[engines.default]
     match options.name:
         case [name]:
-            lines = explanation(asyncio.run(_observed(options.namespace, name)), engine)
+            lines = explanation(asyncio.run(_observed(options.namespace, name, engine)), engine)
         case ["autoscaling", name]:
             lines = scaling_explanation(asyncio.run(_observed_scaling(options.namespace, name, engine)))
         case _:
@@ -107,13 +105,13 @@ def _condition(condition: Condition) -> Iterator[str]:
         yield f"  What helps: {EXPLANATIONS[reasons[condition.reason]].cure}"
 
 
-async def _observed(namespace: str, name: str) -> Observed:
+async def _observed(namespace: str, name: str, engine: Engine) -> Observed:
     """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
 
     async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> Observed:
         labels = selector_text(name, ENGINE)
         pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
-        return Observed(resource(live), [await _metrics(api, namespace, pod) for pod in _ready(pods)])
+        return Observed(resource(live), [await _metrics(api, namespace, pod, engine) for pod in _ready(pods)])
 
     return await _read(namespace, name, read)
 
@@ -147,11 +145,13 @@ def _ready(pods: Sequence[Manifest]) -> Sequence[PodView]:
     return sorted((view for view in views if view.ready and not view.terminating), key=lambda view: view.name)
 
 
-async def _metrics(api: "Api", namespace: str, pod: PodView) -> EngineMetrics:
+async def _metrics(api: "Api", namespace: str, pod: PodView, engine: Engine) -> EngineMetrics:
     from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
 
-    port = pod.ports.get(PORT_NAME, 0)
-    path = f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{METRICS_PATH}"
+    if (page := engine.metrics_page) is None:
+        return EngineMetrics(pod.name, problem="this kind of engine serves none")
+    port = page.port or pod.ports.get(PORT_NAME, 0)
+    path = f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{page.path}"
     try:
         return EngineMetrics(pod.name, await api.text(path, POD, query={}))
     except ClusterError as error:

@@ -12,14 +12,14 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import ScalingSample
 from inference_operator.autoscaling.demand import Totals, scaling_sample
-from inference_operator.engines.base import METRICS_PATH, Engine
+from inference_operator.engines.base import Engine
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.status.events import SCALED_DOWN, SCALED_UP
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
-from inference_operator.views.samples import EngineActivity, RouterSample, Samples, combined_samples
+from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples, combined_samples
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -116,7 +116,7 @@ async def observed_scaling(api: "Api", cluster: "KubeCluster", live: Manifest, e
     namespace, name = found.key.namespace, found.key.name
     listed = [pod async for pod in cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")]
     pods = [view for pod in listed if (view := _view(pod)) is not None]
-    texts = {pod.uid: await _texts(api, namespace, pod) for pod in pods if pod.ready and not pod.terminating}
+    texts = {pod.uid: await _texts(api, namespace, pod, engine) for pod in pods if pod.ready and not pod.terminating}
     events = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
     scaled = [event async for event in events if event.get("reason") in (SCALED_UP, SCALED_DOWN)]
     noted = sorted((ScalingEvent(_time(one), str(one.get("message") or "")) for one in scaled), key=lambda one: one.at)
@@ -133,30 +133,42 @@ def _time(event: Manifest) -> str:
     return str(series.get("lastObservedTime") or event.get("eventTime") or event.get("lastTimestamp") or "")
 
 
-async def _texts(api: "Api", namespace: str, pod: PodView) -> list[str]:
-    """The metrics of each process of a pod; empty if one cannot be read."""
+async def _texts(api: "Api", namespace: str, pod: PodView, engine: Engine) -> list[str]:
+    """The metrics of each process of a pod; empty if one cannot be read, or if it serves none."""
     from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
 
-    prefix, page = ("metrics", SAMPLE_PATH) if pod.component == ROUTER else ("http", METRICS_PATH)
-    ports = [port for name, port in pod.ports.items() if name.startswith(prefix)]
     try:
         return [
-            await api.text(f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{page}", POD, query={})
-            for port in ports
+            await api.text(f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}", POD, query={})
+            for port, path in _pages(pod, engine)
         ]
     except ClusterError:
         return []
 
 
+def _pages(pod: PodView, engine: Engine) -> Iterator[tuple[int, str]]:
+    """The port and path of each page with metrics of a pod."""
+    if pod.component == ROUTER:
+        yield from ((port, SAMPLE_PATH) for name, port in pod.ports.items() if name.startswith("metrics"))
+    elif page := engine.metrics_page:
+        yield page.port or pod.ports.get("http", 0), page.path
+
+
 def _samples(pods: Sequence[PodView], texts: Mapping[str, Sequence[str]], engine: Engine) -> Samples:
-    engines: dict[str, EngineActivity] = {}
     routers: dict[str, RouterSample] = {}
-    for pod in pods:
+    for pod in (one for one in pods if one.component == ROUTER):
         pages = texts.get(pod.uid, ())
-        if pod.component == ROUTER:
-            found = [sample for page in pages if (sample := router_sample(page)) is not None]
-            if found and len(found) == len(pages):
-                routers[pod.uid] = combined_samples(found)
-        elif pages and (read := engine.sample(pages[0])) is not None:
+        found = [sample for page in pages if (sample := router_sample(page)) is not None]
+        if found and len(found) == len(pages):
+            routers[pod.uid] = combined_samples(found)
+    sessions = combined_samples(routers.values()).sessions
+    engines: dict[str, EngineActivity] = {}
+    for pod in (one for one in pods if one.component != ROUTER and one.uid in texts):
+        pages = texts[pod.uid]
+        if engine.metrics_page is None:
+            read: EngineSample | None = EngineSample.by_routers(sessions.get(pod.address, 0))
+        else:
+            read = engine.sample(pages[0]) if pages else None
+        if read is not None:
             engines[pod.uid] = EngineActivity(read, sessions=0, at=0.0)
     return Samples(engines, routers)

@@ -22,8 +22,8 @@ from inference_operator.cli.offline import (
 )
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.cli.parser import UsageError
-from inference_operator.engines.base import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
 from inference_operator.pipeline.decide import outcome
@@ -61,13 +61,11 @@ class Planning:
         return {**called, **planned, "rights": rights, "plan": shown}
 
 
-def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd plan`."""
-    plan = commands.add_parser(
-        "plan",
-        help="show the sizes that InferenceDeployments would get",
-        description="Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
-        " of the current kubeconfig.",
+def add_arguments(plan: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd plan`."""
+    plan.description = (
+        "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
+        " of the current kubeconfig."
     )
     add_source(plan)
     plan.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the current kubeconfig")

@@ -128,7 +128,7 @@ class Cache:
             self._lookups[look] = result
 
     def record(self, answer: WriteResult) -> None:
-        """Store what an own write has changed."""
+        """Store the result of an own write."""
         match answer:
             case Applied(manifest):
                 self.put(manifest)

@@ -12,7 +12,7 @@ from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
-from inference_operator.engines.base import Diagnosis
+from inference_operator.engines.start_log import Diagnosis
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line

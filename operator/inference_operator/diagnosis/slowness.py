@@ -11,7 +11,7 @@ All rules that apply, the most expensive cause first:
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inference_operator.engines.base import EngineLoad
+from inference_operator.engines.telemetry import EngineLoad
 
 FULL_CACHE = 0.95
 """Used part of the KV cache from which it counts as full: a new request needs blocks for its whole prompt."""

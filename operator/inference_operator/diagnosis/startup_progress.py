@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from inference_operator.api.status import StartupStatus, StartupStep
 from inference_operator.diagnosis.pending_causes import is_pulling, volume_wait
 from inference_operator.diagnosis.request import DiagnosisRequest
-from inference_operator.engines.base import Phase
+from inference_operator.engines.start_log import Phase
 from inference_operator.views.lookups import LogLookup, LogText, ObjectEvents
 from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupStage

@@ -1,4 +1,4 @@
-"""Reads named series of Prometheus' text format, as prometheus_client writes it.
+"""Reads named series of Prometheus' text format, as prometheus_client and llama.cpp write it.
 
 A page of vLLM has 50 kB, and few of its lines are wanted. To parse all of them takes fifty times as long.
 """
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\.)*"'
-_REST = re.compile(rf"\{{({_LABEL}(?:,{_LABEL})*)?,?\}} +(\S+)(?: +-?[0-9]+)?")
-"""What follows the name: labels, value and perhaps a time."""
+_REST = re.compile(rf"(?:\{{({_LABEL}(?:,{_LABEL})*)?,?\}})? +(\S+)(?: +-?[0-9]+)?")
+"""What follows the name: labels, if the series has some, value, and perhaps a time."""
 
 _PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([\\n"])')
@@ -26,15 +26,15 @@ class Series:
 
 
 def series(text: str, names: Iterable[str]) -> Iterator[Series]:
-    r"""The series of these names that have labels, ordered by name as given.
+    r"""The series of these names, ordered by name as given.
 
     Raises:
         ValueError: a line of such a name is not in the format.
 
     Examples:
-        >>> page = 'a_total{b="c"} 2.0\na{b="x\\"y"} +Inf\n'
+        >>> page = 'a_total{b="c"} 2.0\na{b="x\\"y"} +Inf\na 1\n'
         >>> [(one.name, one.labels, one.value) for one in series(page, ["a", "a_total"])]
-        [('a', {'b': 'x"y'}, inf), ('a_total', {'b': 'c'}, 2.0)]
+        [('a', {'b': 'x"y'}, inf), ('a', {}, 1.0), ('a_total', {'b': 'c'}, 2.0)]
     """
     for name in names:
         for line in lines(text, name):
@@ -46,18 +46,19 @@ def series(text: str, names: Iterable[str]) -> Iterator[Series]:
 
 
 def lines(text: str, name: str) -> Iterator[str]:
-    """The lines that begin with this name and labels, without the ends of lines."""
-    beginning = f"{name}{{"
-    at = 0 if text.startswith(beginning) else _next(text, beginning, 0)
+    """The lines of this name, with or without labels, without the ends of lines."""
+    after = len(name)
+    at = 0 if text.startswith(name) else _next(text, name, 0)
     while at >= 0:
         end = text.find("\n", at)
-        yield text[at : end if end >= 0 else None]
-        at = _next(text, beginning, end) if end >= 0 else -1
+        if text[at + after : at + after + 1] in ("{", " "):  # a longer name may begin with this one
+            yield text[at : end if end >= 0 else None]
+        at = _next(text, name, end) if end >= 0 else -1
 
 
-def _next(text: str, beginning: str, start: int) -> int:
-    """Where the next line with this beginning is; negative if there is none."""
-    found = text.find(f"\n{beginning}", start)
+def _next(text: str, name: str, start: int) -> int:
+    """Where the next line that begins with this name is; negative if there is none."""
+    found = text.find(f"\n{name}", start)
     return found + 1 if found >= 0 else -1
 
 

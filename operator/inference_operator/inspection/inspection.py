@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from inference_operator.api.effective_spec import EffectiveSpec
-from inference_operator.engines.base import HubAccess
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.attempts import AttemptsProgress
 from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
 from inference_operator.inspection.job import inspection_job

@@ -1,7 +1,7 @@
 """The Job that inspects a model: it reads the model's files in the user's namespace, with the engine's own access."""
 
 from inference_operator.api.effective_spec import EffectiveSpec
-from inference_operator.engines.base import HubAccess
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.manifest import JOB, Manifest, Owner
 from inference_operator.models.source import DOWNLOADED, ModelSource

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inference_operator.engines.base import HubAccess
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.job import TERMINATION_MESSAGE
 from inference_operator.manifest import CONFIG_MAP, JOB, Kind, Manifest
 from inference_operator.model_cache.download import RESULT_FILE

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
-from inference_operator.engines.base import HubAccess
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.job import TERMINATION_MESSAGE
 from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.manifest import JOB, Manifest, Owner

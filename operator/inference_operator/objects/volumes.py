@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inference_operator.engines.base import EngineProcess
+from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Manifest
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.cache_volume import CacheVolume, cache_mounts, cache_volumes

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from inference_operator.engines.base import Engine, EngineProcess, ServedModel
+from inference_operator.engines.base import Engine
+from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel
 from inference_operator.objects.cache_volume import HUB_CACHE

@@ -90,7 +90,7 @@ def autoscaler(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
         role=first.name,
         target=_target(inputs, first).concurrency,
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
-        metrics=first.engine.demand_metrics,
+        metrics=first.engine.series,
     )
     url = inputs.settings.prometheus_url
     least = floor.replicas if floor else stated.autoscaling.min_replicas

@@ -3,7 +3,7 @@
 import math
 
 from inference_operator.api.spec import Spec
-from inference_operator.engines.base import Timeouts
+from inference_operator.engines.process import Timeouts
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 

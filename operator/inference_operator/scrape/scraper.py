@@ -13,7 +13,8 @@ from typing import Protocol
 from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
-from inference_operator.engines.base import METRICS_PATH, Engine
+from inference_operator.engines.base import Engine
+from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
@@ -23,7 +24,14 @@ from inference_operator.scrape.schedule import DEMAND_SECONDS, Intervals, Pace, 
 from inference_operator.settings import Settings
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import EngineActivity, ProbeState, RouterSample, combined_samples, next_activity
+from inference_operator.views.samples import (
+    EngineActivity,
+    EngineSample,
+    ProbeState,
+    RouterSample,
+    combined_samples,
+    next_activity,
+)
 from inference_operator.workload.stall import has_stalled, needs_probe
 
 WORKERS = 32
@@ -272,7 +280,9 @@ class Scraper:
     async def _scrape_routers(self, key: Key, routers: Sequence[PodView]) -> bool:
         """Scrape all routers of a key; whether one answered or there is none."""
         samples = [sample for pod in routers if (sample := await self._scrape_router(key, pod)) is not None]
-        self._routers[key] = _Routers(combined_samples(samples), self._now())
+        self._routers.pop(key, None)
+        if samples:
+            self._routers[key] = _Routers(combined_samples(samples), self._now())
         return bool(samples) or not routers
 
     async def _scrape_router(self, key: Key, pod: PodView) -> RouterSample | None:
@@ -299,23 +309,32 @@ class Scraper:
         """Scrape the leaders of these engines; whether one answered or there is none."""
         routers = self._routers.get(key)
         fresh = routers is not None and self._now() - routers.at <= self._settings.scrape_seconds
-        sessions = routers.sample.sessions if routers and fresh else {}
+        sessions = routers.sample.sessions if routers and fresh else None
         programs = ((view, self._targets.engine(key, view.component)) for view in engines)
         answered = [
-            await self._scrape_engine(key, view.leader, engine, sessions.get(view.address, 0))
-            for view, engine in programs
-            if engine
+            await self._scrape_engine(key, view.leader, engine, sessions) for view, engine in programs if engine
         ]
         return any(answered) or not engines
 
-    async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, sessions: int) -> bool:
-        text = await self._client.get(_api(pod), METRICS_PATH, keep=self._keeps(key, ENGINE))
+    async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, routed: Mapping[str, int] | None) -> bool:
+        """Scrape an engine; `routed` has the requests that routers have sent to each address, if they say so."""
+        sessions = routed.get(pod.address, 0) if routed else 0
+        if (page := engine.metrics_page) is None:
+            if routed is not None:
+                self._see(key, pod, engine, EngineSample.by_routers(sessions), sessions)
+            return True  # nothing was asked that could fail
+        text = await self._client.get(_metrics(pod, page), page.path, keep=self._keeps(key, ENGINE))
         sample = engine.sample(text) if text is not None else None
         self._callbacks.on_scrape(ENGINE, answered=sample is not None)
         if sample is None:
             if self._store.miss(pod.uid):
                 self._callbacks.on_readable(key)
             return False
+        self._see(key, pod, engine, sample, sessions)
+        return True
+
+    def _see(self, key: Key, pod: PodView, engine: Engine, sample: EngineSample, sessions: int) -> None:
+        """Store an engine's new sample, and do what it calls for."""
         gap = GAP_ROUNDS * self._settings.scrape_seconds
         in_traffic = pod.traffic is not False
         before = self._store.engine(pod.uid)
@@ -331,7 +350,6 @@ class Scraper:
         if sample.kv_cache_tokens not in (None, known_tokens):
             self._callbacks.on_kv_cache(key)
         self._report_stall(key, before, after, in_traffic=in_traffic)
-        return True
 
     def _report_stall(
         self, key: Key, before: EngineActivity | None, after: EngineActivity, *, in_traffic: bool
@@ -388,6 +406,10 @@ def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
 def _metrics_ports(pod: PodView) -> Sequence[int]:
     """The ports on which the processes of a router show their statistics."""
     return [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
+
+
+def _metrics(pod: PodView, page: MetricsPage) -> Address:
+    return _api(pod) if page.port is None else Address(pod.address, page.port)
 
 
 def _api(pod: PodView) -> Address:

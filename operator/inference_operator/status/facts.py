@@ -214,10 +214,8 @@ def rejection_reason(workload: WorkloadView) -> Reason:
 
 def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Facts:
     """Gather the facts: of what was observed after this round's writes, of its decision, and of the writes' results."""
-    roles = live_roles(inputs, role_specs(inputs))
-    first = next(iter(roles.values()))
-    pods = [pod for role in roles.values() for pod in role.pods]
-    engines = combined([role.view for role in roles.values()])
+    first, *_ = (roles := live_roles(inputs, role_specs(inputs))).values()
+    pods, engines = [pod for role in roles.values() for pod in role.pods], combined([r.view for r in roles.values()])
     staying = [pod for role in roles.values() for pod in role.pods if _stays(pod, role.view)]
     diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, roles), inputs.routers, staying)
     decided = outcome.plan if isinstance(outcome, Planned) else next(iter(first.recorded), None)

@@ -29,7 +29,8 @@ class EngineSample:
     waiting: int
     """Requests in the engine's own queue."""
     progress: tuple[float, ...]
-    """Numbers of which at least one changes with each scheduler iteration. They are only compared with each other."""
+    """Numbers of which at least one changes with each scheduler iteration. They are only compared with each other.
+    Empty: the engine shows none, and always counts as making progress."""
     kv_cache_tokens: int | None = None
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
     finished: float = 0.0
@@ -44,6 +45,11 @@ class EngineSample:
         """Requests that the engine has not finished."""
         return self.running + self.waiting
 
+    @classmethod
+    def by_routers(cls, sessions: int) -> "EngineSample":
+        """The sample of an engine that shows no metrics: it computes what routers have sent to it."""
+        return cls(model="", running=sessions, waiting=0, progress=())
+
 
 @dataclass(frozen=True, slots=True)
 class RouterSample:
@@ -56,7 +62,7 @@ class RouterSample:
     held: int
     """Requests that wait because no engine is up."""
     arrivals: int = 0
-    """Requests since its start that clients have sent, with those that were refused."""
+    """Requests that clients have sent since its start, refused ones included."""
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
@@ -140,8 +146,8 @@ def next_activity(
 ) -> EngineActivity:
     """The activity of an engine after its next sample.
 
-    The time without progress of an engine that gets no new requests runs on without requests too, and progress does
-    not end its probe request: only a response shows that it serves again.
+    While an engine is out of traffic, its time without progress keeps running even without requests, and progress does
+    not end its probe request: only a response to it shows that the engine serves again.
 
     Args:
         before: its activity at the previous sample; None if there is none.
@@ -165,7 +171,7 @@ def next_activity(
         return now
     if before is None or at - before.at > longest_gap:
         return replace(now, no_progress_since=at)
-    moved = before.no_progress_since is None or sample.progress != before.sample.progress
+    moved = not sample.progress or before.no_progress_since is None or sample.progress != before.sample.progress
     if moved and in_traffic:
         return replace(now, no_progress_since=at)
     since = at if moved else before.no_progress_since

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.api.spec import RolloutStrategy, Spec
-from inference_operator.engines.base import EngineProcess
+from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
-from inference_operator.engines.base import EngineProcess
+from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements

@@ -7,7 +7,7 @@ a CPU are recorded in `tests/engines/vllm_output`.
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.base import Diagnosis
+from inference_operator.engines.start_log import Diagnosis
 from inference_operator.engines.vllm.argument_errors import ARGUMENT_ERRORS, CONFIGURATION_ERRORS
 from inference_operator.engines.vllm.known_error import KnownError, known_error
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS

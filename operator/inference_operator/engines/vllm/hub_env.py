@@ -8,7 +8,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.spec import HUB_TOKEN, EngineSpec, ModelSpec
-from inference_operator.engines.base import SecretVariable
+from inference_operator.engines.model_access import SecretVariable
 from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of
 
@@ -119,7 +119,7 @@ def refusal_of_cached(asked: EngineSpec) -> Refusal | None:
 
 
 def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | None) -> tuple[EnvironmentVariable, ...]:
-    """The variables with the token of a Secret, which replaces another token, such as that of the owner's defaults.
+    """The variables with the token of a Secret, which replaces another token, such as the administrator's default.
 
     Examples:
         >>> token = SecretKeySelector(name="hub", key="token")

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import isfinite
 
-from inference_operator.engines.base import DemandMetrics, EngineLoad
 from inference_operator.engines.series import lines, series
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries
 from inference_operator.views.samples import EngineSample, Histogram
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
@@ -46,8 +46,22 @@ TTFT = "vllm:time_to_first_token_seconds"
 TPOT = "vllm:request_time_per_output_token_seconds"
 """Histogram of the mean time of a finished request's further tokens."""
 
-DEMAND_METRICS = DemandMetrics(running=REQUESTS_RUNNING, waiting=REQUESTS_WAITING, finished=_ANSWERED)
-"""The metrics by which other autoscalers see the demand."""
+ITL = "vllm:inter_token_latency_seconds"
+"""Histogram of the time between two tokens of an answer."""
+
+SERIES = EngineSeries(
+    running=REQUESTS_RUNNING,
+    waiting=REQUESTS_WAITING,
+    finished=_ANSWERED,
+    kv_cache_usage=_CACHE_USAGE,
+    first_token=TTFT,
+    inter_token=ITL,
+    former={
+        _CACHE_USAGE: "vllm:gpu_cache_usage_perc",  # until 0.11
+        ITL: "vllm:time_per_output_token_seconds",  # until 0.15
+    },
+)
+"""The names of the figures that all engines are asked for."""
 
 
 def engine_load(text: str) -> EngineLoad | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
 
-from inference_operator.engines.base import OptionClasses
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,

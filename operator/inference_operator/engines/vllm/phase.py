@@ -8,7 +8,7 @@ that need a GPU or a compiler.
 import re
 from collections.abc import Mapping
 
-from inference_operator.engines.base import Phase
+from inference_operator.engines.start_log import Phase
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py

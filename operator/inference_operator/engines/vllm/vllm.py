@@ -7,20 +7,13 @@ from importlib.resources import files
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, ModelSpec
-from inference_operator.engines.base import (
-    DemandMetrics,
-    Diagnosis,
-    EngineLoad,
-    EngineProcess,
-    HubAccess,
-    OptionClasses,
-    Parsers,
-    Phase,
-    ProbeRequest,
-    ServedModel,
-    Timeouts,
-)
 from inference_operator.engines.checked_start import checked_start
+from inference_operator.engines.model_access import HubAccess
+from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.sizes import Parsers
+from inference_operator.engines.start_log import Diagnosis, Phase
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
+from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.arguments import (
     refusal_of_args,
     refusal_of_env,
@@ -49,9 +42,9 @@ from inference_operator.engines.vllm.memory_flags import (
     shape_of,
 )
 from inference_operator.engines.vllm.metrics import (
-    DEMAND_METRICS,
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
+    SERIES,
     engine_load,
     engine_sample,
 )
@@ -275,14 +268,19 @@ class Vllm:
         """What helps if vLLM does not get beyond this phase."""
         return HINTS.get(phase, "")
 
+    @property
+    def metrics_page(self) -> MetricsPage:
+        """The page of vLLM's metrics, on the port of its API."""
+        return MetricsPage()
+
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
 
     @property
-    def demand_metrics(self) -> DemandMetrics:
-        """The names of vLLM's metrics that show the demand."""
-        return DEMAND_METRICS
+    def series(self) -> EngineSeries:
+        """The names of vLLM's series."""
+        return SERIES
 
     def load(self, metrics_text: str) -> EngineLoad | None:
         """How busy vLLM is, from its metrics; None if they have no numbers of requests."""

@@ -1,0 +1,50 @@
+"""An engine's access to its model: identity, variables and folders with which its process and the Jobs read it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EngineSpec, ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SecretVariable:
+    """An environment variable whose value is the key of the same name in a Secret."""
+
+    name: str
+    secret: str
+    """Name of the Secret."""
+    optional: bool = False
+    """Whether the container starts without it if the Secret has no such key."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubAccess:
+    """An engine's access to model files. The inspection Job uses the same access."""
+
+    user: int
+    """User id of the engine's processes."""
+    group: int
+    """Group id of the engine's processes."""
+    env: Sequence[EnvironmentVariable]
+    """Environment variables for mirror, token, cache, proxies and certificates."""
+    writable: Sequence[str]
+    """Paths that must be writable."""
+    revision: str | None
+    """Branch, tag or commit of the hub repository; None is the default branch."""
+    compiled: str = ""
+    """Folder of all compiled kernels; empty if the engine keeps none."""
+    keys: Sequence[SecretVariable] = ()
+    """Keys of the model's store, which only the Jobs get."""
+
+
+class ModelAccess(Protocol):
+    """The models that one kind of engine reads, and how."""
+
+    def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
+        """The engine's access to its model; without a model, to any."""
+
+    def check_model(self, spec: EngineSpec, model: ModelSpec, /, *, cached: bool) -> Refusal | None:
+        """Why this engine cannot have this model, from a claim without a hub if `cached`; None if it can."""

@@ -1,0 +1,105 @@
+"""The process of an engine: how it is started, probed and stopped. It holds no Kubernetes objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
+from inference_operator.api.spec import EngineSpec
+from inference_operator.manifest import Manifest
+from inference_operator.sizing.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """The model to serve: a hub repository or a path in the container, and the served model name."""
+
+    model: str
+    name: str
+    commit: str = ""
+    """The commit of the hub repository to load; empty: `revision`."""
+    revision: str | None = None
+    """Branch, tag or commit that the user asks for; None: the engine's own default."""
+    token: SecretKeySelector | None = None
+    """Key of the Secret that holds a token of the hub."""
+    hub_cache: str = ""
+    """Folder with the repository in the layout of the hub's cache. Then the engine asks no hub. Empty: it downloads."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that requests may use; the first is that of metrics. A hub repository is a name too.
+
+        Examples:
+            >>> ServedModel("Qwen/Qwen3-8B", "qwen").names, ServedModel("/models/qwen", "qwen").names
+            (('qwen', 'Qwen/Qwen3-8B'), ('qwen',))
+        """
+        return (self.name,) if self.model.startswith("/") or self.model == self.name else (self.name, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Timeouts of an engine, in seconds."""
+
+    startup: int
+    """From the start of the container until the engine is ready."""
+    dns_staleness: int
+    """From the start of the shutdown until no client uses the engine's address from DNS any more."""
+    drain: int
+    """After that: until the engine has answered the requests in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProcess:
+    """The process of an engine: how it is started, probed and stopped."""
+
+    user: int
+    """User id of the processes."""
+    group: int
+    """Group id of the processes."""
+    port: int
+    """TCP port of the API and the metrics."""
+    max_concurrency: int
+    """Sequences that the engine computes at once. Each HAProxy process sends it at most as many requests; more requests
+    wait in the router."""
+    command: Sequence[str]
+    args: Sequence[str]
+    env: Sequence[EnvironmentVariable]
+    health_path: str
+    model_names: Sequence[str]
+    """Names of the base model in the API; any other name is an adapter."""
+    api_paths: Sequence[str]
+    """Paths of the API for clients, each with all paths below it. Routers forward no other path."""
+    writable: Sequence[str]
+    """Paths that must be writable."""
+    startup_seconds: int
+    """Time limit until the health path answers."""
+    pre_stop: Sequence[str]
+    """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell."""
+    stop_seconds: int
+    """Time limit from SIGTERM to the end of the process."""
+    compiled: str = ""
+    """Folder of all compiled kernels; empty if the engine keeps none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """A minimal inference request, which an engine answers only if it computes. Sent as POST with a JSON body."""
+
+    path: str
+    body: Manifest
+
+
+class Process(Protocol):
+    """The processes of one kind of engine."""
+
+    def process(
+        self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+    ) -> EngineProcess:
+        """The process of one engine of this plan. The image in `spec` is the one that runs.
+
+        It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
+        unless `spec` names another.
+        """
+
+    def probe_request(self, model: str) -> ProbeRequest:
+        """The probe request to an engine that makes no progress, for the model of this served name."""

@@ -1,0 +1,39 @@
+"""The sizes of an engine: which options decide them, what it needs of GPUs, and how it uses their memory."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_operator.api.spec import EngineSpec
+from inference_operator.hardware.needs import GpuNeeds
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Parsers:
+    """The engine's parsers of a model's answers, by the engine's names; empty where there is none."""
+
+    tool_call: str = ""
+    """Parser of tool calls."""
+    reasoning: str = ""
+    """Parser of reasoning."""
+
+
+class Sizing(Protocol):
+    """The sizes of one kind of engine."""
+
+    def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
+        """What this image needs of GPUs and their driver."""
+
+    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
+        """How this image's engine uses the memory of these GPUs."""
+
+    def cpu_memory(self, *, latent: bool) -> EngineMemory:
+        """How the engine uses memory on CPUs; `latent` is whether the model uses multi-head latent attention (MLA)."""
+
+    def shape(self, spec: EngineSpec, /) -> Shape:
+        """The engine's options that decide sizing, except the number of GPUs."""
+
+    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
+        """The parsers that this image's engine needs for the answers of a model; `model` is a repository or path."""

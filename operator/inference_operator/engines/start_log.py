@@ -1,0 +1,52 @@
+"""The log of an engine's start: the phase that it shows, and the cause of an end."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from inference_operator.api.reasons import Reason
+from inference_operator.sizing.learned import Shortage
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The cause of an engine's end, from its own log."""
+
+    reason: Reason
+    cause: str
+    """One line with the engine's figures and what to do."""
+
+
+class Phase(Enum):
+    """The phases of an engine's start, in their order."""
+
+    SETTING_UP = auto()
+    """The processes run and have read their configuration."""
+    CONNECTING = auto()
+    """Its processes connect their GPUs with each other."""
+    DOWNLOADING = auto()
+    """The engine downloads the model from a hub."""
+    LOADING = auto()
+    """It loads the weights into device memory."""
+    COMPILING = auto()
+    """It compiles the model for the device."""
+    WARMING_UP = auto()
+    """The KV cache is allocated, and the engine makes warm-up runs."""
+    CAPTURING = auto()
+    """It captures CUDA graphs."""
+
+
+class StartLog(Protocol):
+    """The log of one kind of engine."""
+
+    def diagnose(self, log: str) -> Diagnosis | None:
+        """The cause of the engine's end, from the end of its log; None if the log shows no known error."""
+
+    def shortage(self, log: str) -> Shortage | None:
+        """The memory that the engine lacked at its start, from its log; None if the log reports none."""
+
+    def phase(self, log: str) -> Phase | None:
+        """The phase that the log of a start shows; None if it shows none yet."""
+
+    def startup_hint(self, phase: Phase) -> str:
+        """What helps, in a sentence, if a start does not get beyond this phase; empty if nothing particular does."""

@@ -1,0 +1,70 @@
+"""The figures that an engine shows about itself: where they are, what they are called, and how they are read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inference_operator.views.samples import EngineSample
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """Where an engine serves its metrics, in Prometheus' text format."""
+
+    path: str = "/metrics"
+    port: int | None = None
+    """TCP port; None: that of the API."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSeries:
+    """The names of an engine's series for the figures that all engines are asked for; empty where it has none."""
+
+    running: str = ""
+    """Gauge of requests that it computes."""
+    waiting: str = ""
+    """Gauge of requests in its queue."""
+    finished: str = ""
+    """Counter of requests that it has answered."""
+    kv_cache_usage: str = ""
+    """Gauge of the used part of the KV cache, from 0 to 1."""
+    first_token: str = ""
+    """Histogram of the seconds from a request's arrival at the engine to its first token."""
+    inter_token: str = ""
+    """Histogram of the seconds between two tokens of an answer."""
+    former: Mapping[str, str] = field(default_factory=dict)
+    """Names in earlier versions that may still run, by today's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """How busy one engine is, from its metrics."""
+
+    running: int
+    """Requests that it computes."""
+    waiting: int
+    """Requests in its own queue."""
+    cache_usage: float
+    """Used part of the KV cache, from 0 to 1."""
+    preemptions: int
+    """Requests since its start whose KV cache was dropped for others, so that they were computed again."""
+    answered: int
+    """Requests since its start that it has finished."""
+
+
+class Telemetry(Protocol):
+    """The figures of one kind of engine. Where it has none, those of the routers stand for them."""
+
+    @property
+    def metrics_page(self) -> MetricsPage | None:
+        """Where the engine serves its metrics; None if it serves none."""
+
+    @property
+    def series(self) -> EngineSeries:
+        """The names of the engine's series, for recording rules and the queries of other autoscalers."""
+
+    def sample(self, metrics_text: str) -> EngineSample | None:
+        """The sample in a Prometheus metrics text; None if it lacks the metrics."""
+
+    def load(self, metrics_text: str) -> EngineLoad | None:
+        """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""

@@ -1,0 +1,35 @@
+"""The options of an engine: which of them users may set."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EngineSpec
+from inference_operator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class OptionClasses:
+    """The options and variables of an engine that need no right to create pods. All others need it."""
+
+    safe: frozenset[str]
+    """Exact spellings of options, and of single keys of their values, that everybody may set."""
+    managed: frozenset[str]
+    """Exact spellings of options that the operator refuses to everybody, since it sets them itself."""
+    safe_variables: frozenset[str]
+    """Names of environment variables that everybody may set."""
+    managed_variables: frozenset[str]
+    """Names of environment variables that the operator refuses to everybody."""
+    secret_variables: frozenset[str] = frozenset()
+    """Those of the safe ones that are made for a secret: the engine shows their values nowhere."""
+
+
+class Validation(Protocol):
+    """What one kind of engine accepts of a specification."""
+
+    def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
+        """Why this image's engine cannot run the specification; None if it can."""
+
+    @property
+    def option_classes(self) -> OptionClasses:
+        """The options and variables that everybody may set, and those that nobody may."""
