@@ -194,7 +194,9 @@ def _role_state(inputs: Inputs, spec: Spec, request: RoleRequest) -> _RoleState:
     )
     latest = next(plans, None)
     kept = None if _all_unschedulable(inputs, request.name) else latest
-    return _RoleState(request, engine, latest, kept, kept.image if kept else wanted_image(spec, inputs.settings))
+    return _RoleState(
+        request, engine, latest, kept, kept.image if kept else wanted_image(spec, engine, inputs.settings)
+    )
 
 
 def _spec_hash(spec: Spec, engine: Engine) -> str:
@@ -421,7 +423,7 @@ def _planned_role(inputs: Inputs, spec: Spec, source: ModelSource, state: _RoleS
         replicas=wanted,
         objects=workload_children(request, workload, pods, open_to_all=inputs.is_direct or _is_direct(inputs, spec)),
         notice=_sentences(
-            older_image(plan.image, spec, settings),
+            older_image(plan.image, spec, state.engine, settings),
             older_template(template.template, built),
             capped(wanted, replicas),
             moved.notice,
