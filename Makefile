@@ -7,6 +7,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/inference-operator
 UV_VERSION := 0.13.9
 UV := $(CACHE)/uv-$(UV_VERSION)/bin/uv
 RUN := $(UV) run --frozen
+# Python's bytecode is kept, whatever the environment says: tests start hundreds of processes, which import for a second.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## Show this list

@@ -26,7 +26,9 @@ from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
+from inference_operator.objects.names import ENGINE
 from inference_operator.router import haproxy
+from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.stop_hook import stop_hook
 from inference_operator.settings import Settings
 
@@ -115,12 +117,28 @@ class Loopback:
     engine_max_concurrency: int = 256
     """The most requests that HAProxy sends to one engine at a time."""
     spec: RouterSpec = field(default_factory=RouterSpec)
+    other_upstreams: tuple[Upstream, ...] = ()
+    """Where the router sends requests beside `engines`."""
     model_names: tuple[str, ...] = ("chat",)
     """The served names."""
     pod_ips: str = "127.0.0.1"
     """Addresses of the router's pod."""
     change: Callable[[str], str] = str
     """What a bench changes in the configuration, to compare."""
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """Where the router sends requests."""
+        engines = Upstream(
+            name=ENGINE,
+            host=ENGINES_HOST,
+            port=self.engine_port,
+            health_path="/health",
+            max_concurrency=self.engine_max_concurrency,
+            model_names=self.model_names,
+            api_paths=API_PATHS,
+        )
+        return (engines, *self.other_upstreams)
 
     @property
     def log(self) -> Path:
@@ -141,21 +159,16 @@ class Loopback:
         """Render the configuration with the current constants, for ports that are free."""
         self.port, self.tls_port, self.metrics_port, engine_port = _free_ports(4)
         self.engine_port = self.engine_port or engine_port
-        request = haproxy.RouterRequest(
-            engines_host=ENGINES_HOST,
-            engine_port=self.engine_port,
-            engine_health_path="/health",
-            engine_max_concurrency=self.engine_max_concurrency,
+        inputs = RouterInputs(
+            upstreams=self.upstreams,
             slots=self.slots,
             spec=self.spec,
-            model_names=self.model_names,
-            api_paths=API_PATHS,
             drain_seconds=120,
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=Settings(),
         )
-        config = haproxy.config_files(request)
+        config = haproxy.config_files(inputs)
         text = config[haproxy.CONFIG_FILE].replace(f":{haproxy.PORT}", f":{self.port}")
         text = self.change(text.replace(f":{haproxy.TLS_PORT}", f":{self.tls_port}"))
         for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
@@ -229,11 +242,21 @@ class Loopback:
     async def start_engine(self, address: str = "") -> Engine:
         """Start an engine and add its address to DNS, as Kubernetes does for a ready pod."""
         address = address or f"127.0.54.{len(self.engines) + 1}"
-        command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(self.engine_port)]
-        engine = Engine(address, self.engine_port, await create_subprocess_exec(*command))
+        engine = await self._started(address, self.engine_port)
+        self.names.addresses.append(address)
+        return engine
+
+    async def start_engine_of(self, upstream: Upstream, address: str) -> Engine:
+        """Start an engine of another upstream, and add its address to the upstream's DNS name."""
+        engine = await self._started(address, upstream.port)
+        self.names.others[upstream.host].append(address)
+        return engine
+
+    async def _started(self, address: str, port: int) -> Engine:
+        command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(port)]
+        engine = Engine(address, port, await create_subprocess_exec(*command))
         self.engines.append(engine)
         await self.until_answers(f"{engine.url}/health")
-        self.names.addresses.append(address)
         return engine
 
     async def until_served(self, servers: int) -> None:
@@ -355,8 +378,14 @@ class Loopback:
             await process.wait()
         await self.names.close()
 
+    async def until_checked(self, server: str, status: int) -> None:
+        """Wait until the health check of a server slot got this status."""
+        await self._until(f'haproxy_server_check_code{{proxy="engines",server="{server}"}} {status}\n')
+
     async def _until_backend(self, metric: str, value: int, *, port: int = 0) -> None:
-        wanted = f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n'
+        await self._until(f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n', port=port)
+
+    async def _until(self, wanted: str, *, port: int = 0) -> None:
         deadline = time.monotonic() + START_SECONDS
         while wanted not in await self.metrics(port=port):
             assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper

@@ -8,7 +8,7 @@ import pytest
 
 from inference_operator.api.crd import crd
 from inference_operator.api.spec import MAX_NAME_LENGTH
-from inference_operator.cli.main import schema_text
+from inference_operator.cli.yaml_documents import schema_text
 from tests.testing.schemas import validate
 
 ROOT = Path(__file__).parents[2]

@@ -1,16 +1,12 @@
-"""The owner's defaults: a resource's own value of a key replaces the default."""
+"""The administrator's defaults: a resource's own value of a key replaces the default."""
 
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from inference_operator.api.pod_defaults import (
-    EngineDefaults,
-    RouterDefaults,
-    with_engine_defaults,
-    with_router_defaults,
-)
+from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
+from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
 from inference_operator.objects.api_form import api_form
 
@@ -49,15 +45,18 @@ def spec(**more: object) -> Spec:
     return Spec.model_validate({"model": {"source": "hf://a/b"}, **more})
 
 
+def over_defaults(stated: Spec, *, engines: object = None, routers: object = None) -> EffectiveSpec:
+    return effective_spec(
+        stated, EngineDefaults.model_validate(engines or {}), RouterDefaults.model_validate(routers or {})
+    )
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_scheduling_of_a_resource_replaces_the_defaults_of_the_same_keys(case: str) -> None:
     own, default, expected = CASES[case]
-    engines = with_engine_defaults(spec(scheduling=own), EngineDefaults.model_validate({"scheduling": default}))
-    routers = with_router_defaults(
-        spec(router={"scheduling": own}).router, RouterDefaults.model_validate({"scheduling": default})
-    )
-    assert api_form(engines.scheduling) == expected
-    assert api_form(routers.scheduling) == expected
+    engines = over_defaults(spec(scheduling=own), engines={"scheduling": default})
+    routers = over_defaults(spec(router={"scheduling": own}), routers={"scheduling": default})
+    assert api_form(engines.scheduling) == api_form(routers.router.scheduling) == expected
 
 
 def test_parts_of_the_pod_template_and_variables_replace_the_defaults_of_the_same_names() -> None:
@@ -72,22 +71,26 @@ def test_parts_of_the_pod_template_and_variables_replace_the_defaults_of_the_sam
     def variables(value: str) -> list[dict[str, str]]:
         return [{"name": "HF_ENDPOINT", "value": value}, {"name": value.upper(), "value": "1"}]
 
-    defaults = EngineDefaults.model_validate({"podTemplate": template("owner"), "env": variables("owner")})
-    both = with_engine_defaults(spec(podTemplate=template("own"), engine={"env": variables("own")}), defaults)
+    defaults = {"podTemplate": template("default"), "env": variables("default")}
+    both = over_defaults(spec(podTemplate=template("own"), engine={"env": variables("own")}), engines=defaults)
     made = both.pod_template
-    assert made.labels == {"team": "own", "owner": "yes", "own": "yes"}
-    assert [volume.name for volume in made.volumes] == ["owner", "ca", "own"]
+    assert made.labels == {"team": "own", "default": "yes", "own": "yes"}
+    assert [volume.name for volume in made.volumes] == ["default", "ca", "own"]
     assert made.volumes[1].config_map
     assert made.volumes[1].config_map.name == "own"
     assert [(mount.mount_path, mount.sub_path) for mount in made.volume_mounts] == [("/ca", "own")]
     assert [sidecar.image for sidecar in made.sidecars] == ["own"]
-    assert [(one.name, one.value) for one in both.engine.env] == [("OWNER", "1"), ("HF_ENDPOINT", "own"), ("OWN", "1")]
+    assert [(one.name, one.value) for one in both.engine.env] == [
+        ("DEFAULT", "1"),
+        ("HF_ENDPOINT", "own"),
+        ("OWN", "1"),
+    ]
 
 
 def test_without_defaults_a_specification_stays_as_it_is() -> None:
-    asked = spec(scheduling=CASES["affinity"][0], podTemplate={"labels": {"a": "b"}})
-    assert with_engine_defaults(asked, EngineDefaults()) == asked
-    assert with_router_defaults(asked.router, RouterDefaults()) == asked.router
+    stated = spec(scheduling=CASES["affinity"][0], podTemplate={"labels": {"a": "b"}})
+    expected = EffectiveSpec(stated, stated.engine, stated.scheduling, stated.pod_template, stated.router)
+    assert over_defaults(stated) == expected
 
 
 @pytest.mark.parametrize(

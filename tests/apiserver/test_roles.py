@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import READY_SECONDS, ROOT, OperatorProcess
 from tests.testing.workspace import QWEN, Workspace, manifest

@@ -3,8 +3,8 @@ from inference_operator.controller.cluster import Listing
 from inference_operator.engines import registry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
 from inference_operator.objects.names import NAME_LABEL
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.status.write_results import Applied, Deleted, Waiting
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.testing.builders import CONFIG, ENGINES, KEY, NOW, ROUTERS, SETTINGS, inference_deployment, planned, pod
 from tests.testing.listings import pages
 

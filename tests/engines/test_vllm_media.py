@@ -10,7 +10,7 @@ from inference_operator.engines.process import EngineProcess, ServedModel, Timeo
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
 from inference_operator.engines.vllm.media import ALLOWED_DOMAINS, NO_HOST, REDIRECTS
 from inference_operator.engines.vllm.vllm import Vllm
-from inference_operator.planning.engine_plan import asked_of_sizes
+from inference_operator.planning.engine_plan import requested_of_sizes
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
 
@@ -118,7 +118,7 @@ def test_at_most_32_hosts_are_accepted() -> None:
 def test_allowed_hosts_are_no_part_of_what_sizes_depend_on() -> None:
     def asked(**multimodal: object) -> object:
         spec = {"model": {"source": "hf://a/b"}, "engine": {"multimodal": multimodal}}
-        return asked_of_sizes(Spec.model_validate(spec), Vllm())
+        return requested_of_sizes(Spec.model_validate(spec), Vllm())
 
     assert asked(allowedDomains=["a.example.com"]) == asked()
     assert asked(allowedDomains=["a.example.com"], video=True) == asked(video=True) != asked()

@@ -131,7 +131,7 @@ def test_the_small_files_of_a_reranker_are_read(model: Model) -> None:
     )
     facts = entry_facts(found(folder))
     assert isinstance(facts, ModelFacts)
-    assert (facts.is_pooling, facts.derived_context, facts.side.has_chat_template) == (True, 8192, False)
+    assert (facts.is_pooling, facts.context, facts.side.has_chat_template) == (True, 8192, False)
 
 
 def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
@@ -145,7 +145,7 @@ def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
     )
     facts = entry_facts(found(folder))
     assert isinstance(facts, ModelFacts)
-    assert (facts.is_pooling, facts.derived_context, facts.side.sentence_max_length) == (True, 512, 512)
+    assert (facts.is_pooling, facts.context, facts.side.sentence_max_length) == (True, 512, 512)
 
 
 @pytest.mark.parametrize("template", ["chat_template.jinja", "chat_template.json", "tekken.json", "tokenizer.model.v3"])

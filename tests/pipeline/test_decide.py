@@ -2,20 +2,24 @@
 
 import copy
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.reasons import Reason
-from inference_operator.cli.main import dump
+from inference_operator.cli.yaml_documents import dump
 from inference_operator.manifest import Manifest
+from inference_operator.objects.names import ENGINE
+from inference_operator.pipeline.contexts import live_roles, role_specs
 from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Paused, Planned, Refused
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from inference_operator.views.pod import PodProblem, PodView
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, pinned_plan
 from tests.testing.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.golden import GoldenFile
@@ -73,13 +77,17 @@ def with_status(raw: Manifest) -> Manifest:
     return {**raw, "status": report(inputs(raw), first, []).status.dump()}
 
 
+def recorded(given: Inputs) -> Sequence[PinnedPlan]:
+    return live_roles(given, role_specs(given))[ENGINE].recorded
+
+
 def test_the_pinned_plan_is_recorded_in_the_annotation_and_the_status() -> None:
     decided = planned(RAW).plan
     assert pinned_plan(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
     assert decided.image == SETTINGS.gpu_engine_image
-    assert inputs(RAW, children=MADE.values()).pinned_plans() == [decided]
-    assert inputs(with_status(RAW)).pinned_plans() == [decided]
-    assert inputs(RAW).pinned_plans() == []
+    assert recorded(inputs(RAW, children=MADE.values())) == [decided]
+    assert recorded(inputs(with_status(RAW))) == [decided]
+    assert recorded(inputs(RAW)) == []
 
 
 @pytest.mark.parametrize("commit", ["", "0123abcd"], ids=["catalogue", "commit"])
@@ -90,7 +98,7 @@ def test_fields_that_the_crd_of_an_earlier_release_drops_from_status_are_read_fr
     raw = with_status(RAW)
     del raw["status"]["plan"]["leftToEngine"]
     raw["status"]["engine"].pop("modelCommit", None)
-    latest, *_ = inputs(raw, children=with_annotation(annotated.text)).pinned_plans()
+    latest, *_ = recorded(inputs(raw, children=with_annotation(annotated.text)))
     assert latest == annotated
 
 

@@ -14,14 +14,16 @@ from inference_operator.engines.registry import ENGINES as RELEASED
 from inference_operator.engines.registry import VLLM, EngineRegistry
 from inference_operator.manifest import DEPLOYMENT, SERVICE, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.pipeline.contexts import live_roles, role_specs
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.roles.context import LiveRole
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.status.report import Report, report
 from inference_operator.views.lookups import LogLookup, LogText
 from inference_operator.views.pod import pod_view
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.scrape.pods import answering
 from tests.testing.builders import CONFIG, ENGINES, KEY, SETTINGS, deployment_status, inference_deployment, inputs, pod
 from tests.testing.second_engine import BOTH, ECHO, HELPER, MAX_CONCURRENCY, PORT, REGISTRY, USER, two_roles
@@ -94,7 +96,7 @@ def test_a_pinned_plan_of_an_engine_unknown_to_this_release_is_replaced() -> Non
     made = planned(by_the_second_engine()).desired
     given = inputs(inference_deployment(), children=made.values())
     assert planned(given).plan.engine == VLLM
-    assert given.engine_of(ENGINE) is RELEASED[VLLM]
+    assert _live(given).engine is RELEASED[VLLM]
 
 
 def test_after_a_refused_edit_logs_are_read_by_the_engine_of_the_pinned_plan() -> None:
@@ -103,7 +105,7 @@ def test_after_a_refused_edit_logs_are_read_by_the_engine_of_the_pinned_plan() -
     resource = inputs(inference_deployment(source="gs://bucket")).resource
     edited = replace(given, engines=released, resource=resource)
     assert isinstance(outcome(edited), Refused)
-    assert edited.engine_of(ENGINE) is REGISTRY[ECHO]
+    assert _live(edited).engine is REGISTRY[ECHO]
 
 
 def test_status_reads_logs_and_termination_messages_by_the_second_engine() -> None:
@@ -151,7 +153,7 @@ def test_infd_plan_sizes_for_the_second_engine(capsys: pytest.CaptureFixture[str
     assert ended.value.code == 0
 
 
-def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
+def test_two_roles_give_two_deployments_and_one_router_with_two_upstreams() -> None:
     given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
     result = planned(given)
     assert [(role.name, role.plan.engine) for role in result.roles] == [(ENGINE, VLLM), (HELPER, ECHO)]
@@ -162,7 +164,9 @@ def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
     assert (container["name"], container["command"]) == (HELPER, ["echo-server"])
     selector = result.desired[HELPERS]["spec"]["selector"]["matchLabels"]
     assert selector["app.kubernetes.io/component"] == HELPER
-    assert "qwen-engines.default.svc.cluster.local:8000" in result.desired[CONFIG]["data"]["haproxy.cfg"]
+    config = result.desired[CONFIG]["data"]["haproxy.cfg"]
+    assert "server-template engine_ 32 qwen-engines.default.svc.cluster.local:8000 weight 64 maxconn 1024 " in config
+    assert f"helper_ 32 qwen-helpers.default.svc.cluster.local:{PORT} weight 64 maxconn {MAX_CONCURRENCY} " in config
 
 
 def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() -> None:
@@ -182,6 +186,10 @@ def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() ->
     assert _report(with_ready(engines=1)).status.conditions[0].status == "False"
     both = _report(with_ready(engines=1, helpers=1)).status
     assert (both.conditions[0].status, both.replicas, both.ready_replicas) == ("True", 2, 2)
+
+
+def _live(given: Inputs) -> LiveRole:
+    return live_roles(given, role_specs(given))[ENGINE]
 
 
 def _report(given: Inputs) -> Report:

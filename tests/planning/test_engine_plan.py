@@ -11,11 +11,11 @@ from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.report import report
 from inference_operator.views.node import NodeView, node_view
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.status.situations import NO_GPU, view
 from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, planned, ready_pod
 from tests.testing.inspected import failing

@@ -12,13 +12,13 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.report import report
 from inference_operator.views.lookups import FreeGpusLookup, LogText, Unavailable
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import PodView, pod_template_hash
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.status.situations import NO_GPU, view
 from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, ready_pod, waiting
 from tests.testing.nodes import node

@@ -7,9 +7,9 @@ from inference_operator.inspection.result import Cause
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import PerGpu
 from inference_operator.status.report import report
-from inference_operator.workload.pinned_plan import PinnedPlan
 from tests.testing.builders import ENGINES, inference_deployment, inputs
 from tests.testing.inspected import failing
 

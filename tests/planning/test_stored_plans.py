@@ -11,8 +11,8 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.sizing.shape import ParallelSizes
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.workload.pinned_template import template_inputs_hash
 from tests.testing.builders import ENGINES, inference_deployment, inputs, planned
 

@@ -24,7 +24,7 @@ from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import ENGINE
-from inference_operator.pipeline.roles import RoleRequest
+from inference_operator.roles.spec import RoleSpec, role_spec
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import GpuMemory
 from inference_operator.sizing.cpu import CpuNeeds
@@ -138,9 +138,9 @@ REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
 HELPER = "helper"
 
 
-def two_roles(_spec: Spec, _engines: EngineRegistry) -> Sequence[RoleRequest]:
+def two_roles(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Sequence[RoleSpec]:
     """The usual role by vLLM, and one more by the second engine."""
-    return (RoleRequest(ENGINE, VLLM), RoleRequest(HELPER, ECHO))
+    return (role_spec(ENGINE, VLLM, stated, settings), role_spec(HELPER, ECHO, stated, settings))
 
 
 BOTH = replace(REGISTRY, default=VLLM)

@@ -7,7 +7,7 @@ and may replace serving engines.
 If a test here fails, first find the cause:
 
 - Only specifications that use a new field or argument have a new hash: keep the recorded values, keep the new value out
-  of `asked_of_sizes` where it is not used, and add a line to `SPECIFICATIONS` for the new field.
+  of `requested_of_sizes` where it is not used, and add a line to `SPECIFICATIONS` for the new field.
 - An existing field has a new meaning, so plans must be decided again: record the new hashes, raise `SIZING_RULES`, and
   say in CHANGELOG.md whose engines restart.
 - `Plan` or `PinnedPlan` has a new field: give it a default, so that `STORED` of older releases is still read. Never
@@ -21,8 +21,8 @@ import pytest
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.sizing.plan import SIZING_RULES
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from tests.testing.builders import ENGINES, inference_deployment, inputs, planned
 
 SPECIFICATIONS: dict[str, tuple[Manifest, str]] = {

@@ -1,4 +1,4 @@
-"""The owner's defaults of engine and router pods: what the operator's settings give every InferenceDeployment.
+"""The administrator's defaults of engine and router pods: what the operator's settings give every InferenceDeployment.
 
 They have the form of the spec's own sections. `over` merges a section of a resource with them: the resource's value of
 a key replaces the default.
@@ -12,9 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
 from inference_operator.api.pod_template import Mount, PodTemplateSpec, Sidecar, Volume
-from inference_operator.api.router import RouterSpec
 from inference_operator.api.scheduling import PodScheduling, TopologySpread
-from inference_operator.api.spec import Spec
 from inference_operator.api.validation import ObjectName, SpecModel
 
 Ratio = Annotated[float, Field(ge=1, le=100)]
@@ -126,17 +124,3 @@ def _items(requested: tuple[T, ...], default: tuple[T, ...]) -> tuple[T, ...]:
 def _key(item: SpecModel) -> object:
     field = _KEYS.get(type(item))
     return getattr(item, field) if field else item
-
-
-def with_engine_defaults(spec: Spec, defaults: EngineDefaults) -> Spec:
-    """A specification over the defaults of engine pods. Pods are built from it; hashes of requests use the original."""
-    engine = spec.engine.model_copy(update={"env": variables_over(spec.engine.env, defaults.env)})
-    scheduling = over(spec.scheduling, defaults.scheduling)
-    template = over(spec.pod_template, defaults.pod_template)
-    return spec.model_copy(update={"engine": engine, "scheduling": scheduling, "pod_template": template})
-
-
-def with_router_defaults(router: RouterSpec, defaults: RouterDefaults) -> RouterSpec:
-    """The router section over the defaults of router pods: every part that both have."""
-    parts = defaults.model_fields_set & RouterSpec.model_fields.keys()
-    return router.model_copy(update={name: over(getattr(router, name), getattr(defaults, name)) for name in parts})

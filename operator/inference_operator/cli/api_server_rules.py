@@ -2,6 +2,8 @@
 
 from functools import cache
 
+from pydantic import TypeAdapter, ValidationError
+
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.field_errors import BOOLEAN, INTEGER, NUMBER, Path, field_name
 from inference_operator.api.reasons import Reason
@@ -9,6 +11,8 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 
+_NUMBERS = TypeAdapter[bool | float](bool | float)
+"""What pydantic reads from text too; every integer is also a number."""
 _MESSAGES = {"integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN}
 
 
@@ -31,7 +35,23 @@ def quoted_number(spec: object) -> Refusal | None:
         >>> quoted_number({"replicas": "2"}).message
         'spec.replicas: must be an integer. Write it without quotes.'
     """
-    return _quoted(spec, _schema(), [])
+    return _quoted(spec, _schema(), []) if _has_readable(spec) else None
+
+
+def _has_readable(value: object) -> bool:
+    """Whether a text in the value can be read as a number or boolean. If none can, no schema needs to be made."""
+    if isinstance(value, str):
+        return _is_readable(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_has_readable(part) for part in parts)
+
+
+def _is_readable(text: str) -> bool:
+    try:
+        _NUMBERS.validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 @cache

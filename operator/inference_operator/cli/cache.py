@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from inference_operator.api.pod_defaults import with_engine_defaults
+from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import EngineSpec
@@ -48,13 +48,9 @@ EXIT_INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 
 
-def add_cache(commands: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `cache` with its commands."""
-    cache = commands.add_parser(
-        "cache",
-        help="list, fill and prune the claims of `spec.cache`",
-        description="List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig.",
-    )
+def add_arguments(cache: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd cache`."""
+    cache.description = "List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig."
     made = cache.add_subparsers(required=True, metavar="COMMAND")
     _add_list(made)
     _add_prefetch(made)
@@ -212,7 +208,7 @@ def _request(options: argparse.Namespace, engines: EngineRegistry) -> DownloadRe
     if isinstance(spec, Refusal):
         raise UsageError(spec.message)
     settings = _settings(options)
-    effective = with_engine_defaults(spec, settings.engine_defaults)
+    effective = effective_spec(spec, settings.engine_defaults, settings.router_defaults)
     access = engines[engines.default].access(effective.engine, effective.model)
     owner = Owner(Key(options.namespace, COMMAND), UNKNOWN_UID)
     return DownloadRequest(effective, access, "", CacheVolume(options.claim, ""), owner, settings)

@@ -13,15 +13,13 @@ from inference_operator.model_files.kernels import Kernels
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source
 
 
-def add_download(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd download`."""
-    download = commands.add_parser(
-        "download",
-        help="download a model to a folder, as the operator's Jobs do",
-        description="Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
+def add_arguments(download: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd download`."""
+    download.description = (
+        "Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
         " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
         " HF_ENDPOINT and HF_TOKEN work as in engines; for a bucket AWS_ENDPOINT_URL, AWS_REGION,"
-        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
     )
     download.add_argument("source", help="hf://org/name or s3://bucket/path")
     download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")

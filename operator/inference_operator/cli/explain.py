@@ -45,15 +45,13 @@ class Observed:
     engines: Sequence[EngineMetrics]
 
 
-def add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd explain`."""
-    explain = commands.add_parser(
-        "explain",
-        help="explain what an InferenceDeployment waits for, and why it is slow",
-        description="Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
+def add_arguments(explain: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd explain`."""
+    explain.description = (
+        "Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
         " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
         " to get `pods/proxy`. `infd explain autoscaling NAME` explains the number of engines: the requests now, the"
-        " last decision, and the changes before it, from Events.",
+        " last decision, and the changes before it, from Events."
     )
     explain.add_argument("name", nargs="+", help="name of the InferenceDeployment; or `autoscaling` and its name")
     explain.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")

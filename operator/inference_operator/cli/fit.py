@@ -50,13 +50,11 @@ NVLINK_FROM_GIB, NVLINK_40GB = 70, (38, 41)
 """GPUs of these sizes mostly have NVLink: A100-40GB, and all with 80 GB or more."""
 
 
-def add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The arguments of `infd fit`."""
-    fit = commands.add_parser(
-        "fit",
-        help="check whether a model fits on GPUs",
-        description="Without --gpu-memory-gib: find the smallest group of GPUs that the model fits on. With it: check "
-        "whether the engine would start with exactly the given options.",
+def add_arguments(fit: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd fit`."""
+    fit.description = (
+        "Without --gpu-memory-gib: find the smallest group of GPUs that the model fits on. With it: check "
+        "whether the engine would start with exactly the given options."
     )
     fit.add_argument("model", nargs="?", help="name of a model on the hub or in the catalogue: Qwen/Qwen3-8B")
     add_gpus(fit)

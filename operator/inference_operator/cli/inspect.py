@@ -35,13 +35,11 @@ class _TimeIsUpError(Exception):
     """The time limit has passed."""
 
 
-def add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd inspect`."""
-    inspect = commands.add_parser(
-        "inspect",
-        help="read a model's config and file sizes, without its weights",
-        description="Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
-        "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines.",
+def add_arguments(inspect: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd inspect`."""
+    inspect.description = (
+        "Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
+        "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines."
     )
     inspect.add_argument("source", help="hf://org/name, s3://bucket/path, or a directory")
     inspect.add_argument(

@@ -9,16 +9,12 @@ import hashlib
 import re
 import secrets
 import sys
-from typing import TYPE_CHECKING
 
 import yaml
 
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 PREFIX = "sk-"
 """The start of keys of the OpenAI API, by which secret scanners find leaked ones."""
@@ -29,9 +25,9 @@ KEY_BYTES = 32
 _USER = re.compile("[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-def add_key(commands: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `key` with its commands."""
-    key = commands.add_parser("key", help="make API keys for users", description="Make API keys for `router.keys`.")
+def add_arguments(key: argparse.ArgumentParser) -> None:
+    """Add the description and the commands of `infd key`."""
+    key.description = "Make API keys for `router.keys`."
     made = key.add_subparsers(required=True, metavar="COMMAND").add_parser(
         "create",
         help="make a new API key",

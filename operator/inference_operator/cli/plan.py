@@ -61,13 +61,11 @@ class Planning:
         return {**called, **planned, "rights": rights, "plan": shown}
 
 
-def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd plan`."""
-    plan = commands.add_parser(
-        "plan",
-        help="show the sizes that InferenceDeployments would get",
-        description="Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
-        " of the current kubeconfig.",
+def add_arguments(plan: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd plan`."""
+    plan.description = (
+        "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
+        " of the current kubeconfig."
     )
     add_source(plan)
     plan.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the current kubeconfig")

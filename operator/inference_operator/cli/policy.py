@@ -1,35 +1,21 @@
 """`infd policy`: the admission policies, for clusters where somebody else than Helm installs such objects."""
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
+from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.manifest import Manifest
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 NAMESPACE, NAME = "inference-operator-system", "inference-operator"
 """Where the documentation installs the operator."""
 
 
-def add_policy(
-    commands: "_SubParsersAction[argparse.ArgumentParser]", dump: Callable[[Sequence[Manifest]], str]
-) -> None:
-    """Add the command `policy`.
-
-    Args:
-        commands: where to add it.
-        dump: how objects are printed.
-    """
-    command = commands.add_parser(
-        "policy",
-        help="print the admission policies",
-        description="Print the ValidatingAdmissionPolicies for people who write InferenceDeployments, or those for the"
-        " operator's own ServiceAccount, with their bindings, as YAML.",
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd policy`."""
+    command.description = (
+        "Print the ValidatingAdmissionPolicies for people who write InferenceDeployments, or those for the"
+        " operator's own ServiceAccount, with their bindings, as YAML."
     )
     command.add_argument("--operator", action="store_true", help="print those for the operator's own ServiceAccount")
     own = command.add_argument_group("with --operator")
@@ -43,10 +29,11 @@ def add_policy(
         metavar="NAME",
         help="a ServiceAccount that the operator's settings name for pods; may be repeated",
     )
-    command.set_defaults(run=lambda options, engines: _policy(options, engines, dump))
+    command.set_defaults(run=run_policy)
 
 
-def _policy(options: argparse.Namespace, engines: EngineRegistry, dump: Callable[[Sequence[Manifest]], str]) -> int:
+def run_policy(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the policies."""
     if options.operator:
         operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
         found = operator_policies(operator)

@@ -10,14 +10,12 @@ from inference_operator.model_cache.pruning import report_text
 from inference_operator.model_cache.uses import Uses, parsed_use
 
 
-def add_prune(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `infd prune`."""
-    prune = commands.add_parser(
-        "prune",
-        help="delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
-        description="Delete models and compiled kernels in a folder with the layout of `spec.cache`, except those that"
+def add_arguments(prune: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd prune`."""
+    prune.description = (
+        "Delete models and compiled kernels in a folder with the layout of `spec.cache`, except those that"
         " --keep and --keep-kernels name, and those that a Job used less than 10 minutes ago. It holds the locks of"
-        " the downloads.",
+        " the downloads."
     )
     prune.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
     prune.add_argument(

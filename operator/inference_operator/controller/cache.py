@@ -16,8 +16,8 @@ from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
 from inference_operator.objects.names import ROUTER, workload_name
-from inference_operator.pipeline.inputs import Inputs, RolePolicy
-from inference_operator.pipeline.roles import requested_roles
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.settings import Settings
 from inference_operator.status.write_results import Applied, Deleted, WriteResult
 from inference_operator.views.lookups import Lookup, LookupResult
@@ -84,7 +84,7 @@ class Cache:
         return [pods[ref] for ref in sorted(pods)]
 
     def engine_pods(self, key: Key) -> list[PodView]:
-        """The pods of an InferenceDeployment that run an engine: those of routers and Jobs do not."""
+        """The pods of an InferenceDeployment that run an engine, so none of routers and Jobs."""
         return [pod for pod in self.pods(key) if self.engine(key, pod.component)]
 
     def engine(self, key: Key, component: str) -> Engine | None:
@@ -127,7 +127,7 @@ class Cache:
             self._lookups[look] = result
 
     def record(self, answer: WriteResult) -> None:
-        """Store what an own write has changed."""
+        """Store the result of an own write."""
         match answer:
             case Applied(manifest):
                 self.put(manifest)

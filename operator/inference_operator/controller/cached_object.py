@@ -8,11 +8,11 @@ import orjson
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
+from inference_operator.roles.pinned_plan import recorded_engine
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import objects
 from inference_operator.views.resource_figures import ResourceFigures, resource_figures
 from inference_operator.views.workload import WORKLOAD_KINDS
-from inference_operator.workload.pinned_plan import recorded_engine
 
 _WORKLOADS = frozenset(kind.name for kind in WORKLOAD_KINDS)
 
@@ -33,7 +33,7 @@ class CachedObject:
     settled: bool
     """Whether it is ready with all replicas; of an InferenceDeployment only."""
     figures: ResourceFigures | None
-    """What its metrics tell; of an InferenceDeployment only."""
+    """The figures for its metrics; of an InferenceDeployment only."""
     pod: PodView | None
     """The view of a pod; nothing else of a pod is kept."""
     engine: str
@@ -51,7 +51,7 @@ class CachedObject:
 
 
 class Codec:
-    """Compresses objects. The first object of each kind is the dictionary for the others, which are much like it.
+    """Compresses objects. The first object of each kind is the dictionary for the others, which resemble it.
 
     Examples:
         >>> meta = {"name": "a", "namespace": "b", "resourceVersion": "7", "managedFields": []}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.attempts import AttemptsProgress
 from inference_operator.inspection.config_map import model_config_map, model_config_ref, stored_model
@@ -25,7 +25,7 @@ from inference_operator.views.pod import PodView
 class InspectionRequest:
     """A model, and how to read its files."""
 
-    spec: Spec
+    spec: EffectiveSpec
     source: ModelSource
     access: HubAccess
     owner: Owner

@@ -1,6 +1,6 @@
 """The Job that inspects a model: it reads the model's files in the user's namespace, with the engine's own access."""
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.manifest import JOB, Manifest, Owner
@@ -33,7 +33,7 @@ _ANYWHERE = ("tolerations", "priorityClassName", "schedulerName")
 
 
 def inspection_job(
-    spec: Spec, source: ModelSource, access: HubAccess, *, attempt: int, owner: Owner, settings: Settings
+    spec: EffectiveSpec, source: ModelSource, access: HubAccess, *, attempt: int, owner: Owner, settings: Settings
 ) -> Manifest:
     """The Job of one attempt. A Job cannot be edited, so every change of its content gives it another name.
 
@@ -57,7 +57,9 @@ def inspection_job(
     )
 
 
-def _content(spec: Spec, source: ModelSource, access: HubAccess, *, owner: Owner, settings: Settings) -> Manifest:
+def _content(
+    spec: EffectiveSpec, source: ModelSource, access: HubAccess, *, owner: Owner, settings: Settings
+) -> Manifest:
     name, added = owner.key.name, spec.pod_template
     pull_policy = settings.image_pull_policy
     pod = {
@@ -86,7 +88,7 @@ def _content(spec: Spec, source: ModelSource, access: HubAccess, *, owner: Owner
     }
 
 
-def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Settings) -> Manifest:
+def _container(spec: EffectiveSpec, source: ModelSource, access: HubAccess, settings: Settings) -> Manifest:
     where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
     pickle = ["--allow-pickle"] if spec.model.allow_pickle else []
@@ -110,7 +112,7 @@ def _container(spec: Spec, source: ModelSource, access: HubAccess, settings: Set
     }
 
 
-def _scheduling(spec: Spec, source: ModelSource, resource: str, settings: Settings) -> Manifest:
+def _scheduling(spec: EffectiveSpec, source: ModelSource, resource: str, settings: Settings) -> Manifest:
     """The scheduling fields. A volume may be reachable only from the engine's nodes; others are read from any node.
 
     The engine's RuntimeClass may need a GPU, which the Job does not have. So the Job gets that of the operator's

@@ -107,7 +107,7 @@ class LookupPoller:
         self._entries: dict[Lookup, _Entry] = {}
 
     def want(self, key: Key, looks: Iterable[Lookup]) -> None:
-        """Set the lookups that a key needs; those that it needed before and no longer needs end."""
+        """Set the lookups that a key needs. Its other lookups end."""
         wanted = {look: look for look in looks}
         for look in self._by_key.get(key, frozenset()) - wanted.keys():
             self._remove(key, look)
@@ -231,7 +231,7 @@ def holds_seconds(look: Lookup) -> float | None:
 
 
 def _target(look: Lookup) -> tuple[object, ...]:
-    """What of a lookup needs a new run when it changes, for example the container's run of a log."""
+    """The fields of a lookup whose change needs a new run, for example the container's run of a log."""
     match look:
         case LogLookup(run=run, running=running):
             return (run, running)

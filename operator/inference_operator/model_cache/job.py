@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.job import TERMINATION_MESSAGE
 from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
@@ -35,7 +35,7 @@ _SCHEDULING = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "
 class DownloadRequest:
     """A model, and the claim for it."""
 
-    spec: Spec
+    spec: EffectiveSpec
     """The specification over the operator's defaults of engine pods."""
     access: HubAccess
     commit: str

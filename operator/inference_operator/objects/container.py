@@ -15,7 +15,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.views.raw import objects
 
 _REFERENCE = re.compile(r"(?<!\$)(?:\$\$)*\$\([^)]*\)")
-"""What Kubernetes expands: after an even number of `$`, which are escaped ones."""
+"""A reference that Kubernetes expands: it follows an even number of `$`, which are escaped ones."""
 
 
 def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env: Sequence[Manifest] = ()) -> Manifest:

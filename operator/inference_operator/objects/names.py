@@ -72,7 +72,7 @@ def download_job_name(name: str, content: str, attempt: int) -> str:
 
 
 def download_config_name(name: str, content: str) -> str:
-    """Name of the ConfigMap that records the finished download; `content` is the hash of what was asked for."""
+    """Name of the ConfigMap that records the finished download; `content` is the hash of the request."""
     return f"{name}-cache-{content}"
 
 
@@ -87,7 +87,7 @@ def verification_job_name(name: str, content: str, attempt: int) -> str:
 
 
 def verification_config_name(name: str, content: str) -> str:
-    """Name of the ConfigMap that records a verified signature; `content` is the hash of what was verified."""
+    """Name of the ConfigMap that records a verified signature; `content` is the hash of the verified image and key."""
     return f"{name}-sign-{content}"
 
 

@@ -1,4 +1,4 @@
-"""Errors in the owner's defaults that only the pods show: names and keys that are reserved for the operator.
+"""Errors in the administrator's defaults that only the pods show: names and keys that are reserved for the operator.
 
 The operator checks them at its start, since no user can correct a setting.
 """
@@ -42,7 +42,7 @@ def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
 
 
 def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refusal | None:
-    """The refusal of a variable that the engine reserves for the operator. The owner may set any other."""
+    """The refusal of a variable that the engine reserves for the operator. The administrator may set any other."""
     defaults, engine = settings.engine_defaults, engines[engines.default]
     trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
     refusal = engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)

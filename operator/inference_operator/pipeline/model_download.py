@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from inference_operator.api.pod_defaults import with_engine_defaults
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import JOB, Manifest, Ref
@@ -11,25 +10,21 @@ from inference_operator.model_cache.download import download_state, without_down
 from inference_operator.model_cache.job import DownloadRequest
 from inference_operator.model_cache.placement import placement
 from inference_operator.models.facts import ModelFacts
-from inference_operator.objects.cache_volume import CacheVolume, claim_name
-from inference_operator.objects.child import content_hash
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.model_wait import after_task
 from inference_operator.pipeline.outcomes import Planned, Refused
-from inference_operator.pipeline.roles import Role
+from inference_operator.pipeline.role import Role
 from inference_operator.planning.healing import ended_output
-from inference_operator.views.lookups import ClaimLookup, ClaimView, Lookup
+from inference_operator.views.lookups import ClaimLookup, Lookup
 from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view
-from inference_operator.workload.pinned_plan import PinnedPlan
-
-_SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-"""Access modes with which pods on several nodes can mount a claim."""
 
 
-def with_download(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Refused:
+def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     """The outcome with the objects of the download; until it has ended, workloads stay as they are."""
     first = planned.roles[0]
+    effective, spec = first.context.spec.effective, first.context.spec.stated
     cache = cache_volume(inputs, spec, first.plan)
     if cache is None:
         return planned
@@ -41,7 +36,6 @@ def with_download(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Ref
     planned = replace(planned, desired={**cache_claim(spec.cache, inputs.owner), **planned.desired})
     if not inputs.jobs:
         return planned
-    effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
     access = first.engine.access(effective.engine, effective.model)
     request = DownloadRequest(
         effective,
@@ -72,7 +66,7 @@ def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
         return None
     live = inputs.child(Ref.of(role.workload))
     pod = live["spec"]["template"]["spec"] if live is not None else None
-    return placement(claim, inputs.engine_pods, pod, role.workload["spec"]["template"]["spec"])
+    return placement(claim, role.pods, pod, role.workload["spec"]["template"]["spec"])
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:
@@ -86,24 +80,3 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
         return False
     found = (role.engine.diagnose(text) for pod in own for text in ended_output(pod, inputs.lookups))
     return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)
-
-
-def one_node_claim(inputs: Inputs, spec: Spec) -> str:
-    """The name of the claim, if pods on one node only can mount it at a time; empty if not, or not known yet."""
-    name = claim_name(spec.cache, inputs.owner.key.name)
-    modes: tuple[str, ...] = ()
-    if spec.cache.size is not None:
-        modes = (spec.cache.access_mode,)
-    elif isinstance(found := inputs.lookups.get(ClaimLookup(inputs.owner.key.namespace, name)), ClaimView):
-        modes = found.access_modes
-    return name if modes and not _SHARED.intersection(modes) else ""
-
-
-def cache_volume(inputs: Inputs, spec: Spec, plan: PinnedPlan) -> CacheVolume | None:
-    """The claim of engines of this plan; None without `spec.cache`. Kernels depend on model, image and GPUs."""
-    claim = claim_name(spec.cache, inputs.owner.key.name)
-    if not claim:
-        return None
-    sizes = plan.plan
-    key = content_hash([spec.model.source, plan.commit, plan.image, sizes.gpu, sizes.gpus_per_replica])
-    return CacheVolume(claim, key)

@@ -1,10 +1,8 @@
 """The verification of a model's signature: its objects, and which workloads wait for it."""
 
-from inference_operator.api.pod_defaults import with_engine_defaults
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Spec
 from inference_operator.inspection.job_progress import ObservedJobs
-from inference_operator.models.source import ImageModel, model_source
+from inference_operator.models.source import ImageModel
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_wait import after_task
 from inference_operator.pipeline.outcomes import Planned, Refused
@@ -12,13 +10,14 @@ from inference_operator.verification.job import VerificationRequest
 from inference_operator.verification.verification import verification_state, without_verification_jobs
 
 
-def with_verification(inputs: Inputs, spec: Spec, planned: Planned) -> Planned | Refused:
+def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
     """The outcome with the objects of the verification; until it has ended, workloads stay as they are."""
-    image, verify = model_source(spec.model.source), spec.model.verify
+    context = planned.roles[0].context
+    image, effective = context.source, context.spec.effective
+    verify = effective.model.verify
     if verify is None or not isinstance(image, ImageModel) or not inputs.jobs:
         return planned
-    effective = with_engine_defaults(spec, inputs.settings.engine_defaults)
-    access = planned.roles[0].engine.access(effective.engine, effective.model)
+    access = context.engine.access(effective.engine, effective.model)
     request = VerificationRequest(effective, image, verify, access, inputs.owner, inputs.settings)
     observed = ObservedJobs(inputs.children, inputs.pods, inputs.now, inputs.lookups)
     state = verification_state(request, observed)

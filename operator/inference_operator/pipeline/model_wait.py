@@ -10,7 +10,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
-from inference_operator.pipeline.roles import Role
+from inference_operator.pipeline.role import Role
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view

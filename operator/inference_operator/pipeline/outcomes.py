@@ -10,11 +10,10 @@ from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.request import ScalingRequest
 from inference_operator.autoscaling.target import Target
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.pipeline.roles import Role
+from inference_operator.pipeline.role import Role
 from inference_operator.planning.known_model import KnownModel
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.views.lookups import Lookup
-from inference_operator.views.pod_request import PodRequestSpec
-from inference_operator.workload.pinned_plan import PinnedPlan
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
 
@@ -41,8 +40,6 @@ class Outcome:
     """Engines that should go later than others when there are fewer."""
     traffic: tuple[TrafficChange, ...] = ()
     """Engines to take out of traffic, or back in."""
-    requests: tuple[PodRequestSpec, ...] = ()
-    """HTTP requests to pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,84 +1,59 @@
-"""The part of a decision that concerns the number of engines."""
+"""The outcome with autoscaling: the first role is scaled, by the operator or by an autoscaler that it creates."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.api.spec import Spec
 from inference_operator.autoscaling import autoscalers
-from inference_operator.autoscaling.conflict import scale_writers
 from inference_operator.autoscaling.query import QueryRequest, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
-from inference_operator.autoscaling.request import correction_factor, objective, scaling_request, wanted_replicas
+from inference_operator.autoscaling.request import correction_factor, objective, scaling_request
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
-from inference_operator.pipeline.roles import Role
-from inference_operator.planning.capacity import fixed_replicas
-from inference_operator.settings import Capacity
-from inference_operator.views.pod import PodView
+from inference_operator.pipeline.role import Role
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.views.workload import workload_view
-from inference_operator.workload.pinned_plan import PinnedPlan
 
 
-def engines_wanted(
-    inputs: Inputs, spec: Spec, plan: PinnedPlan, pods: Sequence[PodView], pod_spec: Manifest, *, live: Manifest | None
-) -> tuple[int, int]:
-    """The replicas that are wanted, and those to have: with fixed capacity at most as many as fit on the nodes."""
-    desired = workload_view(live).desired if live else None
-    conflict = inputs.conflict
-    if conflict is not None and conflict.holds and desired is not None:
-        return desired, desired
-    recorded, other = inputs.resource.status.autoscaling, inputs.autoscaler
-    capped = inputs.settings.capacity is Capacity.FIXED
-    is_own = not (capped or scale_writers(live))
-    wanted = wanted_replicas(
-        spec, recorded, live=desired, result=inputs.scaling, autoscaler=other, floor=inputs.floor, is_own=is_own
-    )
-    if not capped:
-        return wanted, wanted
-    return wanted, fixed_replicas(wanted, inputs.nodes, pods, pod_spec, plan=plan.plan)
-
-
-def scaled(inputs: Inputs, spec: Spec, planned: Planned) -> Planned:
+def scaled(inputs: Inputs, planned: Planned) -> Planned:
     """The outcome with what autoscaling needs; nothing without autoscaling."""
-    if spec.autoscaling is None:
+    first = planned.roles[0]
+    stated, scaling = first.context.spec.stated, first.scaling
+    if stated.autoscaling is None:
         return planned
-    first, target = planned.roles[0], _target(inputs, spec, planned.roles[0])
-    conflict = inputs.conflict
-    planned = replace(planned, lookups=(*planned.lookups, conflict.lookup)) if conflict else planned
+    target, conflict, floor = _target(inputs, first), scaling.conflict, scaling.floor
     request = scaling_request(
-        spec,
-        inputs.resource.status.autoscaling,
+        stated,
+        scaling.recorded,
         target=target,
         plan=_plan_id(first.plan),
         replicas=first.replicas,
         engines=first.pods,
-        floor=inputs.floor,
+        floor=floor,
     )
-    if conflict and conflict.holds:
-        request = None
-    times = [planned.recheck_at, inputs.floor.due if inputs.floor else None]
+    times = [planned.recheck_at, floor.due if floor else None]
     return replace(
         planned,
+        lookups=(*planned.lookups, conflict.lookup) if conflict else planned.lookups,
         recheck_at=min(filter(None, times), default=None),
-        scaling=request,
+        scaling=None if scaling.is_held else request,
         target=target,
         deletion_costs=_deletion_costs(inputs, planned.roles),
     )
 
 
-def _target(inputs: Inputs, spec: Spec, first: Role) -> Target:
+def _target(inputs: Inputs, first: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
-    status = inputs.resource.status
-    recorded = f"{status.plan.spec_hash}/{status.plan.revision}" if status.plan else ""
-    factor = correction_factor(status.autoscaling, inputs.scaling, plan=_plan_id(first.plan), recorded_plan=recorded)
+    stated, scaling, plan = first.context.spec.stated, first.scaling, inputs.resource.status.plan
+    recorded = f"{plan.spec_hash}/{plan.revision}" if plan else ""
+    factor = correction_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=recorded)
     return target_concurrency(
         first.plan.plan,
         max_num_seqs=first.process.max_concurrency,
-        requested=spec.autoscaling.target_concurrency if spec.autoscaling else None,
-        objective=objective(spec),
+        requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
+        objective=objective(stated),
         factor=factor,
     )
 
@@ -97,27 +72,28 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
         for cost in deletion_costs(
             role.pods,
             inputs.samples,
-            live=workload_view(inputs.workload(role.name)).desired,
+            live=role.context.live.view.desired,
             wanted=workload_view(role.workload).desired,
             namespace=namespace,
         )
     )
 
 
-def autoscaler(inputs: Inputs, spec: Spec, first: Role) -> dict[Ref, Manifest]:
+def autoscaler(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
     """The HorizontalPodAutoscaler or ScaledObject; a live one stays while its kind cannot be listed."""
-    if spec.autoscaling is None:
+    stated, floor = first.context.spec.stated, first.scaling.floor
+    if stated.autoscaling is None:
         return {}
     query = QueryRequest(
         key=inputs.owner.key,
         role=first.name,
-        target=_target(inputs, spec, first).concurrency,
-        external=spec.router.strategy is RouterStrategy.EXTERNAL,
+        target=_target(inputs, first).concurrency,
+        external=stated.router.strategy is RouterStrategy.EXTERNAL,
         metrics=first.engine.series,
     )
     url = inputs.settings.prometheus_url
-    least = inputs.floor.replicas if inputs.floor else spec.autoscaling.min_replicas
-    request = autoscalers.AutoscalerRequest(spec.autoscaling, inputs.owner, engines_query(query), url, least)
+    least = floor.replicas if floor else stated.autoscaling.min_replicas
+    request = autoscalers.AutoscalerRequest(stated.autoscaling, inputs.owner, engines_query(query), url, least)
     built = autoscalers.autoscaler(request)
     if built is None:
         return {}

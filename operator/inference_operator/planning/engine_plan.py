@@ -31,14 +31,27 @@ UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
+class ModelFindings:
+    """What is known about a model."""
+
+    known: KnownModel | None
+    """The model, from its own files or from the catalogue."""
+    unavailable: Refusal | None
+    """Why its own files are not known; None where no inspection failed."""
+
+    @property
+    def facts(self) -> ModelFacts | NotUnderstood | None:
+        """The facts of the model, or why its files give none; None if it is not known."""
+        return self.known.facts if self.known else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
     """The inputs of a plan."""
 
     spec: Spec
     source: ModelSource
-    model: KnownModel | None
-    unavailable: Refusal | None
-    """Why the model's facts are not available; None where no inspection failed."""
+    model: ModelFindings
     offers: GpuOffers
     image: str
     """The engine's image."""
@@ -48,13 +61,13 @@ class PlanRequest:
     """What an engine of the pinned plan reported."""
 
 
-def engine_plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
+def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     """The plan of one engine with what was learned, or why there is none."""
-    plan = _plan(request, engine)
-    return plan if isinstance(plan, Refusal) else replace(plan, learned=request.learned)
+    plan = _plan(inputs, engine)
+    return plan if isinstance(plan, Refusal) else replace(plan, learned=inputs.learned)
 
 
-def _plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
+def _plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     """The plan of one engine, or why there is none.
 
     - On CPUs: count the memory and never refuse it. Nodes are not checked. A model that the hub refuses is refused.
@@ -62,36 +75,37 @@ def _plan(request: PlanRequest, engine: Engine) -> Plan | Refusal:
     - On GPUs, with less information: use the tensor parallel size of the spec without a check. The plan says so.
       Refuse a spec that sets none.
     """
-    sizes = _sizes(request, engine)
-    return sizes if isinstance(sizes, Refusal) else _with_parsers(sizes, request, engine)
+    sizes = _sizes(inputs, engine)
+    return sizes if isinstance(sizes, Refusal) else _with_parsers(sizes, inputs, engine)
 
 
-def _with_parsers(plan: Plan, request: PlanRequest, engine: Engine) -> Plan:
+def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
     """The plan with the parsers for the model's answers."""
-    facts = request.model.facts if request.model else None
+    facts = inputs.model.facts
     architecture = facts.architecture if isinstance(facts, ModelFacts) else ""
-    source = request.source
+    source = inputs.source
     model = source.reference.partition(":")[0] if isinstance(source, ImageModel) else model_argument(source)
-    found = engine.parsers(request.image, model=model, architecture=architecture)
+    found = engine.parsers(inputs.image, model=model, architecture=architecture)
     return replace(plan, tool_call_parser=found.tool_call, reasoning_parser=found.reasoning)
 
 
-def _sizes(request: PlanRequest, engine: Engine) -> Plan | Refusal:
-    if request.model is None:
-        needs_consent = request.unavailable is not None and request.unavailable.reason is Reason.PICKLE_WEIGHTS
-        if needs_consent or isinstance(request.source, BucketModel):  # whose path contains the revision
-            return request.unavailable or _unknown(None, request)
-    if request.spec.hardware.device is Device.CPU:
-        return _on_cpus(request, engine)
-    facts = request.model.facts if request.model else None
-    if isinstance(facts, ModelFacts) and request.offers.possible:
-        return _counted(request, facts, engine)
-    if request.offers.excluded and not request.offers.possible and not request.offers.unknown_nodes:
-        return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", request.offers.excluded[0], "")
-    unknown = _unknown(facts, request)
-    if request.spec.parallelism.tensor is None:
+def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
+    if inputs.model.known is None:
+        why = inputs.model.unavailable
+        needs_consent = why is not None and why.reason is Reason.PICKLE_WEIGHTS
+        if needs_consent or isinstance(inputs.source, BucketModel):  # whose path contains the revision
+            return why or _unknown(None, inputs)
+    if inputs.spec.hardware.device is Device.CPU:
+        return _on_cpus(inputs, engine)
+    facts = inputs.model.facts
+    if isinstance(facts, ModelFacts) and inputs.offers.possible:
+        return _counted(inputs, facts, engine)
+    if inputs.offers.excluded and not inputs.offers.possible and not inputs.offers.unknown_nodes:
+        return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", inputs.offers.excluded[0], "")
+    unknown = _unknown(facts, inputs)
+    if inputs.spec.parallelism.tensor is None:
         return unknown
-    return _unchecked(request, engine, unknown.problem)
+    return _unchecked(inputs, engine, unknown.problem)
 
 
 def sizing_request(spec: Spec, engine: Engine) -> SizingRequest:
@@ -114,7 +128,7 @@ _NOT_SIZED: Mapping[str, bool | set[str]] = {
 """Fields of `spec.engine` that sizes do not depend on."""
 
 
-def asked_of_sizes(spec: Spec, engine: Engine) -> Manifest:
+def requested_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     """The fields of a spec that sizes depend on, as JSON-like data.
 
     Defaults are left out. So a field that a later release adds changes nothing for specs that do not use it.
@@ -141,16 +155,15 @@ def _stated(
     return {name: value for name, value in found.items() if value != {}}
 
 
-def _on_cpus(request: PlanRequest, engine: Engine) -> Plan | Refusal:
-    unavailable = request.unavailable
-    if request.model is None and unavailable and unavailable.reason in REFUSED_BY_HUB:
+def _on_cpus(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
+    unavailable = inputs.model.unavailable
+    if inputs.model.known is None and unavailable and unavailable.reason in REFUSED_BY_HUB:
         return unavailable
-    known = request.model.facts if request.model else None
-    facts = known if isinstance(known, ModelFacts) else None
-    sizes = sizing_request(request.spec, engine)
-    sizes = replace(sizes, shape=_uncounted_shape(sizes, request.learned))
+    facts = inputs.model.facts if isinstance(inputs.model.facts, ModelFacts) else None
+    sizes = sizing_request(inputs.spec, engine)
+    sizes = replace(sizes, shape=_uncounted_shape(sizes, inputs.learned))
     needs = engine.cpu_needs(facts, sizes.requested_shape)
-    return cpu_plan(sizes, needs, facts, downloads=_downloads(request))
+    return cpu_plan(sizes, needs, facts, downloads=_downloads(inputs))
 
 
 def _uncounted_shape(sizes: SizingRequest, learned: Learned | None) -> Shape:
@@ -159,66 +172,66 @@ def _uncounted_shape(sizes: SizingRequest, learned: Learned | None) -> Shape:
     return replace(sizes.shape, context=shorter_context(sizes.context, learned), kv_cache_bytes=cache_bytes)
 
 
-def _unchecked(request: PlanRequest, engine: Engine, why: str) -> Plan:
+def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
     """The sizes that the spec sets, on the GPUs that it selects as far as nodes' labels show them."""
-    sizes = sizing_request(request.spec, engine)
-    sizes = replace(sizes, shape=_uncounted_shape(sizes, request.learned))
+    sizes = sizing_request(inputs.spec, engine)
+    sizes = replace(sizes, shape=_uncounted_shape(sizes, inputs.learned))
     plan = unchecked_plan(sizes, why)
     if not sizes.kinds and not sizes.least_memory_gib:
         return plan
-    selected = (one for one in request.offers.possible if one.product or one.labels_of_kind)
+    selected = (one for one in inputs.offers.possible if one.product or one.labels_of_kind)
     for offer in (one for one in selected if may_be_used(one, sizes)):
         if offer.resource == plan.resource and offer.most_in_a_group >= plan.gpus_per_replica:
             selector = {offer.label: offer.product} if offer.product else {}
             return replace(plan, gpu=offer.kind, node_selector=selector, labels_of_kind=offer.labels_of_kind)
-    return replace(plan, avoided_products=tuple(sorted(request.offers.products)))
+    return replace(plan, avoided_products=tuple(sorted(inputs.offers.products)))
 
 
-def _counted(request: PlanRequest, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
-    chosen = _chosen(request, facts, engine)
+def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
+    chosen = _chosen(inputs, facts, engine)
     if isinstance(chosen, Infeasible):
         return Refusal(Reason(chosen.reason), chosen.field, chosen.problem, chosen.cure)
-    live = request.offers.live
+    live = inputs.offers.live
     others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
-    return checked_plan(chosen, facts, downloads=_downloads(request), avoided=tuple(sorted(others)))
+    return checked_plan(chosen, facts, downloads=_downloads(inputs), avoided=tuple(sorted(others)))
 
 
-def _downloads(request: PlanRequest) -> bool:
+def _downloads(inputs: PlanInputs) -> bool:
     """Whether engines store the model on their node's disk: from a hub, and not through a claim."""
-    return isinstance(request.source, HubModel) and not request.spec.cache.wanted
+    return isinstance(inputs.source, HubModel) and not inputs.spec.cache.wanted
 
 
-def _chosen(request: PlanRequest, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:
+def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:
     """The choice of sizes. After a correction a shorter context on the same GPUs comes before any other GPUs."""
-    sizes, learned = sizing_request(request.spec, engine), request.learned
+    sizes, learned = sizing_request(inputs.spec, engine), inputs.learned
     reported = learned.memory_gib if learned else 0.0
     same = on_the_same_gpus(sizes, learned, least=least_context(facts, sizes)) if learned else None
 
-    def choice(asked: SizingRequest) -> GpuPlan | Infeasible:
+    def choice(requested: SizingRequest) -> GpuPlan | Infeasible:
         return choose(
             facts,
-            request.offers.possible,
-            lambda offer: engine.gpu_memory(request.image, offer, reported_gib=reported),
-            asked,
-            request.previous_kind,
+            inputs.offers.possible,
+            lambda offer: engine.gpu_memory(inputs.image, offer, reported_gib=reported),
+            requested,
+            inputs.previous_kind,
         )
 
     kept = choice(same) if same else None
     return choice(sizes) if kept is None or isinstance(kept, Infeasible) else kept
 
 
-def _unknown(facts: ModelFacts | NotUnderstood | None, request: PlanRequest) -> Refusal:
+def _unknown(facts: ModelFacts | NotUnderstood | None, inputs: PlanInputs) -> Refusal:
     """The refusal that names the missing information."""
     match facts:
-        case None if request.unavailable:
-            return replace(request.unavailable, cure=f"{request.unavailable.cure} {UNCHECKED_CURE}")
+        case None if inputs.model.unavailable:
+            return replace(inputs.model.unavailable, cure=f"{inputs.model.unavailable.cure} {UNCHECKED_CURE}")
         case None:
             problem = "The model is not in the catalogue, so its size is not known."
             return Refusal(Reason.MODEL_UNKNOWN, SOURCE, problem, UNCHECKED_CURE)
         case NotUnderstood(field, problem):
             return Refusal(Reason.MODEL_NOT_UNDERSTOOD, SOURCE, f"`{field}` {problem}", UNCHECKED_CURE)
         case _:
-            return _no_offer(request.offers, request.spec.hardware.gpu.resource_name)
+            return _no_offer(inputs.offers, inputs.spec.hardware.gpu.resource_name)
 
 
 def _no_offer(offers: GpuOffers, resource: str | None) -> Refusal:

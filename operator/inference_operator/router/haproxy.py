@@ -1,22 +1,21 @@
-"""haproxy.cfg: rendered from a RouterRequest. And the RouterRequest: what all objects of the router are built from."""
+"""haproxy.cfg, rendered from the inputs of a router."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterSpec, RouterStrategy, RouterUsage
 from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.manifest import Owner
 from inference_operator.objects.names import ROUTER, headless_service_name
 from inference_operator.objects.quantity import value
+from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.observe import METRICS_FILE, USAGE_FILE, template_values
 from inference_operator.router.resources import PROCESSES, connections, threads
 from inference_operator.router.stats import STATS_PATH
 from inference_operator.router.waiting import BODY_BYTES, waiting
-from inference_operator.settings import Settings
 
 PORT = 8080
 """Port on which every HAProxy of a router pod accepts requests."""
@@ -81,9 +80,6 @@ PROBE_CONNECTIONS = 100
 DNS_OUTAGE_SECONDS = 600
 """How long HAProxy keeps the known engines while no DNS server answers."""
 
-MIN_SLOTS = 32
-"""Smallest number of server slots: scaling up to it never changes the configuration."""
-
 RETRY_AFTER_SECONDS = 5
 
 CONFIG_FOLDER = "/etc/haproxy"
@@ -108,6 +104,9 @@ BALANCE_FACTOR = 300
 """What one engine may have, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
 150, a third of the hits are lost, since each router process counts only its own requests, which are few; without a
 bound, engines close to saturation answer late. Up to three engines it bounds nothing, but HOT_REQUESTS does."""
+
+FULL_WEIGHT = 64
+"""Weight of the servers of the heaviest upstream: HAProxy's hash ring has as many points for each (affinity.cfg.j2)."""
 
 HOT_REQUESTS = 4
 """Requests of one conversation beyond the fair share of an engine that make it hot. People and agents send the requests
@@ -153,58 +152,6 @@ _TEMPLATE = Environment(
 ).get_template("haproxy.cfg.j2")
 
 
-def slots(replicas: int, live: int) -> int:
-    """Number of server slots: a power of two, at least twice the replicas; or the live number while all engines fit.
-
-    Scaling within the live number never changes the configuration, and so never restarts routers. One slot is for the
-    engine that a rolling update adds.
-
-    Examples:
-        >>> slots(replicas=1, live=0), slots(replicas=31, live=32), slots(replicas=32, live=32), slots(1, live=128)
-        (32, 32, 64, 128)
-    """
-    if live > replicas:
-        return live
-    return 1 << (max(MIN_SLOTS, 2 * replicas) - 1).bit_length()
-
-
-@dataclass(frozen=True, slots=True)
-class RouterRequest:
-    """What the objects of the router are built from."""
-
-    engines_host: str
-    """DNS name of the headless Service of the engines."""
-    engine_port: int
-    engine_health_path: str
-    """Path that answers 200 while an engine is healthy."""
-    engine_max_concurrency: int
-    """Requests that one HAProxy process sends to one engine at a time; more requests wait in its queue."""
-    slots: int
-    """HAProxy server slots: the largest number of engines that the router can know."""
-    spec: RouterSpec
-    """The router section over the operator's defaults of router pods."""
-    model_names: tuple[str, ...]
-    """Names of the base model in the OpenAI API; any other name is an adapter."""
-    api_paths: tuple[str, ...]
-    """Paths that are forwarded, each with all paths below it."""
-    drain_seconds: int
-    """How long a stopping router may finish its requests."""
-    progress_deadline_seconds: int
-    owner: Owner
-    settings: Settings
-    engines_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the engines that take requests."""
-    direct: bool = False
-    """Whether the main Service selects the engines instead of the routers."""
-    has_http_routes: bool = True
-    """Whether the cluster has the kind HTTPRoute."""
-
-    @property
-    def name(self) -> str:
-        """Name of the InferenceDeployment."""
-        return self.owner.key.name
-
-
 def _access_values(spec: RouterSpec) -> dict[str, object]:
     """What `keys.cfg.j2` and `body_size.cfg.j2` need."""
     max_body_bytes = int(value(spec.max_body_size)) if spec.max_body_size else 0
@@ -226,12 +173,12 @@ def limits_keys(spec: RouterSpec) -> bool:
     return spec.keys is not None and (spec.keys.requests_per_minute or spec.keys.max_concurrent) is not None
 
 
-def _limit_values(request: RouterRequest) -> dict[str, object]:
+def _limit_values(inputs: RouterInputs) -> dict[str, object]:
     """What `limits.cfg.j2` needs."""
-    keys, owner = request.spec.keys, request.owner.key
-    domain = request.settings.cluster_domain
+    keys, owner = inputs.spec.keys, inputs.owner.key
+    domain = inputs.settings.cluster_domain
     return {
-        "key_limits": limits_keys(request.spec),
+        "key_limits": limits_keys(inputs.spec),
         "limits_lua": f"{CONFIG_FOLDER}/{LIMITS_FILE}",
         "requests_per_minute": (keys and keys.requests_per_minute) or 0,
         "max_concurrent": (keys and keys.max_concurrent) or 0,
@@ -267,60 +214,106 @@ def _dns_values(slots: int) -> dict[str, object]:
     }
 
 
-def haproxy_cfg(request: RouterRequest) -> str:
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    """The servers of one upstream."""
+
+    prefix: str
+    """Their names are this and a number."""
+    address: str
+    options: str = ""
+    """What differs from the servers of the first upstream."""
+
+
+def _upstream_values(upstreams: Sequence[Upstream]) -> Mapping[str, object]:
+    """The servers of all upstreams, and the health checks."""
+    first = upstreams[0]
+    if len(upstreams) == 1:
+        servers = [_Servers("e", f"{first.host}:{first.port}")]
+        return {"upstreams": servers, "first": first, "check_uri": f"uri {first.health_path}", "check_host": first.host}
+    heaviest = max(one.weight for one in upstreams)
+    servers = [
+        _Servers(
+            _prefix(one),
+            f"{one.host}:{one.port}",
+            f" weight {round(FULL_WEIGHT * one.weight / heaviest)} maxconn {one.max_concurrency}",
+        )
+        for one in upstreams
+    ]
+    return {
+        "upstreams": servers,
+        "first": first,
+        "check_uri": f"uri-lf {_by_server({_prefix(one): one.health_path for one in upstreams})}",
+        "check_host": _by_server({_prefix(one): one.host for one in upstreams}),
+    }
+
+
+def _prefix(upstream: Upstream) -> str:
+    """Start of the names of an upstream's servers. Neither a DNS name nor a path has its underscore."""
+    return f"{upstream.name}_"
+
+
+def _by_server(values: Mapping[str, str]) -> str:
+    """A HAProxy log-format string: a value for each upstream, chosen by the name of the server that is checked.
+
+    Examples:
+        >>> _by_server({"engine_": "/health", "helper_": "/alive"})
+        '%[srv_name,regsub(^engine_.*,/health),regsub(^helper_.*,/alive)]'
+    """
+    return f"%[srv_name,{','.join(f'regsub(^{prefix}.*,{value})' for prefix, value in values.items())}]"
+
+
+def haproxy_cfg(inputs: RouterInputs) -> str:
     """The whole haproxy.cfg."""
     return _TEMPLATE.render(
-        engines_host=request.engines_host,
-        engine_port=request.engine_port,
-        engine_health_path=request.engine_health_path,
-        slots=request.slots,
-        **_dns_values(request.slots),
+        **_upstream_values(inputs.upstreams),
+        slots=inputs.slots,
+        **_dns_values(inputs.slots),
         port=PORT,
         metrics_port=f'"${{{METRICS_PORT_VARIABLE}}}"',
         pod_ips=f"${{{POD_IPS_VARIABLE}}}",
         health_path=HEALTH_PATH,
         stats_path=STATS_PATH,
-        **waiting(request.spec, request.model_names),
+        **waiting(inputs.spec, inputs.model_names),
         no_engine=_NO_ENGINE,
         connect_seconds=CONNECT_SECONDS,
         check_seconds=CHECK_SECONDS,
         check_interval_seconds=CHECK_INTERVAL_SECONDS,
         check_failures=CHECK_FAILURES,
         keep_alive_seconds=KEEP_ALIVE_SECONDS,
-        server_max_connections=request.engine_max_concurrency,
-        drain_seconds=request.drain_seconds,
-        close_spread_ms=1000 * min(2 * CLOSE_SPREAD_SECONDS, request.drain_seconds) // 2,
-        threads=threads(request.spec.resources),
-        max_connections=connections(request.spec.resources),
+        drain_seconds=inputs.drain_seconds,
+        close_spread_ms=1000 * min(2 * CLOSE_SPREAD_SECONDS, inputs.drain_seconds) // 2,
+        threads=threads(inputs.spec.resources),
+        max_connections=connections(inputs.spec.resources),
         probe_connections=PROBE_CONNECTIONS,
         errors=_ERRORS,
         queue_full=_QUEUE_FULL,
         not_found=_NOT_FOUND,
-        api_paths=request.api_paths,
-        tls=request.spec.tls is not None,
+        api_paths=inputs.api_paths,
+        tls=inputs.spec.tls is not None,
         **_tls_values(),
-        prefix_affinity=request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
+        prefix_affinity=inputs.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
         affinity_lua=f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
         body_bytes=BODY_BYTES,
-        model_names=",".join(request.model_names),
-        session_header=request.spec.session_header,
+        model_names=",".join(inputs.model_names),
+        session_header=inputs.spec.session_header,
         balance_factor=BALANCE_FACTOR,
         hot_requests=HOT_REQUESTS,
-        **{**_access_values(request.spec), **_limit_values(request)},
-        **template_values(request.spec, CONFIG_FOLDER),
+        **{**_access_values(inputs.spec), **_limit_values(inputs)},
+        **template_values(inputs.spec, CONFIG_FOLDER),
     )
 
 
-def config_files(request: RouterRequest) -> dict[str, str]:
+def config_files(inputs: RouterInputs) -> dict[str, str]:
     """All files of the configuration folder by name."""
     scripts = {
         METRICS_FILE: True,
-        USAGE_FILE: request.spec.usage is RouterUsage.ENABLED,
-        AFFINITY_FILE: request.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
-        KEYS_SCRIPT: request.spec.keys is not None,
-        LIMITS_FILE: limits_keys(request.spec),
-        TLS_FILE: request.spec.tls is not None,
+        USAGE_FILE: inputs.spec.usage is RouterUsage.ENABLED,
+        AFFINITY_FILE: inputs.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
+        KEYS_SCRIPT: inputs.spec.keys is not None,
+        LIMITS_FILE: limits_keys(inputs.spec),
+        TLS_FILE: inputs.spec.tls is not None,
     }
     folder = files(__package__)
     texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name, is_used in scripts.items() if is_used}
-    return {CONFIG_FILE: haproxy_cfg(request), **texts}
+    return {CONFIG_FILE: haproxy_cfg(inputs), **texts}

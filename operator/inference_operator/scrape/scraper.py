@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What to scrape."""
+    """The pods to scrape."""
 
     keys: Callable[[], Iterable[Key]]
     pods: Callable[[Key], Sequence[PodView]]

@@ -9,6 +9,7 @@ from inference_operator.autoscaling.request import start_seconds
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
+from inference_operator.pipeline.replicas import ObservedScaling
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
 SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it"
@@ -19,7 +20,7 @@ FACTOR_DIGITS = 3
 FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 
-def autoscaling_status(inputs: Inputs, outcome: Outcome) -> AutoscalingStatus | None:
+def autoscaling_status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> AutoscalingStatus | None:
     """The last decision.
 
     It changes with the number of engines, with the target of one, and with a start that took much longer or shorter.
@@ -29,7 +30,7 @@ def autoscaling_status(inputs: Inputs, outcome: Outcome) -> AutoscalingStatus | 
         return before
     if not isinstance(spec, Spec) or spec.autoscaling is None:
         return None
-    if before and inputs.conflict and inputs.conflict.is_open:
+    if before and scaling.conflict and scaling.conflict.is_open:
         return before
     role = outcome.roles[0]
     start = start_seconds(before, role.pods)
@@ -38,17 +39,17 @@ def autoscaling_status(inputs: Inputs, outcome: Outcome) -> AutoscalingStatus | 
         return before.model_copy(update=known)
     decided = AutoscalingStatus(
         desired_replicas=role.replicas,
-        reason=_by_others(inputs) or _reason(inputs, spec.autoscaling, role.replicas),
+        reason=_by_others(scaling) or _reason(scaling, spec.autoscaling, role.replicas),
         last_scale_time=inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     return decided.model_copy(update=known)
 
 
-def _by_others(inputs: Inputs) -> str:
+def _by_others(scaling: ObservedScaling) -> str:
     """Who else decides the number of engines; empty if the operator does."""
-    if inputs.autoscaler:
+    if scaling.autoscaler:
         return SET_BY_OTHERS
-    return SET_ON_WORKLOAD if inputs.conflict and inputs.conflict.holds else ""
+    return SET_ON_WORKLOAD if scaling.is_held else ""
 
 
 def _target(target: Target | None) -> dict[str, object]:
@@ -63,8 +64,8 @@ def _target(target: Target | None) -> dict[str, object]:
     }
 
 
-def _reason(inputs: Inputs, limits: AutoscalingSpec, replicas: int) -> str:
-    result, floor = inputs.scaling, inputs.floor
+def _reason(scaling: ObservedScaling, limits: AutoscalingSpec, replicas: int) -> str:
+    result, floor = scaling.result, scaling.floor
     if result is not None and result.decision.replicas == replicas:
         return result.decision.reason
     if floor is not None and replicas == floor.replicas:

@@ -1,6 +1,6 @@
 """Facts: what the rules of all conditions read, gathered once per report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,9 +28,13 @@ from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
 from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name
+from inference_operator.pipeline.contexts import live_roles, role_specs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, NeedsInspection, Outcome, Paused, Planned, Refused
+from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
 from inference_operator.planning.known_model import KnownModel
+from inference_operator.roles.context import LiveRole
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.autoscaling import autoscaling_status
@@ -41,7 +45,6 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.workload import WorkloadView, combined, workload_view
 from inference_operator.workload.children import selects_traffic
-from inference_operator.workload.pinned_plan import PinnedPlan
 from inference_operator.workload.rollout import Rollout
 
 
@@ -211,17 +214,17 @@ def rejection_reason(workload: WorkloadView) -> Reason:
 
 def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Facts:
     """Gather the facts: of what was observed after this round's writes, of its decision, and of the writes' results."""
-    workloads = {role.name: workload_view(inputs.workload(role.name)) for role in inputs.role_requests}
-    engines = combined(list(workloads.values()))
-    staying = [pod for pod in inputs.engine_pods if _stays(pod, workloads[pod.component])]
-    diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, workloads), inputs.routers, staying)
-    decided = outcome.plan if isinstance(outcome, Planned) else next(iter(inputs.pinned_plans(inputs.first_role)), None)
+    first, *_ = (roles := live_roles(inputs, role_specs(inputs))).values()
+    pods, engines = [pod for role in roles.values() for pod in role.pods], combined([r.view for r in roles.values()])
+    staying = [pod for role in roles.values() for pod in role.pods if _stays(pod, role.view)]
+    diagnoses = _diagnoses(inputs, _diagnosis_request(inputs, outcome, roles), inputs.routers, staying)
+    decided = outcome.plan if isinstance(outcome, Planned) else next(iter(first.recorded), None)
     return Facts(
         key=inputs.resource.key,
-        desired=_desired(inputs, outcome, engines),
+        desired=_desired(inputs, outcome, engines, len(roles)),
         engines=engines,
         routers=inputs.routers,
-        path=_request_path(inputs, inputs.first_role),
+        path=_request_path(inputs, first),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         source=_source(inputs),
         inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
@@ -233,18 +236,18 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
         router_diagnosis=diagnoses.router,
         stall="; ".join(one.why for one in outcome.removals if one.reason is Reason.ENGINE_STALLED),
         unread=_unread(inputs, staying),
-        out_of_traffic=_out_of_traffic(inputs),
-        replacing=sum(pod.ready and not pod.terminating for pod in inputs.engine_pods) < engines.desired,
+        out_of_traffic=_out_of_traffic(roles.values()),
+        replacing=sum(pod.ready and not pod.terminating for pod in pods) < engines.desired,
         engine_since=min((pod.created for pod in staying if pod.created and not pod.failed), default=None),
         notice=outcome.notice if isinstance(outcome, Planned) else "",
         decided=decided,
-        kv_cache=kv_cache(inputs, workloads[inputs.first_role].template, decided.plan if decided else None),
+        kv_cache=kv_cache(inputs, pods, first.view.template, decided.plan if decided else None),
         model=outcome.model,
         missing_gpu_kind=outcome.missing_gpu_kind if isinstance(outcome, Planned) else "",
         disk_shortfall=outcome.roles[0].disk_shortfall if isinstance(outcome, Planned) else "",
         rollout=outcome.roles[0].rollout if isinstance(outcome, Planned) else None,
         rollout_undecided=isinstance(outcome, Planned) and any(role.rollout is None for role in outcome.roles),
-        scaling=_scaling(inputs, outcome, staying),
+        scaling=_scaling(inputs, outcome, first, staying),
         startup=diagnoses.startup.status,
         lookups=diagnoses.lookups,
         due=tuple(moment for moment in (*diagnoses.due, outcome.recheck_at) if moment),
@@ -253,23 +256,24 @@ def facts(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> F
     )
 
 
-def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView) -> int:
+def _desired(inputs: Inputs, outcome: Outcome, engines: WorkloadView, roles: int) -> int:
     spec, unchanged = inputs.resource.spec, not isinstance(outcome, Planned) and engines.exists
     if unchanged or not isinstance(spec, Spec):
         return engines.desired
     if isinstance(outcome, Planned):
         return sum(role.replicas for role in outcome.roles)
-    return spec.replicas * len(inputs.role_requests)
+    return spec.replicas * roles
 
 
-def _scaling(inputs: Inputs, outcome: Outcome, engines: Sequence[PodView]) -> ScalingFacts:
+def _scaling(inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[PodView]) -> ScalingFacts:
     spec = inputs.resource.spec
+    scaling = observed_scaling(inputs, spec, first) if isinstance(spec, Spec) else ObservedScaling()
     return ScalingFacts(
-        status=autoscaling_status(inputs, outcome),
+        status=autoscaling_status(inputs, outcome, scaling),
         result=inputs.scaling,
-        autoscaler=inputs.autoscaler,
-        conflict=inputs.conflict,
-        floor=inputs.floor,
+        autoscaler=scaling.autoscaler,
+        conflict=scaling.conflict,
+        floor=scaling.floor,
         requested=spec.replicas if isinstance(spec, Spec) else None,
         without_gpu=_without_gpu(outcome, engines),
     )
@@ -296,10 +300,9 @@ def _unread(inputs: Inputs, engines: Sequence[PodView]) -> int:
     return min(before, len(ready))
 
 
-def _out_of_traffic(inputs: Inputs) -> Sequence[str]:
-    roles = (role.name for role in inputs.role_requests)
-    selecting = [role for role in roles if selects_traffic(inputs.engines_service(role))]
-    engines = [pod for pod in inputs.engine_pods if pod.component in selecting and not pod.terminating]
+def _out_of_traffic(roles: Iterable[LiveRole]) -> Sequence[str]:
+    selecting = [role for role in roles if selects_traffic(role.service)]
+    engines = [pod for role in selecting for pod in role.pods if not pod.terminating]
     return sorted(pod.name for pod in engines if pod.traffic is False)
 
 
@@ -309,13 +312,10 @@ def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected |
     return next((one for kinds in obstacles for one in results if isinstance(one, kinds)), None)
 
 
-def _diagnosis_request(inputs: Inputs, outcome: Outcome, workloads: Mapping[str, WorkloadView]) -> DiagnosisRequest:
+def _diagnosis_request(inputs: Inputs, outcome: Outcome, live: Mapping[str, LiveRole]) -> DiagnosisRequest:
     """What diagnoses read; each role's engine is the one that its pinned plan names."""
     decided = {role.name: role.engine for role in outcome.roles} if isinstance(outcome, Planned) else {}
-    roles = {
-        name: DiagnosedRole(decided.get(name) or inputs.engine_of(name), workload)
-        for name, workload in workloads.items()
-    }
+    roles = {name: DiagnosedRole(decided.get(name) or role.engine, role.view) for name, role in live.items()}
     return DiagnosisRequest(
         namespace=inputs.resource.key.namespace,
         roles=roles,
@@ -363,17 +363,17 @@ def _path_of_requests(inputs: Inputs, role: str) -> Sequence[Ref]:
     key = inputs.resource.key
     config = Ref(CONFIG_MAP, key.namespace, router_name(key.name))
     engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role))
-    return (inputs.main_service, engines) if inputs.is_direct else (inputs.main_service, config, engines)
+    return (inputs.main_service, engines) if inputs.bypasses_routers else (inputs.main_service, config, engines)
 
 
-def _request_path(inputs: Inputs, role: str) -> RequestPath:
-    spec, service = inputs.resource.spec, mapping(inputs.engines_service(role) or {}, "spec")
+def _request_path(inputs: Inputs, first: LiveRole) -> RequestPath:
+    spec, service = inputs.resource.spec, mapping(first.service or {}, "spec")
     valid, ports = isinstance(spec, Spec), objects(service, "ports")
     router = spec.router if isinstance(spec, Spec) else RouterSpec()
     return RequestPath(
-        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, role)),
-        external=router.strategy is RouterStrategy.EXTERNAL if valid else inputs.is_direct,
-        direct=inputs.is_direct,
+        connected=all(ref in inputs.children for ref in _path_of_requests(inputs, first.name)),
+        external=router.strategy is RouterStrategy.EXTERNAL if valid else inputs.bypasses_routers,
+        direct=inputs.bypasses_routers,
         exposures=exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds),
         engines_selector=",".join(f"{name}={value}" for name, value in sorted(mapping(service, "selector").items())),
         engine_port=next((int(port["port"]) for port in ports), 0),

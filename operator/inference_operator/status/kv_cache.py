@@ -1,15 +1,18 @@
 """The KV cache that an engine reports, beside the estimated one."""
 
+from collections.abc import Sequence
+
 from inference_operator.api.status import KvCacheStatus
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.sizing.plan import Plan
+from inference_operator.views.pod import PodView
 
 DEVIATION = 0.1
 """Deviation from the estimate above which status mentions it: 90 of 100 published start-ups were within 2 %
 (`python -m bench.sizing`)."""
 
 
-def kv_cache(inputs: Inputs, template: str | None, plan: Plan | None) -> KvCacheStatus | None:
+def kv_cache(inputs: Inputs, pods: Sequence[PodView], template: str | None, plan: Plan | None) -> KvCacheStatus | None:
     """The KV cache of the engines of this template, as the first of them reported it.
 
     The number is read back from status while the template stays, so that status does not change without a
@@ -20,7 +23,7 @@ def kv_cache(inputs: Inputs, template: str | None, plan: Plan | None) -> KvCache
     engine = inputs.resource.status.engine
     before = engine.kv_cache if engine else None
     reported = (
-        before.reported_tokens if before and before.pod_template_hash == template else _reported(inputs, template)
+        before.reported_tokens if before and before.pod_template_hash == template else _reported(inputs, pods, template)
     )
     if reported is None:
         return None
@@ -50,9 +53,9 @@ def remark(kv_cache: KvCacheStatus | None) -> str:
     return f"{sentence}, {100 * abs(off):.0f} % {'more' if off > 0 else 'fewer'} than estimated."
 
 
-def _reported(inputs: Inputs, template: str) -> int | None:
+def _reported(inputs: Inputs, pods: Sequence[PodView], template: str) -> int | None:
     """The size that the oldest ready engine of this template reports."""
-    ready = [pod for pod in inputs.engine_pods if pod.template == template and pod.ready and not pod.terminating]
+    ready = [pod for pod in pods if pod.template == template and pod.ready and not pod.terminating]
     ready.sort(key=lambda pod: (str(pod.created), pod.name))
     samples = (inputs.samples.engines[pod.uid].sample for pod in ready if pod.uid in inputs.samples.engines)
     return next((sample.kv_cache_tokens for sample in samples if sample.kv_cache_tokens), None)

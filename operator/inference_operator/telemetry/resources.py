@@ -6,6 +6,7 @@ users or clients choose, beside the name and the namespace. A standby operator h
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -15,12 +16,23 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.manifest import Key
-from inference_operator.telemetry.description import Description
 from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.resource_figures import ResourceFigures
 
 Resource = tuple[Key, ResourceFigures, Sequence[PodView]]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A metric, as the reference page shows it."""
+
+    name: str
+    type: str
+    labels: Sequence[str]
+    text: str
+
+
 Series = tuple[Description, float, *tuple[str, ...]]
 """Metric, value, and the values of the labels beside namespace and name."""
 

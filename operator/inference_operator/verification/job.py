@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.verify import VerifySpec
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.inspection.job import TERMINATION_MESSAGE
@@ -40,7 +40,7 @@ _SCHEDULING = ("tolerations", "priorityClassName", "schedulerName")
 class VerificationRequest:
     """An image, and the key that must have signed it."""
 
-    spec: Spec
+    spec: EffectiveSpec
     """The specification over the operator's defaults of engine pods."""
     image: ImageModel
     verify: VerifySpec

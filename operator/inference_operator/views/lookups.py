@@ -1,4 +1,4 @@
-"""Lookups: what no watch delivers and is requested only when needed (logs, Events, free GPUs), and their results.
+"""Lookups: requests for what no watch delivers (logs, Events, free GPUs), sent only when needed, and their results.
 
 Pure code names a `Lookup` and finds its result in `Inputs.lookups` of a later decision. The lookup poller carries
 lookups out in between.
@@ -130,7 +130,7 @@ class AutoscalersLookup:
     namespace: str
     name: str
     seen: str = field(default="", compare=False)
-    """What may be the trace of an autoscaler; when it changes, they are listed again at once."""
+    """A possible trace of an autoscaler; when it changes, they are listed again at once."""
     often: bool = field(default=False, compare=False)
     """Whether there is such a trace, so that they are listed more often."""
 

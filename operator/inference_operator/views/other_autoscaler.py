@@ -1,4 +1,4 @@
-"""What of a HorizontalPodAutoscaler tells whether it acts on something of an InferenceDeployment."""
+"""View of a HorizontalPodAutoscaler: who made it, and what it scales."""
 
 from dataclasses import dataclass
 

@@ -62,7 +62,7 @@ class RouterSample:
     held: int
     """Requests that wait because no engine is up."""
     arrivals: int = 0
-    """Requests since its start that clients have sent, with those that were refused."""
+    """Requests that clients have sent since its start, refused ones included."""
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
@@ -146,8 +146,8 @@ def next_activity(
 ) -> EngineActivity:
     """The activity of an engine after its next sample.
 
-    The time without progress of an engine that gets no new requests runs on without requests too, and progress does
-    not end its probe request: only a response shows that it serves again.
+    While an engine is out of traffic, its time without progress keeps running even without requests, and progress does
+    not end its probe request: only a response to it shows that the engine serves again.
 
     Args:
         before: its activity at the previous sample; None if there is none.

@@ -9,26 +9,23 @@ from inference_operator.objects.names import ROUTER, headless_service_name, sele
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.views.pod import TRAFFIC_LABEL, PodView
 from inference_operator.views.raw import mapping
-from inference_operator.workload.pod_spec import WorkloadRequest
+from inference_operator.workload.pod_spec import WorkloadInputs
 
 
-def children(
-    request: WorkloadRequest, deployment: Manifest, pods: Sequence[PodView], *, open_to_all: bool
-) -> dict[Ref, Manifest]:
+def children(inputs: WorkloadInputs, deployment: Manifest, *, open_to_all: bool) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
-        request: what they are built from.
+        inputs: everything that they are built from.
         deployment: the Deployment of the role.
-        pods: its pods.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    built = [_service(request, by_traffic=_all_labelled(deployment, pods)), deployment]
-    if request.settings.network_policies:
-        built.append(_network_policy(request, open_to_all=open_to_all))
-    if request.spec.most_replicas >= FEWEST_REPLICAS:
-        name = workload_name(request.name, request.role)
-        built.append(disruption_budget(name, request.role, owner=request.owner))
+    built = [_service(inputs, by_traffic=_all_labelled(deployment, inputs.context.live.pods)), deployment]
+    if inputs.settings.network_policies:
+        built.append(_network_policy(inputs, open_to_all=open_to_all))
+    if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS:
+        name = workload_name(inputs.name, inputs.role)
+        built.append(disruption_budget(name, inputs.role, owner=inputs.owner))
     return {Ref.of(manifest): manifest for manifest in built}
 
 
@@ -58,26 +55,26 @@ def _all_labelled(deployment: Manifest, pods: Sequence[PodView]) -> bool:
     return in_template and all(pod.traffic is not None for pod in pods if not (pod.terminating or pod.failed))
 
 
-def _service(request: WorkloadRequest, *, by_traffic: bool) -> Manifest:
+def _service(inputs: WorkloadInputs, *, by_traffic: bool) -> Manifest:
     """The headless Service: one DNS record for each engine that is ready and in traffic, and none for the others."""
     traffic = {TRAFFIC_LABEL: "true"} if by_traffic else {}
     content = {
         "spec": {
             "clusterIP": "None",
-            "selector": {**selector_labels(request.name, request.role), **traffic},
-            "ports": [{"name": "http", "port": request.process.port, "protocol": "TCP", "targetPort": "http"}],
+            "selector": {**selector_labels(inputs.name, inputs.role), **traffic},
+            "ports": [{"name": "http", "port": inputs.process.port, "protocol": "TCP", "targetPort": "http"}],
         }
     }
-    name = headless_service_name(request.name, request.role)
-    return child(SERVICE, name, owner=request.owner, component=request.role, content=content)
+    name = headless_service_name(inputs.name, inputs.role)
+    return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content=content)
 
 
-def _network_policy(request: WorkloadRequest, *, open_to_all: bool) -> Manifest:
+def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool) -> Manifest:
     """Engines accept their own routers, the operator and the readers of metrics; or everybody.
 
     All other ports of an engine, such as those between its processes, have no authentication.
     """
-    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(request.name, ROUTER)}}
-    sources = [] if open_to_all else [routers, *metrics_readers(request.settings)]
-    rules = [rule(sources, request.process.port)]
-    return network_policy(workload_name(request.name, request.role), request.role, rules, owner=request.owner)
+    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
+    sources = [] if open_to_all else [routers, *metrics_readers(inputs.settings)]
+    rules = [rule(sources, inputs.process.port)]
+    return network_policy(workload_name(inputs.name, inputs.role), inputs.role, rules, owner=inputs.owner)

@@ -8,11 +8,11 @@ from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
-from inference_operator.workload.pinned_plan import PLAN_ANNOTATION
 from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate, pinned_template
-from inference_operator.workload.pod_spec import WorkloadRequest
+from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
 
 PULL_SECONDS = 300
@@ -29,32 +29,32 @@ _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
 
 
 def engine_deployment(
-    request: WorkloadRequest, template: PinnedTemplate, rollout: Rollout, moved: MovedPods, *, replicas: int
+    inputs: WorkloadInputs, template: PinnedTemplate, rollout: Rollout, moved: MovedPods, *, replicas: int
 ) -> Manifest:
     """The Deployment of the role. The operator alone owns its `replicas`."""
     content = {
         "spec": {
             "replicas": replicas,
             "revisionHistoryLimit": 2,
-            "progressDeadlineSeconds": progress_deadline_seconds(request.spec, request.process),
+            "progressDeadlineSeconds": progress_deadline_seconds(inputs.spec.stated, inputs.process),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[rollout.strategy]},
-            "selector": {"matchLabels": selector_labels(request.name, request.role)},
+            "selector": {"matchLabels": selector_labels(inputs.name, inputs.role)},
             "template": template.template,
         }
     }
     return child(
         DEPLOYMENT,
-        workload_name(request.name, request.role),
-        owner=request.owner,
-        component=request.role,
+        workload_name(inputs.name, inputs.role),
+        owner=inputs.owner,
+        component=inputs.role,
         content=content,
         annotations={
-            PLAN_ANNOTATION: request.plan.text,
+            PLAN_ANNOTATION: inputs.plan.text,
             ROLLOUT_ANNOTATION: rollout.text,
             TEMPLATE_ANNOTATION: template.text,
             **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
         },
-        added_labels=queue_labels(request.spec.scheduling),
+        added_labels=queue_labels(inputs.spec.scheduling),
     )
 
 

@@ -18,10 +18,10 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.stored_plan import stored_pod_sizes
 from inference_operator.views.pod import PodView, has_answered, pod_template_hash
 from inference_operator.views.raw import annotations, mapping
-from inference_operator.workload.pinned_plan import PinnedPlan
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
 _NOT_OF_ENGINES: dict[str, bool | set[str]] = {

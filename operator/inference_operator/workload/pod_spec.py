@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Manifest, Owner
-from inference_operator.models.source import ModelSource
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.container import environment, pre_stop, process_fields
@@ -24,9 +23,10 @@ from inference_operator.objects.pod import (
 from inference_operator.objects.pod_additions import mounts, sidecars, volumes
 from inference_operator.objects.scheduling import bound_to_gpus, on_architecture, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
+from inference_operator.roles.context import RoleContext
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.settings import Settings
 from inference_operator.views.pod import TRAFFIC_LABEL
-from inference_operator.workload.pinned_plan import PinnedPlan
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
 ANSWER_TIMEOUT_SECONDS = 60
@@ -39,59 +39,73 @@ load, and an engine that answers but makes no progress is found by its metrics (
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadRequest:
-    """What the objects of one role are built from."""
+class WorkloadInputs:
+    """The inputs of the objects of one role."""
 
-    role: str
-    """The component label of its objects, and the name of its container."""
-    spec: Spec
-    """The specification over the operator's defaults of engine pods."""
-    source: ModelSource
+    context: RoleContext
     plan: PinnedPlan
     process: EngineProcess
-    owner: Owner
-    settings: Settings
     cache: CacheVolume | None = None
     """The claim with the model's files; None without `spec.cache`."""
 
     @property
     def name(self) -> str:
         """Name of the InferenceDeployment."""
-        return self.owner.key.name
+        return self.context.owner.key.name
+
+    @property
+    def role(self) -> str:
+        """The component label of the role's objects, and the name of its container."""
+        return self.context.name
+
+    @property
+    def spec(self) -> EffectiveSpec:
+        """The role's specification over the administrator's defaults of engine pods."""
+        return self.context.spec.effective
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the objects."""
+        return self.context.owner
+
+    @property
+    def settings(self) -> Settings:
+        """The operator's settings."""
+        return self.context.settings
 
 
-def engine_template(request: WorkloadRequest) -> Manifest:
+def engine_template(inputs: WorkloadInputs) -> Manifest:
     """The pod template of every engine of the role."""
     return pod_template(
-        _pod(request),
-        labels=labels(request.name, request.role),
-        annotations={**evictable(_own_volumes(request)), **request.spec.pod_template.annotations},
-        added_labels={**request.owner.child_labels, **request.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
+        _pod(inputs),
+        labels=labels(inputs.name, inputs.role),
+        annotations={**evictable(_own_volumes(inputs)), **inputs.spec.pod_template.annotations},
+        added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
     )
 
 
-def _own_volumes(request: WorkloadRequest) -> list[Manifest]:
-    pull_policy = request.settings.image_pull_policy
-    plan = request.plan.plan
-    return engine_volumes(request.source, request.process, plan, request.cache, pull_policy=pull_policy)
+def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
+    pull_policy = inputs.settings.image_pull_policy
+    plan = inputs.plan.plan
+    return engine_volumes(inputs.context.source, inputs.process, plan, inputs.cache, pull_policy=pull_policy)
 
 
-def _pod(request: WorkloadRequest) -> Manifest:
-    spec, process, plan = request.spec, request.process, request.plan.plan
-    settings, pull_policy = request.settings, request.settings.image_pull_policy
+def _pod(inputs: WorkloadInputs) -> Manifest:
+    spec, process, plan = inputs.spec, inputs.process, inputs.plan.plan
+    settings, pull_policy = inputs.settings, inputs.settings.image_pull_policy
     added_sidecars = sidecars(spec.pod_template.sidecars, pull_policy=pull_policy)
-    selector = selector_labels(request.name, request.role)
+    selector = selector_labels(inputs.name, inputs.role)
     constraints = on_architecture(
-        scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), request.plan.image
+        scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), inputs.plan.image
     )
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
         "securityContext": restricted_pod(settings.pod_users, user=process.user, group=process.group),
-        "containers": [_container(request)],
+        "containers": [_container(inputs)],
         "volumes": [
-            *_own_volumes(request),
+            *_own_volumes(inputs),
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
         **({"initContainers": added_sidecars} if added_sidecars else {}),
@@ -100,17 +114,17 @@ def _pod(request: WorkloadRequest) -> Manifest:
     }
 
 
-def _container(request: WorkloadRequest) -> Manifest:
-    spec, process = request.spec, request.process
+def _container(inputs: WorkloadInputs) -> Manifest:
+    spec, process = inputs.spec, inputs.process
     path = process.health_path
     return {
-        "name": request.role,
-        "image": request.plan.image,
-        "imagePullPolicy": request.settings.image_pull_policy,
+        "name": inputs.role,
+        "image": inputs.plan.image,
+        "imagePullPolicy": inputs.settings.image_pull_policy,
         **process_fields(command=process.command, args=process.args, env=environment(process.env)),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(
-            spec.engine.resources, request.plan.plan, request.settings.engine_defaults.limit_request_ratio
+            spec.engine.resources, inputs.plan.plan, inputs.settings.engine_defaults.limit_request_ratio
         ),
         "startupProbe": fatal(
             http_probe(
@@ -130,7 +144,7 @@ def _container(request: WorkloadRequest) -> Manifest:
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            *engine_mounts(request.source, process.writable, request.cache, process.compiled),
+            *engine_mounts(inputs.context.source, process.writable, inputs.cache, process.compiled),
             *mounts(spec.pod_template.volume_mounts),
         ],
     }

@@ -1,4 +1,4 @@
-"""The owner's defaults in the objects of an InferenceDeployment, and what a change of them does."""
+"""The administrator's defaults in the objects of an InferenceDeployment, and what a change of them does."""
 
 import copy
 from typing import Any
@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
-from inference_operator.cli.main import dump
+from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.registry import ENGINES as REGISTRY
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, JOB, Manifest
 from inference_operator.pipeline.decide import outcome

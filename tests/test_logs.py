@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference_operator.telemetry.logs import configure_logs
+from inference_operator.app import configure_logs
 
 
 @pytest.fixture(autouse=True)

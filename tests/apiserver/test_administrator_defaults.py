@@ -1,4 +1,4 @@
-"""Seven lines of a user without rights on pods, in a namespace with many rules, served by the owner's defaults."""
+"""Seven lines of a user without rights on pods, in a namespace with many rules, and the administrator's defaults."""
 
 import json
 from collections.abc import Iterator
@@ -118,7 +118,7 @@ def strict(kubernetes: LocalCluster, owned: None) -> Iterator[Workspace]:  # noq
 
 @pytest.fixture(scope="module")
 def owned(account: Path, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """An operator with the owner's defaults, instead of the one of the session."""
+    """An operator with the administrator's defaults, instead of the one of the session."""
     operator.stop()
     process = OperatorProcess(account, tmp_path_factory.mktemp("owned") / "log", {**SETTINGS, **OWNED})
     process.start()

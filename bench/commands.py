@@ -1,0 +1,60 @@
+"""How long commands of `infd` take that need no cluster: `python -m bench.commands`.
+
+From the start of the process to its end, the fastest of some rounds. Python's bytecode is compiled before, as in the
+operator's image and after the first call of an installed `infd`. The model is one of the catalogue, so that no network
+counts.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.figures import Aim, Figure, at_most, parser_of, shown
+from bench.rendered import resource
+
+ROUNDS = 7
+AIMS: Mapping[str, Aim] = {"--help": at_most(0.3), "plan": at_most(0.6)}
+"""Seconds of the commands: what feels immediate, and what still feels like an answer."""
+_INFD = "import sys; from inference_operator.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the figures; returns the exit status."""
+    parser = parser_of("python -m bench.commands", "How long commands of infd take.")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="calls of each command; the fastest counts")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measured(Path(folder), asked.rounds)
+    print(shown(figures, asked.output))
+    return int(any(figure.aim and not figure.aim.met_by(figure.value) for figure in figures))
+
+
+def measured(folder: Path, rounds: int) -> list[Figure]:
+    """The figures of all commands; a folder takes the bytecode."""
+    file = folder / "resource.yaml"
+    file.write_text(resource({}))
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {**own, "PYTHONPYCACHEPREFIX": str(folder), "INFERENCE_OPERATOR_MODEL_INSPECTION": "WhenUnknown"}
+    commands = {"--help": [], "plan": [f"--filename={file}"]}
+    return [
+        Figure(f"infd {name}", _fastest([name, *rest], environment, rounds), "s", AIMS[name])
+        for name, rest in commands.items()
+    ]
+
+
+def _fastest(words: Sequence[str], environment: Mapping[str, str], rounds: int) -> float:
+    """Seconds of the fastest call. One call before compiles what the command imports."""
+    taken = []
+    for _ in range(1 + rounds):
+        begin = time.monotonic()
+        subprocess.run([sys.executable, "-c", _INFD, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+        taken.append(time.monotonic() - begin)
+    return min(taken[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+"""The effective specification: what a resource states, over the administrator's defaults of pods.
+
+It is a type of its own, so that a mix-up does not type-check. Hashes of requests are made from a `Spec`: a change of
+the operator's settings then restarts nothing. Pods, Jobs and routers are built from an `EffectiveSpec`.
+"""
+
+from dataclasses import dataclass
+
+from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults, over, variables_over
+from inference_operator.api.pod_template import PodTemplateSpec
+from inference_operator.api.router import RouterSpec
+from inference_operator.api.scheduling import SchedulingSpec
+from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSpec:
+    """A specification with the sections that defaults add to."""
+
+    stated: Spec
+    """The specification as its user wrote it. All sections that have no defaults are read from it."""
+    engine: EngineSpec
+    scheduling: SchedulingSpec
+    pod_template: PodTemplateSpec
+    router: RouterSpec
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model, for which there are no defaults."""
+        return self.stated.model
+
+
+def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefaults) -> EffectiveSpec:
+    """The specification over the defaults of engine pods and of router pods.
+
+    Args:
+        stated: the specification as its user wrote it.
+        engines: the defaults of engine pods.
+        routers: the defaults of router pods: every section that `spec.router` has too.
+
+    Examples:
+        >>> stated = Spec.model_validate({"model": {"source": "hf://a/b"}, "scheduling": {"nodeSelector": {"a": "1"}}})
+        >>> defaults = EngineDefaults.model_validate({"scheduling": {"nodeSelector": {"b": "2"}}})
+        >>> effective_spec(stated, defaults, RouterDefaults()).scheduling.node_selector
+        {'b': '2', 'a': '1'}
+    """
+    sections = routers.model_fields_set & RouterSpec.model_fields.keys()
+    router = {name: over(getattr(stated.router, name), getattr(routers, name)) for name in sections}
+    env = variables_over(stated.engine.env, engines.env)
+    return EffectiveSpec(
+        stated=stated,
+        engine=stated.engine.model_copy(update={"env": env}),
+        scheduling=over(stated.scheduling, engines.scheduling),
+        pod_template=over(stated.pod_template, engines.pod_template),
+        router=stated.router.model_copy(update=router),
+    )

@@ -1,0 +1,37 @@
+"""Objects as YAML documents, as `kubectl apply` reads them."""
+
+from collections.abc import Sequence
+
+import yaml
+
+from inference_operator.manifest import Manifest
+
+SCHEMA_WIDTH = 140
+"""Maximum characters of a line of the CRD, where YAML can break it."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, and equal parts in full."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - a hook of the base class
+        """Write no `*id001` aliases, so that each container of a manifest is complete."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump(manifests: Sequence[Manifest]) -> str:
+    """Objects as YAML documents."""
+    return "".join(f"---\n{yaml.dump(m, Dumper=_Dumper, sort_keys=False, width=110)}" for m in manifests)
+
+
+def schema_text(manifest: Manifest) -> str:
+    """A CRD as YAML with one line for each leaf of the schema, which keeps deep nesting short."""
+    head = {name: value for name, value in manifest.items() if name != "spec"}
+    spec = {"spec": manifest["spec"]}
+    return dump([head]) + yaml.dump(spec, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=SCHEMA_WIDTH)

@@ -1,0 +1,105 @@
+"""The roles of an InferenceDeployment as observed, and the contexts of the decisions about them."""
+
+from collections.abc import Mapping, Sequence
+
+from inference_operator.api.spec import Spec
+from inference_operator.engines.base import Engine
+from inference_operator.manifest import Manifest
+from inference_operator.models.source import ModelSource
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.context import LiveRole, RoleContext
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
+from inference_operator.roles.spec import RoleSpec
+from inference_operator.views.raw import annotations, mapping
+from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
+
+
+def role_specs(inputs: Inputs) -> Sequence[RoleSpec]:
+    """The roles that the specification requests; none if it is invalid."""
+    spec = inputs.resource.spec
+    return inputs.roles(spec, inputs.settings, inputs.engines) if isinstance(spec, Spec) else ()
+
+
+def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRole]:
+    """The roles as observed, by name: those that are requested, else those of the live workloads.
+
+    Args:
+        inputs: everything that was observed.
+        specs: the roles that the specification requests. The status shows the plan of the first one.
+    """
+    requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
+    first = next(iter(requested))
+    return {name: _live_role(inputs, name, engine, is_first=name == first) for name, engine in requested.items()}
+
+
+def role_contexts(
+    inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveRole], source: ModelSource
+) -> tuple[RoleContext, ...]:
+    """The contexts of the decisions about the requested roles.
+
+    Args:
+        inputs: everything that was observed.
+        specs: the requested roles.
+        live: the same roles as observed.
+        source: the source of their model.
+    """
+    return tuple(
+        RoleContext(
+            spec=spec,
+            engine=inputs.engines[spec.engine],
+            source=source,
+            live=live[spec.name],
+            owner=inputs.owner,
+            settings=inputs.settings,
+            now=inputs.now,
+            lookups=inputs.lookups,
+            nodes=inputs.nodes,
+        )
+        for spec in specs
+    )
+
+
+def _live_names(inputs: Inputs) -> Sequence[str]:
+    live = [_component(manifest) for ref, manifest in sorted(inputs.children.items()) if ref.kind in WORKLOAD_KINDS]
+    return [name for name in live if name not in ("", ROUTER)] or [ENGINE]
+
+
+def _component(manifest: Manifest) -> str:
+    return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
+
+
+def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
+    workload = inputs.workload(name)
+    recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
+    return LiveRole(
+        name=name,
+        engine=_running_engine(inputs, recorded, requested),
+        workload=workload,
+        view=workload_view(workload),
+        service=inputs.engines_service(name),
+        pods=inputs.pods_of(name),
+        recorded=recorded,
+    )
+
+
+def _running_engine(inputs: Inputs, recorded: Sequence[PinnedPlan], requested: str) -> Engine:
+    names = [*(plan.engine for plan in recorded), requested, inputs.engines.default]
+    return next(inputs.engines[name] for name in names if name in inputs.engines)
+
+
+def _recorded_plans(
+    inputs: Inputs, workload: Manifest | None, requested: str, *, is_first: bool
+) -> Sequence[PinnedPlan]:
+    """The plans recorded for a role, the latest decision first.
+
+    There are two records, which differ if one of them was not written: status, for the first role, and the annotation
+    of the workload. Status comes first, since an annotation that somebody edited is drift.
+    """
+    annotated = pinned_plan(annotations(workload).get(PLAN_ANNOTATION))
+    engine = annotated.engine if annotated else requested
+    recorded = plan_from_status(inputs.resource.status, engine=engine) if is_first else None
+    if recorded and annotated:
+        recorded = completed(recorded, annotated)
+    plans = [plan for plan in (recorded, annotated) if plan is not None]
+    return sorted(plans, key=lambda plan: -plan.plan.revision)

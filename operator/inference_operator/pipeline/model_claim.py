@@ -1,0 +1,32 @@
+"""The claim that keeps a model between starts, as engines and Jobs mount it."""
+
+from inference_operator.api.spec import Spec
+from inference_operator.objects.cache_volume import CacheVolume, claim_name
+from inference_operator.objects.child import content_hash
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.views.lookups import ClaimLookup, ClaimView
+
+_SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+"""Access modes with which pods on several nodes can mount a claim."""
+
+
+def one_node_claim(inputs: Inputs, spec: Spec) -> str:
+    """The name of the claim, if pods on one node only can mount it at a time; empty if not, or not known yet."""
+    name = claim_name(spec.cache, inputs.owner.key.name)
+    modes: tuple[str, ...] = ()
+    if spec.cache.size is not None:
+        modes = (spec.cache.access_mode,)
+    elif isinstance(found := inputs.lookups.get(ClaimLookup(inputs.owner.key.namespace, name)), ClaimView):
+        modes = found.access_modes
+    return name if modes and not _SHARED.intersection(modes) else ""
+
+
+def cache_volume(inputs: Inputs, spec: Spec, plan: PinnedPlan) -> CacheVolume | None:
+    """The claim of engines of this plan; None without `spec.cache`. Kernels depend on model, image and GPUs."""
+    claim = claim_name(spec.cache, inputs.owner.key.name)
+    if not claim:
+        return None
+    sizes = plan.plan
+    key = content_hash([spec.model.source, plan.commit, plan.image, sizes.gpu, sizes.gpus_per_replica])
+    return CacheVolume(claim, key)

@@ -1,0 +1,99 @@
+"""What is known about the model of a resource: from its inspection, or from the catalogue."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from inference_operator.api.spec import Device
+from inference_operator.inspection.inspection import (
+    InspectionRequest,
+    InspectionState,
+    inspection_state,
+    without_inspection_jobs,
+)
+from inference_operator.inspection.result import refusal_of
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Planned, Refused
+from inference_operator.planning.engine_plan import ModelFindings
+from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
+from inference_operator.planning.role_plan import PlanState
+from inference_operator.settings import ModelInspection
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedModel:
+    """The model, and how far its inspection is."""
+
+    findings: ModelFindings
+    inspection: InspectionState
+
+    @property
+    def known(self) -> KnownModel | None:
+        """The model, as far as it is known."""
+        return self.findings.known
+
+
+def inspected_model_of(inputs: Inputs, states: Sequence[PlanState]) -> InspectedModel:
+    """The model of the roles. All have the same; the engine of the first one reads its files."""
+    first = states[0].context
+    revision = first.engine.access(first.spec.stated.engine, first.spec.stated.model).revision
+    inspection = _inspection(inputs, revision, states)
+    failure = inspection.progress.failure
+    known = _known_model(first.source, revision, inspection)
+    return InspectedModel(ModelFindings(known, refusal_of(failure) if failure else None), inspection)
+
+
+def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> InspectionState:
+    """The state of the inspection; empty where nothing needs it: on CPUs, only what is downloaded has a commit."""
+    first = states[0].context
+    source, effective = first.source, first.spec.effective
+    is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
+    catalogued = known_model(source, revision) if is_catalogue_first else None
+    on_cpus = effective.stated.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
+    if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
+        return InspectionState()
+    wanted, decided = any(_needs_facts(state) for state in states), all(state.kept for state in states)
+    reading = first.engine.access(effective.engine, effective.model)
+    request = InspectionRequest(effective, source, reading, inputs.owner, inputs.settings)
+    live, now, results = inputs.children, inputs.now, inputs.lookups
+    return inspection_state(request, live, inputs.pods, now, results, wanted=wanted, decided=decided)
+
+
+def _known_model(source: ModelSource, revision: str | None, inspection: InspectionState) -> KnownModel | None:
+    """The model as its own files say, else as the catalogue says, unless its files were refused."""
+    entry, failure = inspection.progress.entry, inspection.progress.failure
+    if entry:
+        return inspected_model(entry)
+    if failure is None:
+        return known_model(source, revision)
+    return fallback_model(source, revision, failure.why.problem) if failure.was_unanswered else None
+
+
+def _needs_facts(state: PlanState) -> bool:
+    """Whether a role needs the model's files: to be sized, or to show what it was sized from.
+
+    A plan of a hub model without a commit was made from the catalogue, or by an operator that stored no commit. It
+    needs nothing, so that an update of the operator inspects no model of a running engine.
+    """
+    if state.kept is None:
+        return True
+    return not state.kept.plan.unchecked_reason and (
+        bool(state.kept.commit) or not isinstance(state.context.source, HubModel)
+    )
+
+
+_Decided = TypeVar("_Decided", bound=Planned | Refused | NeedsInspection)
+
+
+def with_inspection(inputs: Inputs, model: InspectedModel, decided: _Decided) -> _Decided:
+    """The outcome with the objects and lookups of the inspection; Jobs that it no longer needs are not desired."""
+    inspection = model.inspection
+    times = [moment for moment in (decided.recheck_at, inspection.recheck_at(inputs.now)) if moment]
+    return replace(
+        decided,
+        desired={**without_inspection_jobs(decided.desired), **inspection.desired},
+        lookups=(*decided.lookups, *inspection.lookups),
+        recheck_at=min(times, default=None),
+    )

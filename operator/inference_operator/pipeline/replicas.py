@@ -1,0 +1,101 @@
+"""The number of engines of a role: everything that was observed of its autoscaling, and the replicas that follow."""
+
+from dataclasses import dataclass
+
+from inference_operator.api.autoscaling import AutoscalingSpec
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.spec import Spec
+from inference_operator.api.status import AutoscalingStatus
+from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
+from inference_operator.autoscaling.autoscalers import autoscaler_ref
+from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scale_writers, scaling_conflict
+from inference_operator.autoscaling.request import ScalingResult, wanted_replicas
+from inference_operator.autoscaling.schedule import Floor, floor_at
+from inference_operator.manifest import Manifest
+from inference_operator.objects.names import workload_name
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.planning.capacity import fixed_replicas
+from inference_operator.roles.context import LiveRole, RoleContext
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.settings import Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedScaling:
+    """The autoscaling of a role as observed; everything is None without autoscaling."""
+
+    recorded: AutoscalingStatus | None = None
+    """The last decision that was written."""
+    result: ScalingResult | None = None
+    """The latest decision of this process; None before the first one."""
+    autoscaler: AutoscalerState | None = None
+    """The state of a HorizontalPodAutoscaler or of KEDA; None if the specification requests neither."""
+    conflict: ScalingConflict | None = None
+    """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
+    floor: Floor | None = None
+    """The fewest engines now."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the live number of engines stays, since another autoscaler may act on the workload."""
+        return self.conflict is not None and self.conflict.holds
+
+
+def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedScaling:
+    """The autoscaling of a role as observed. Status and the loop have one decision: that of the first role.
+
+    Args:
+        inputs: everything that was observed.
+        stated: the specification of the role.
+        live: the role as observed.
+    """
+    spec, status = stated.autoscaling, inputs.resource.status
+    if spec is None:
+        return ObservedScaling(status.autoscaling, inputs.scaling)
+    key, before = inputs.resource.key, status.condition(ConditionType.SCALING_ACTIVE)
+    name = workload_name(key.name, live.name)
+    return ObservedScaling(
+        recorded=status.autoscaling,
+        result=inputs.scaling,
+        autoscaler=_autoscaler(inputs, spec, stated.replicas),
+        conflict=scaling_conflict(ConflictRequest(key, stated, name, live.workload, before, inputs.lookups)),
+        floor=floor_at(spec, inputs.now),
+    )
+
+
+def _autoscaler(inputs: Inputs, spec: AutoscalingSpec, requested: int) -> AutoscalerState | None:
+    ref = autoscaler_ref(spec, inputs.owner)
+    return autoscaler_state(
+        AutoscalerInputs(
+            spec=spec,
+            owner=inputs.owner,
+            requested=requested,
+            live=inputs.child(ref) if ref else None,
+            unavailable=inputs.unavailable_kinds,
+            prometheus_url=inputs.settings.prometheus_url,
+            now=inputs.now,
+        )
+    )
+
+
+def desired_replicas(
+    context: RoleContext, plan: PinnedPlan, scaling: ObservedScaling, pod_spec: Manifest
+) -> tuple[int, int]:
+    """The replicas that are wanted, and those to have: with fixed capacity at most as many as fit on the nodes."""
+    live, pods = context.live.workload, context.live.pods
+    current = context.live.view.desired if live else None
+    if scaling.is_held and current is not None:
+        return current, current
+    capped = context.settings.capacity is Capacity.FIXED
+    wanted = wanted_replicas(
+        context.spec.stated,
+        scaling.recorded,
+        live=current,
+        result=scaling.result,
+        autoscaler=scaling.autoscaler,
+        floor=scaling.floor,
+        is_own=not (capped or scale_writers(live)),
+    )
+    if not capped:
+        return wanted, wanted
+    return wanted, fixed_replicas(wanted, context.nodes, pods, pod_spec, plan=plan.plan)

@@ -1,0 +1,161 @@
+"""One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.engines.base import Engine
+from inference_operator.engines.process import EngineProcess, ServedModel
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.models.source import HubModel
+from inference_operator.objects.cache_volume import HUB_CACHE
+from inference_operator.objects.model_volume import model_argument
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
+from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
+from inference_operator.planning.capacity import capped
+from inference_operator.planning.disk import disk_shortfall
+from inference_operator.planning.engine_plan import older_image
+from inference_operator.planning.role_plan import RolePlan
+from inference_operator.planning.timeouts import timeouts
+from inference_operator.roles.context import RoleContext
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sentences import sentences
+from inference_operator.views.lookups import Lookup
+from inference_operator.views.pod import PodView
+from inference_operator.workload.children import children as workload_children
+from inference_operator.workload.deployment import engine_deployment
+from inference_operator.workload.hardware_errors import move_due, moved_pods
+from inference_operator.workload.pinned_template import (
+    PinnedTemplate,
+    older_template,
+    template_in_use,
+    template_inputs_hash,
+)
+from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
+from inference_operator.workload.rollout import Rollout, RolloutRequest, Undecided, rollout, switch_due
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One role as decided."""
+
+    context: RoleContext
+    plan: PinnedPlan
+    process: EngineProcess
+    workload: Manifest
+    """The desired Deployment."""
+    rollout: Rollout | None
+    """How its pods are replaced; None until the lookup that decides it has a result."""
+    scaling: ObservedScaling
+    """What was observed of its autoscaling."""
+    objects: dict[Ref, Manifest]
+    """All desired objects of the role, the workload included."""
+    replicas: int = 1
+    """Engines that are wanted; the workload may have fewer where nodes limit them."""
+    notice: str = ""
+    """What users should know about the decision; empty if nothing."""
+    missing_gpu_kind: str = ""
+    """The kind of GPU that the plan needs and no node has; empty if a node has it."""
+    disk_shortfall: str = ""
+    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
+    lookups: tuple[Lookup, ...] = ()
+    recheck_at: datetime | None = None
+    """When the role has to be decided again without an event."""
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.context.name
+
+    @property
+    def pods(self) -> Sequence[PodView]:
+        """Its live pods."""
+        return self.context.live.pods
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs in it."""
+        return self.context.engine
+
+
+def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: bool) -> Role:
+    """The role's desired objects.
+
+    1. The process, and the pod template built from it, both over the administrator's defaults of engine pods.
+    2. The template in use: the pinned one while it serves.
+    3. The rollout strategy. While that is undecided, the live Deployment is desired.
+    4. The Deployment with its replicas, and the objects around it.
+
+    Args:
+        inputs: everything that was observed.
+        context: the role.
+        plan: its plan.
+        open_to_all: whether something else than the routers may send requests to its engines.
+    """
+    stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
+    scaling = observed_scaling(inputs, stated, live)
+    process = _process(context, pinned)
+    cache = cache_volume(inputs, stated, pinned)
+    workload_inputs = WorkloadInputs(context, pinned, process, cache)
+    built = engine_template(workload_inputs)
+    template = template_in_use(PinnedTemplate(template_inputs_hash(stated, pinned), built), live.workload, live.pods)
+    pod_spec = template.template["spec"]
+    rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
+    decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
+    wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
+    moved = moved_pods(live.workload, live.pods, context.lookups, context.engine, context.nodes)
+    workload = (
+        decided.live
+        if isinstance(decided, Undecided)
+        else engine_deployment(workload_inputs, template, decided, moved, replicas=replicas)
+    )
+    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now))
+    return Role(
+        context=context,
+        plan=pinned,
+        process=process,
+        workload=workload,
+        rollout=None if isinstance(decided, Undecided) else decided,
+        scaling=scaling,
+        replicas=wanted,
+        objects=workload_children(workload_inputs, workload, open_to_all=open_to_all),
+        notice=sentences(
+            older_image(pinned.image, stated, context.engine, settings),
+            older_template(template.template, built),
+            capped(wanted, replicas),
+            moved.notice,
+        ),
+        missing_gpu_kind=plan.missing_gpu_kind,
+        disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
+        lookups=(decided.lookup,) if isinstance(decided, Undecided) else (),
+        recheck_at=min(filter(None, due), default=None),
+    )
+
+
+def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
+    """The process of an engine of the role."""
+    spec, settings = context.spec.effective, context.settings
+    model, name = spec.model, spec.model.served_name or context.owner.key.name
+    hub_cache = HUB_CACHE if spec.stated.cache.wanted else ""
+    commit, revision = (plan.commit, model.revision) if isinstance(context.source, HubModel) else ("", None)
+    path = model_argument(context.source, plan.commit)
+    served = ServedModel(path, name, commit, revision, model.token_secret, hub_cache)
+    limits = timeouts(spec.stated, plan.plan, settings)
+    of_image = spec.engine.model_copy(update={"image": plan.image})
+    listen, traces = settings.listen_address, settings.traces_endpoint
+    return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
+
+
+def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan) -> RolloutRequest:
+    stated = context.spec.stated
+    return RolloutRequest(
+        requested=stated.rollout.strategy,
+        template=template.template_hash,
+        pod=template.template["spec"],
+        live=context.live.workload,
+        pods=context.live.pods,
+        gpu_resource=plan.plan.resource,
+        node_wait=context.settings.surge_wait,
+        one_node=bool(one_node_claim(inputs, stated)),
+    )

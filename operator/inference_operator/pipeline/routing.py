@@ -1,0 +1,90 @@
+"""The way of requests: through the routers, or from another load balancer straight to the engines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
+from inference_operator.objects.names import ROUTER, router_name
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.role import Role
+from inference_operator.router.children import RouterObjects
+from inference_operator.router.children import children as router_children
+from inference_operator.router.inputs import RouterInputs, Upstream, slots, upstream
+from inference_operator.workload.children import engines_selector, service_host
+from inference_operator.workload.deployment import progress_deadline_seconds
+
+_SWITCH_RECHECK = timedelta(seconds=1)
+"""Time after the main Service was switched until the live one is looked at again. kube-proxy needs about as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Whether the main Service selects engines, so that requests bypass the routers."""
+
+    live: bool
+    """Whether the live one does."""
+    desired: bool
+    """Whether it should: with `External`, and after it until a router is ready."""
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether something else than the routers may send requests to engines."""
+        return self.live or self.desired
+
+
+def routing(inputs: Inputs, spec: Spec) -> Routing:
+    """The way of requests now, and the desired one."""
+    live = inputs.bypasses_routers
+    is_external = spec.router.strategy is RouterStrategy.EXTERNAL
+    return Routing(live=live, desired=is_external or (live and not inputs.routers.ready))
+
+
+def switch_recheck(inputs: Inputs, way: Routing) -> datetime | None:
+    """When to decide again after the main Service is switched between routers and engines; None if it is not.
+
+    Only then are the old path's objects deleted. The watch event of the operator's own write triggers no reconcile.
+    """
+    is_switched = inputs.main_service in inputs.children and way.desired is not way.live
+    return inputs.now + _SWITCH_RECHECK if is_switched else None
+
+
+def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObjects:
+    """The routers, which send requests to the roles."""
+    owner, settings, first = inputs.owner, inputs.settings, roles[0]
+    spec = first.context.spec.effective
+    router_inputs = RouterInputs(
+        upstreams=tuple(_upstream(inputs, role) for role in roles),
+        slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
+        spec=spec.router,
+        drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
+        progress_deadline_seconds=progress_deadline_seconds(spec.stated, first.process),
+        owner=owner,
+        settings=settings,
+        engines_selector=engines_selector(first.objects, owner, first.name),
+        bypasses_routers=way.desired,
+        has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
+    )
+    router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
+    return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})
+
+
+def _upstream(inputs: Inputs, role: Role) -> Upstream:
+    host = service_host(inputs.owner, role.name, cluster_domain=inputs.settings.cluster_domain)
+    return upstream(role.process, name=role.name, host=host, weight=role.context.spec.weight)
+
+
+def _kept(inputs: Inputs, spec: Spec, way: Routing) -> Mapping[Ref, Manifest]:
+    """The live objects that stay, so that traffic goes on.
+
+    - All of the router until the live Service selects the engines: that write may fail.
+    - The HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic.
+    """
+    if spec.router.strategy is RouterStrategy.EXTERNAL and not way.live:
+        names = (router_name(inputs.resource.key.name), inputs.main_service.name)
+        return {ref: live for ref, live in inputs.children.items() if ref.name in names}
+    if not spec.router.http_route or HTTP_ROUTE not in inputs.unavailable_kinds:
+        return {}
+    return {ref: live for ref, live in inputs.children.items() if ref.kind == HTTP_ROUTE}

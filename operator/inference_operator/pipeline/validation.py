@@ -1,0 +1,40 @@
+"""Why a valid specification cannot be served as its user wrote it, or with the administrator's defaults."""
+
+from dataclasses import replace
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.objects.cache_volume import CacheVolume
+from inference_operator.objects.compute_resources import refusal_of_resources
+from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
+from inference_operator.objects.volumes import engine_mounts
+from inference_operator.planning.role_plan import PlanState
+from inference_operator.router.deployment import own_parts as router_parts
+from inference_operator.router.exposure import refusal_of_exposure
+from inference_operator.router.resources import refusal_of_router_resources
+from inference_operator.router.waiting import refusal_of_queue
+
+
+def refusal_of_role(state: PlanState) -> Refusal | None:
+    """Why the engine of a role, or the router, cannot run as specified; None if both can."""
+    context = state.context
+    engine, stated, effective = context.engine, context.spec.stated, context.spec.effective
+    access = engine.access(stated.engine, stated.model)
+    claim = CacheVolume("", "") if stated.cache.wanted else None
+    mounts = engine_mounts(context.source, access.writable, claim, access.compiled)
+    return (
+        engine.check(stated.engine, image=state.image, settings=context.settings)
+        or engine.check_model(stated.engine, stated.model, cached=stated.cache.wanted)
+        or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache.wanted))
+        or refusal_of_resources(stated.engine.resources)
+        or refusal_of_router_resources(effective.router.resources)
+        or refusal_of_exposure(stated.router)
+        or refusal_of_queue(effective.router)
+        or refusal_of_additions(stated.pod_template, PodParts("spec.podTemplate", {context.name}, mounts))
+        or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
+    )
+
+
+def _of_defaults(refusal: Refusal | None) -> Refusal | None:
+    """The refusal of what the specification has from the administrator's defaults."""
+    origin = "It comes from the operator's setting `engineDefaults`."
+    return replace(refusal, problem=f"{refusal.problem} {origin}") if refusal else None

@@ -1,0 +1,154 @@
+"""The plan of a role: the pinned one, the pinned one corrected, or one that is sized now.
+
+These rules apply, in this order:
+
+1. A plan recorded for the same specification and engine stays, unless all pods of the role are unschedulable.
+2. A plan that stays is decided once more if its engines reported too little memory (`planning/healing.py`).
+3. Otherwise the role is sized. The kind of GPU of its earlier plans stays if the model still fits on it. A recorded
+   plan stays if no other one is possible, or if the new one is equal to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from inference_operator.api.affinity import Affinity
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.scheduling import PodScheduling
+from inference_operator.api.spec import Spec
+from inference_operator.engines.base import Engine
+from inference_operator.models.facts import ModelFacts
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.scheduling import scheduling
+from inference_operator.planning.engine_plan import (
+    ModelFindings,
+    PlanInputs,
+    engine_plan,
+    requested_of_sizes,
+    wanted_image,
+)
+from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
+from inference_operator.planning.healing import learned_from, same_sizes
+from inference_operator.roles.context import RoleContext
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
+from inference_operator.sizing.plan import SIZING_RULES
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import annotations
+
+
+@dataclass(frozen=True, slots=True)
+class PlanState:
+    """The recorded plans of a role, as far as they are for its present specification."""
+
+    context: RoleContext
+    spec_hash: str
+    """Hash of everything in the specification that a plan depends on."""
+    latest: PinnedPlan | None
+    """The latest plan that was made for the present specification."""
+    kept: PinnedPlan | None
+    """The same, unless all engine pods are unschedulable: then the role is sized again."""
+    image: str
+    """The engine's image: that of the plan that is kept, else the requested one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """The plan of a role as decided."""
+
+    pinned: PinnedPlan
+    is_kept: bool
+    """Whether it was recorded before, so that engines of it may run."""
+    missing_gpu_kind: str = ""
+    """The kind of GPU that it needs and no node has; empty if a node has it, or if the plan is kept."""
+
+
+def plan_state(context: RoleContext) -> PlanState:
+    """The recorded plans of the role that are for its present specification."""
+    spec, settings = context.spec.stated, context.settings
+    current = spec_hash(spec, context.engine)
+    recorded = context.live.recorded
+    latest = next((one for one in recorded if (one.spec_hash, one.engine) == (current, context.spec.engine)), None)
+    kept = None if _all_unschedulable(context.live.pods) else latest
+    return PlanState(
+        context, current, latest, kept, kept.image if kept else wanted_image(spec, context.engine, settings)
+    )
+
+
+def spec_hash(spec: Spec, engine: Engine) -> str:
+    """Hash of everything that a plan depends on; another hash means that the role is sized again."""
+    revision = engine.access(spec.engine, spec.model).revision
+    revisions = [revision] if revision else []
+    pickle = ["pickle"] if spec.model.allow_pickle else []
+    return content_hash([spec.model.source, spec.engine.image, requested_of_sizes(spec, engine), *revisions, *pickle])
+
+
+def _all_unschedulable(pods: Sequence[PodView]) -> bool:
+    return bool(pods) and all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in pods)
+
+
+def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
+    """The plan of the role, by the rules at the top of this module; or why it has none."""
+    if state.kept:
+        return RolePlan(_healed(state, model, state.kept), is_kept=True)
+    inputs = _plan_inputs(state, model)
+    plan = _sized(state, inputs)
+    if isinstance(plan, Refusal):
+        return _with_defaults_named(plan, state.context.settings.engine_defaults.scheduling)
+    return RolePlan(plan, is_kept=False, missing_gpu_kind=inputs.offers.missing_gpu_kind(plan.plan.gpu))
+
+
+def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:
+    context = state.context
+    return PlanInputs(context.spec.stated, context.source, model, _offers(context, state.image), state.image)
+
+
+def _offers(context: RoleContext, image: str) -> GpuOffers:
+    """The GPUs on which the engines of the role may run."""
+    effective = context.spec.effective
+    pod = scheduling(effective.scheduling, gpus=1, selector={})
+    needs = context.engine.gpu_needs(effective.engine, image)
+    return usable_offers(context.nodes, pod, effective.stated.hardware.gpu, context.settings, needs)
+
+
+def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
+    """The plan that stays; decided once more if its engines reported too little memory."""
+    context = state.context
+    live, engine = context.live, context.engine
+    learned = learned_from(kept.plan, live.pods, context.lookups, engine, template=live.view.template)
+    if learned is None:
+        return kept
+    annotated = pinned_plan(annotations(live.workload).get(PLAN_ANNOTATION))
+    if annotated is None or (annotated.spec_hash, annotated.plan.revision) != (kept.spec_hash, kept.plan.revision):
+        return kept
+    sizes = engine_plan(
+        replace(_plan_inputs(state, model), previous_kind=kept.plan.gpu, learned=learned), context.engine
+    )
+    if isinstance(sizes, Refusal) or same_sizes(sizes, kept.plan):
+        return kept
+    if sizes.unchecked_reason and not kept.plan.unchecked_reason:
+        return kept  # facts or nodes are unknown now: this plan would bind to no GPU
+    return replace(kept, plan=replace(sizes, revision=kept.plan.revision + 1), rules=SIZING_RULES)
+
+
+def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
+    """A new plan; the latest one stays if nothing changes, or if there is no other."""
+    latest, context = state.latest, state.context
+    kind = "" if latest else next((pinned.plan.gpu for pinned in context.live.recorded), "")
+    learned = latest.plan.learned if latest else None
+    sizes = engine_plan(replace(inputs, previous_kind=kind, learned=learned), context.engine)
+    if isinstance(sizes, Refusal):
+        return latest or sizes
+    facts = inputs.model.facts
+    commit = facts.commit if isinstance(facts, ModelFacts) else ""
+    plan = PinnedPlan(state.spec_hash, inputs.image, sizes, engine=context.spec.engine, commit=commit)
+    if latest is None:
+        return plan
+    unchanged = replace(plan, plan=replace(sizes, revision=latest.plan.revision)) == latest
+    return latest if unchanged else replace(plan, plan=replace(sizes, revision=latest.plan.revision + 1))
+
+
+def _with_defaults_named(refusal: Refusal, default: PodScheduling) -> Refusal:
+    """The refusal; it also names the administrator's defaults if these keep engines away from nodes."""
+    if refusal.reason is not Reason.NO_SUITABLE_GPU or not (default.node_selector or default.affinity != Affinity()):
+        return refusal
+    return replace(refusal, cure=f"{refusal.cure} The operator's setting `engineDefaults` limits the nodes as well.")

@@ -1,0 +1,56 @@
+"""Roles as observed, and the context of a decision about one role. Both are made once for each decision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.engines.base import Engine
+from inference_operator.manifest import Manifest, Owner
+from inference_operator.models.source import ModelSource
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.roles.spec import RoleSpec
+from inference_operator.settings import Settings
+from inference_operator.views.lookups import LookupResults
+from inference_operator.views.node import NodeView
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import WorkloadView
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRole:
+    """A role as observed."""
+
+    name: str
+    engine: Engine
+    """The engine that runs in it: that of its latest recorded plan, else the requested one."""
+    workload: Manifest | None
+    """Its live workload."""
+    view: WorkloadView
+    """The same, typed."""
+    service: Manifest | None
+    """Its live headless Service."""
+    pods: Sequence[PodView]
+    recorded: Sequence[PinnedPlan]
+    """The plans recorded for it, the latest decision first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleContext:
+    """Everything that a decision about one role reads."""
+
+    spec: RoleSpec
+    engine: Engine
+    """The requested engine."""
+    source: ModelSource
+    live: LiveRole
+    owner: Owner
+    settings: Settings
+    now: datetime
+    lookups: LookupResults
+    nodes: Sequence[NodeView] | None
+    """Nodes with GPUs; None where the operator cannot see nodes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.spec.name

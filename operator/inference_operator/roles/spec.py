@@ -1,0 +1,44 @@
+"""Roles as requested: each has its own engine kind, specification and weight."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
+from inference_operator.api.spec import Spec
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.objects.names import ENGINE
+from inference_operator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """A role that a specification requests. Replicas, sizes, hardware and image are those of its own specification."""
+
+    name: str
+    """Name of the role: the component label of its objects and the name of its container."""
+    engine: str
+    """Name of the engine kind that runs it, as the registry has it."""
+    effective: EffectiveSpec
+    """Its specification over the administrator's defaults: its pods are built from it."""
+    weight: int = 1
+    """Its share of the requests beside the other roles that the router sends requests to."""
+
+    @property
+    def stated(self) -> Spec:
+        """Its specification as the user wrote it: hashes of requests are made from it."""
+        return self.effective.stated
+
+
+RolePolicy: TypeAlias = Callable[[Spec, Settings, EngineRegistry], Sequence[RoleSpec]]
+"""The roles of a valid specification; at least one."""
+
+
+def role_spec(name: str, engine: str, stated: Spec, settings: Settings, *, weight: int = 1) -> RoleSpec:
+    """The role of this name with its specification over the defaults of the settings."""
+    return RoleSpec(name, engine, effective_spec(stated, settings.engine_defaults, settings.router_defaults), weight)
+
+
+def requested_roles(stated: Spec, settings: Settings, engines: EngineRegistry) -> tuple[RoleSpec, ...]:
+    """The roles of an InferenceDeployment: one, which has the whole specification."""
+    return (role_spec(ENGINE, engines.default, stated, settings),)
