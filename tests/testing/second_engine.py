@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec, Spec
+from inference_operator.api.spec import Device, EngineSpec, ModelSpec, ParallelismSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.model_access import HubAccess
@@ -135,12 +135,19 @@ class Echo:
 REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
 """The engines of the release and the second one, which is the default."""
 
-HELPER = "helper"
+HELPER, HELPER_IMAGE = "helper", "registry.example/echo:1"
+HELPER_REPLICAS, HELPER_TENSOR = 3, 2
 
 
 def two_roles(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Sequence[RoleSpec]:
-    """The usual role by vLLM, and one more by the second engine."""
-    return (role_spec(ENGINE, VLLM, stated, settings), role_spec(HELPER, ECHO, stated, settings))
+    """The usual role by vLLM, and one more by the second engine, with an image, sizes and a number of its own."""
+    own = {
+        "replicas": HELPER_REPLICAS,
+        "parallelism": ParallelismSpec(tensor=HELPER_TENSOR),
+        "engine": stated.engine.model_copy(update={"image": HELPER_IMAGE}),
+    }
+    helper = role_spec(HELPER, ECHO, stated.model_copy(update=own), settings)
+    return (role_spec(ENGINE, VLLM, stated, settings), helper)
 
 
 BOTH = replace(REGISTRY, default=VLLM)
