@@ -1,4 +1,9 @@
-"""How many replicas an InferenceDeployment needs now: from samples to a number with a reason in words.
+"""The square-root staffing law: how many replicas a role needs now, from samples, with a reason in words.
+
+The operator decides by it with the backend `BuiltIn`, from samples of every few seconds. With `HPA` and `KEDA` the law
+is the target-utilization query of `query.py`. For one demand the two give different numbers: here the headroom is
+2 sqrt(R) requests, growth counts, and a backlog is worked off within 5 s; there 15 % of the capacity stay free, and a
+backlog is worked off within 30 s. docs/explanation/autoscaling.md measures both.
 
 Symbols: C is the target concurrency, the requests that one engine serves well at a time. n is the number of ready
 engines. S is the mean time that an engine works on one request, in seconds. L is the time from a new replica to its
@@ -11,20 +16,21 @@ The rules:
 2. The backlog is what exceeds C x n: it waits, wherever the queue stands.
 3. The steady demand R is the number of requests that arrivals keep in engines: arrivals per second x S (Little's law).
    If arrivals clearly grow, those expected after half of L count. Engines with more than C are slow, so S is measured
-   while they have at most C, and lasts while they have more. It ends once it is clearly longer than requests take even
-   then: it came from a few slow ones, such as the first ones of an engine.
-4. If engines have more requests than R and its headroom, these count instead, up to C x n: replicas that are full are
-   wanted. The rest of a backlog says how long the queue is, and not how many engines arrivals need.
+   while they have at most C, and the last value is used while they have more. That value is discarded when completions
+   prove it too long: it came from a few slow requests, for example an engine's first.
+4. If engines have more requests than R and its headroom, these count instead, up to C x n: full engines are kept.
+   Requests beyond C x n show the length of the queue, not the arrival rate.
 5. The headroom is 2 sqrt(R): the probability that a request waits then does not depend on the size (Halfin and Whitt,
    "Heavy-traffic limits for queues with many exponential servers", Operations Research 29, 1981).
-6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. What will be added to
-   it until new engines are ready counts, unless some start.
+6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. Requests that will be added to it until new
+   engines are ready count, unless some start.
 7. replicas = ceil(max(R + headroom + backlog x min(1, S/T), min(outstanding, C x n)) / C), within the limits.
-   What has been outstanding for `STUCK_SECONDS` while all engines were full and none started counts in full: clients
-   that ask again at once keep a backlog that no engine works off, and few arrivals then say nothing about the demand.
+   Requests that have been outstanding for `STUCK_SECONDS`, while all engines were full and none started, count in full:
+   clients that retry at once keep a backlog that no engine works off, and few arrivals then say nothing about the
+   demand.
 8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
-   backlog count over a short window only: what they were for is done once, and does not come back. While engines start
-   and all ready ones are full, as many stay as the outstanding requests need: those that start were wanted for them.
+   backlog count over a short window only: a backlog is worked off once. While engines start and all ready ones are full,
+   as many stay as the outstanding requests need: the starting engines were added for them.
 9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
 10. With incomplete samples, replicas never fall, and never to zero.
 11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts anew.
@@ -78,12 +84,12 @@ MAX_HISTORY = 512
 
 @dataclass(frozen=True, slots=True)
 class ScalingSample:
-    """What is known of one InferenceDeployment at one time."""
+    """The demand and the engines of one role at one time."""
 
     at: float
     """Seconds of a monotonic clock."""
     outstanding: float
-    """Requests that are running, waiting in engines, and queued or held in routers."""
+    """Requests that run, wait in engines, or are queued or held in routers."""
     arrivals: float
     """Requests that have arrived since some start; it never falls, or restarts with a router."""
     completions: float
@@ -100,7 +106,7 @@ class ScalingSample:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """The part of the specification, and what was measured, that a decision depends on."""
+    """The limits of the specification and the measured times that a decision depends on."""
 
     min_replicas: int
     max_replicas: int
@@ -120,7 +126,7 @@ class ScalingSettings:
 
 
 class Bound(Enum):
-    """What decided the number of replicas: a name for metrics, and words for messages."""
+    """The rule or limit that decided the number of replicas: a name for metrics, and words for messages."""
 
     DEMAND = "demand"
     MIN_REPLICAS = "minReplicas"
@@ -172,7 +178,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ScalingState:
-    """What one decision leaves to the next one."""
+    """The state that one decision leaves to the next one."""
 
     samples: tuple[ScalingSample, ...] = ()
     """Samples of the last `HISTORY_SECONDS`, oldest first."""
@@ -194,7 +200,7 @@ def decide(
     Args:
         sample: the newest sample.
         settings: limits and target.
-        state: what the last decision left; an empty state after a start of the operator.
+        state: that of the last decision; an empty one after a start of the operator.
         replicas: the present desired number.
 
     Examples:
