@@ -1,4 +1,4 @@
-"""What another autoscaler does, as its live object shows it, and the replicas that follow from it."""
+"""The state of the HorizontalPodAutoscaler or ScaledObject that the operator creates, and the replicas that follow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ KEDA_FIRST_WRITE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class ExternalState:
-    """Whether another autoscaler acts."""
+    """Whether the external autoscaler acts."""
 
     reason: Reason
     """`FollowingAutoscaler`, `AutoscalerPending`, or the problem."""
     message: str
-    """What is so, and what to do about a problem, in sentences."""
+    """The state and, for a problem, its cure, in sentences."""
     replicas: int | None = None
     """Replicas that it has written to `/scale`; None if that is unknown. Until then the number does not fall."""
     due: datetime | None = None
@@ -31,7 +31,7 @@ class ExternalState:
 
 @dataclass(frozen=True, slots=True)
 class ExternalStateInputs:
-    """What the state is read from."""
+    """What was observed of the external autoscaler."""
 
     spec: AutoscalingSpec
     owner: Owner
@@ -46,7 +46,7 @@ class ExternalStateInputs:
 
 
 def external_state(inputs: ExternalStateInputs) -> ExternalState | None:
-    """What the autoscaler of the backend does; None with `BuiltIn`."""
+    """The state of the backend's autoscaler; None with `BuiltIn`."""
     ref = external_ref(inputs.spec, inputs.owner)
     if ref is None:
         return None
