@@ -62,19 +62,21 @@ def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
         return None
     writers = scale_writers(request.live)
     before = request.before
-    told = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
-    seen = f"{request.spec.replicas} {writers}".strip()
-    lookup = ForeignAutoscalersLookup(request.key.namespace, request.key.name, seen, often=bool(writers) or told)
+    was_reported = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
+    trace = f"{request.spec.replicas} {writers}".strip()
+    lookup = ForeignAutoscalersLookup(
+        request.key.namespace, request.key.name, trace, often=bool(writers) or was_reported
+    )
     result = request.lookups.get(lookup)
-    if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != seen):
-        held = told and before is not None and before.status == "False"
-        return ScalingConflict(lookup, holds=bool(writers) or held)
-    found = result.found if isinstance(result, ForeignAutoscalers) else ()
+    if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
+        was_held = was_reported and before is not None and before.status == "False"
+        return ScalingConflict(lookup, holds=bool(writers) or was_held)
+    foreign = result.found if isinstance(result, ForeignAutoscalers) else ()
     targets = {
         (DEPLOYMENT.name, request.workload): (on_workload := list[ForeignAutoscaler]()),
         (KIND, request.key.name): (on_scale := list[ForeignAutoscaler]()),
     }
-    for one in found:
+    for one in foreign:
         if (one.kind, one.name) != (KIND, request.key.name):  # the operator's own, which goes with its backend
             targets.get((one.target_kind, one.target_name), []).append(one)
     return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))

@@ -29,11 +29,11 @@ The rules:
    clients that retry at once keep a backlog that no engine works off, and few arrivals then say nothing about the
    demand.
 8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
-   backlog count over a short window only: a backlog is worked off once. While engines start and all ready ones are full,
-   as many stay as the outstanding requests need: the starting engines were added for them.
+   backlog count over a short window only: a backlog is worked off once. While engines start and all ready ones are
+   full, as many stay as the outstanding requests need: the starting engines were added for them.
 9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
 10. With incomplete samples, replicas never fall, and never to zero.
-11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts anew.
+11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts again.
 """
 
 from collections.abc import Sequence
@@ -147,7 +147,7 @@ class Terms:
 
     @property
     def total(self) -> float:
-        """Requests for which engines are wanted."""
+        """Requests that engines are needed for."""
         return self.steady + self.headroom + self.backlog
 
 
@@ -169,11 +169,11 @@ class Decision:
             '88 requests (60 steady, 16 headroom, 12 of the backlog) at 32 for each engine'
         """
         terms = self.terms
-        asked = (
+        demand = (
             f"{terms.total:.0f} requests ({terms.steady:.0f} steady, {terms.headroom:.0f} headroom,"
             f" {terms.backlog:.0f} of the backlog) at {self.target_concurrency:.0f} for each engine"
         )
-        return asked if self.bound is Bound.DEMAND else f"{asked}; limited by {self.bound.value}"
+        return demand if self.bound is Bound.DEMAND else f"{demand}; limited by {self.bound.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ class ScalingState:
 
     samples: tuple[ScalingSample, ...] = ()
     """Samples of the last `HISTORY_SECONDS`, oldest first."""
-    wanted: tuple[tuple[float, int, int], ...] = ()
-    """Time of each decision, with the replicas that it wanted without and with the backlog."""
+    desired: tuple[tuple[float, int, int], ...] = ()
+    """Time of each decision, with its replicas before limits: without and with the backlog."""
     since: float | None = None
     """Time of the first sample; nothing is scaled down before a whole window has been seen."""
     busy_at: float | None = None
@@ -214,21 +214,21 @@ def decide(
     terms, stuck = _terms(sample, settings, state), _stuck(settings.target_concurrency, state)
     terms = replace(terms, backlog=max(terms.backlog, stuck - terms.steady - terms.headroom))
     lasting = ceil(max(terms.steady + terms.headroom, stuck) / settings.target_concurrency - EPSILON)
-    wanted = ceil(terms.total / settings.target_concurrency - EPSILON)
-    state = replace(state, wanted=(*state.wanted, (sample.at, lasting, wanted))[-MAX_HISTORY:])
-    number, bound = _limited(sample, settings, state, replicas=replicas, wanted=wanted)
+    desired = ceil(terms.total / settings.target_concurrency - EPSILON)
+    state = replace(state, desired=(*state.desired, (sample.at, lasting, desired))[-MAX_HISTORY:])
+    number, bound = _limited(sample, settings, state, replicas=replicas, desired=desired)
     return Decision(number, bound, terms, settings.target_concurrency), state
 
 
 def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSettings) -> ScalingState:
-    """The state with a new sample, and without what is too old. A gap, or a clock that jumped, starts it anew."""
+    """The state with a new sample and without old ones. After a gap, or a clock that jumped, it starts empty."""
     if state.samples and not 0 <= sample.at - state.samples[-1].at <= GAP_SECONDS:
         state = ScalingState(service_seconds=state.service_seconds)
     kept = (*(one for one in state.samples if sample.at - one.at <= HISTORY_SECONDS), sample)[-MAX_HISTORY:]
     return replace(
         state,
         samples=kept,
-        wanted=tuple(one for one in state.wanted if sample.at - one[0] <= settings.down_seconds),
+        desired=tuple(one for one in state.desired if sample.at - one[0] <= settings.down_seconds),
         since=sample.at if state.since is None else state.since,
         busy_at=sample.at if sample.outstanding > 0 or state.busy_at is None else state.busy_at,
         service_seconds=_service_seconds(kept, settings.target_concurrency, state.service_seconds),
@@ -236,7 +236,7 @@ def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSe
 
 
 def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> Terms:
-    """The requests that engines are wanted for: rules 2 to 6."""
+    """The requests that engines are needed for: rules 2 to 6."""
     capacity = settings.target_concurrency * sample.ready
     backlog = max(0.0, sample.outstanding - capacity)
     service, start = state.service_seconds, max(settings.start_seconds, 1.0)
@@ -261,10 +261,10 @@ def _stuck(target: float, state: ScalingState) -> float:
 
 
 def _limited(
-    sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int, wanted: int
+    sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int, desired: int
 ) -> tuple[int, Bound]:
     """The number within its limits: rules 8 to 10."""
-    number, bound = wanted, Bound.DEMAND
+    number, bound = desired, Bound.DEMAND
     low = max(1, settings.min_replicas)
     if number < low:
         number, bound = low, Bound.MIN_REPLICAS
@@ -287,7 +287,7 @@ def _limited(
 
 def _floor(sample: ScalingSample, state: ScalingState) -> int:
     """The fewest replicas that the windows of scaling down allow."""
-    return max(wanted if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, wanted in state.wanted)
+    return max(desired if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, desired in state.desired)
 
 
 def _started_for(sample: ScalingSample, settings: ScalingSettings) -> int:
@@ -329,7 +329,7 @@ def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
 def _service_seconds(samples: Sequence[ScalingSample], target: float, before: float | None) -> float | None:
     """S over the last samples; while engines have more than their target, the former one, as rule 3 says.
 
-    Without a former one, only the target counts as running: it is what S is wanted for.
+    Without a former one, at most the target counts as running, since S is defined for engines with at most C.
     """
     late = [one for one in samples if samples[-1].at - one.at <= RATE_SECONDS]
     seconds = late[-1].at - late[0].at

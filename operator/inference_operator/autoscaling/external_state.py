@@ -83,8 +83,8 @@ def _of_hpa(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
     active, able = condition(status, "ScalingActive"), condition(status, "AbleToScale")
     for one in (able, active):
         if one.get("status") == "False":
-            said = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
-            message = f"{ref} keeps the number of engines ({said}). {_hpa_fix(str(one.get('reason')))}"
+            cause = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
+            message = f"{ref} keeps the number of engines ({cause}). {_hpa_fix(str(one.get('reason')))}"
             return ExternalState(Reason.AUTOSCALER_FAILED, message)
     if active.get("status") != "True":
         return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} has not read its metric yet.")
@@ -106,9 +106,9 @@ def _of_scaled_object(inputs: ExternalStateInputs, live: Manifest) -> ExternalSt
     ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
     ready = condition(status, "Ready")
     if problem := _problem_of_keda(status):
-        said = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
+        cause = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
         fix = "Check that KEDA reaches Prometheus, and that Prometheus scrapes routers and engines."
-        return ExternalState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({said}). {fix}")
+        return ExternalState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({cause}). {fix}")
     if ready.get("status") != "True":
         return ExternalState(Reason.AUTOSCALER_PENDING, f"KEDA has not accepted {ref} yet. Check that KEDA runs.")
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))

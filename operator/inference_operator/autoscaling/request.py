@@ -98,8 +98,8 @@ def objective(spec: Spec) -> Objective:
     """The latencies that requests shall have."""
     if spec.autoscaling is None:
         return Objective()
-    asked = spec.autoscaling.objective
-    return Objective(asked.ttft.total_seconds(), asked.tpot.total_seconds())
+    requested = spec.autoscaling.objective
+    return Objective(requested.ttft.total_seconds(), requested.tpot.total_seconds())
 
 
 def target_factor(
