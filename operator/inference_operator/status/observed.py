@@ -53,7 +53,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         failures=[result for result in results if isinstance(result, Failed)],
         problem=found.problem,
         router_problem=found.router_problem,
-        stall="; ".join(removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED),
+        stall=_stalls(outcome),
         unread=_unread(inputs, staying),
         out_of_traffic=_out_of_traffic(live),
         replacing=sum(pod.ready and not pod.terminating for role in live for pod in role.pods) < engines.desired,
@@ -67,6 +67,12 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         previous=inputs.resource.status,
         now=inputs.now,
     )
+
+
+def _stalls(outcome: Outcome) -> str:
+    """Why stalled engines are deleted; one sentence for all pods of an engine."""
+    whys = (removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED)
+    return "; ".join(dict.fromkeys(whys))
 
 
 def _role(inputs: Inputs, decided: Role | LiveRole, role: Component, found: Diagnoses) -> RoleObservation:
