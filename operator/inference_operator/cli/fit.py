@@ -21,7 +21,8 @@ from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.inspection.result import Failure, parsed_result
+from inference_operator.jobs.inspection_result import parsed_result
+from inference_operator.jobs.result import Failure
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood

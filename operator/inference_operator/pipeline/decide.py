@@ -35,7 +35,7 @@ from inference_operator.pipeline.contexts import live_roles, role_contexts, role
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
-from inference_operator.pipeline.model_verification import with_verification
+from inference_operator.pipeline.model_wait import with_verification
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
