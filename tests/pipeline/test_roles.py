@@ -26,6 +26,7 @@ from inference_operator.roles.spec import RoleSpec, role_spec
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.status.report import Report, report
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogLookup, LogText
 from inference_operator.views.pod import pod_view
 from tests.scrape.pods import answering
@@ -153,7 +154,12 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
             on_readable=lambda _: None,
             on_scaling=lambda _: None,
         )
-        scraper = Scraper(Targets(lambda: [KEY], lambda _: [view], cache.engine), store, nothing, SETTINGS)
+        scraper = Scraper(
+            Targets(lambda: [KEY], lambda _: [view], lambda _: [EngineView(view)], cache.engine),
+            store,
+            nothing,
+            SETTINGS,
+        )
         await scraper.scrape(KEY)
         await scraper.close()
     assert store.of([view]).engines[view.uid].sample.running == 3

@@ -71,7 +71,7 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
-    workload = inputs.workload(name)
+    workload, pods = inputs.workload(name), inputs.pods_of(name)
     recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
     pods = inputs.pods_of(name)
     return LiveRole(

@@ -143,13 +143,13 @@ def _removals(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[Removal, ...]:
     removals: list[Removal] = []
     for live in roles:
         removals += stalled_engines(
-            live.pods,
+            live.engines,
             inputs.samples,
             desired=live.view.desired,
             namespace=namespace,
             stall_seconds=inputs.settings.stall_seconds,
         )
-        removals += pods_to_move(live.workload, live.pods, namespace=namespace)
+        removals += pods_to_move(live.workload, live.engines, namespace=namespace)
     return tuple(removals)
 
 
@@ -158,7 +158,7 @@ def _traffic(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[TrafficChange, 
         change
         for live in roles
         for change in traffic_changes(
-            live.pods,
+            live.engines,
             inputs.samples,
             selected=selects_traffic(live.service),
             namespace=inputs.resource.key.namespace,

@@ -18,7 +18,6 @@ from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.healing import ended_output
 from inference_operator.views.lookups import ClaimLookup, Lookup
-from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view
 
 
@@ -68,8 +67,9 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
     Engines of a former template have other kernels, and serve on while their successors fail.
     """
     template = workload_view(inputs.workload(role.name)).template
-    own = [pod for pod in role.pods if pod.template == template]
-    if any(has_answered(pod) for pod in own):
+    own = [engine for engine in role.engines if engine.template == template]
+    if any(engine.has_answered for engine in own):
         return False
-    found = (role.engine.diagnose(text) for pod in own for text in ended_output(pod, inputs.lookups))
+    pods = (pod for engine in own for pod in engine.pods)
+    found = (role.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
     return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)

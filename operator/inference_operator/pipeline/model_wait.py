@@ -15,7 +15,6 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import RoleContext
-from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.deployment import scaled_deployment
 
@@ -91,7 +90,7 @@ def _wait(inputs: Inputs, planned: Planned, reason: Reason, progress: str) -> Mo
 def _serves(inputs: Inputs, first: Role) -> bool:
     """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
     ready = workload_view(inputs.workload(first.name)).ready > 0
-    return first.replicas > 0 and (ready or any(has_answered(pod) for pod in first.pods))
+    return first.replicas > 0 and (ready or any(engine.has_answered for engine in first.engines))
 
 
 def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:

@@ -7,7 +7,7 @@ from inference_operator.views.raw import mapping, objects
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class OtherAutoscaler:
+class ForeignAutoscaler:
     """An autoscaler that the operator did not create."""
 
     kind: str
@@ -21,12 +21,12 @@ class OtherAutoscaler:
         return f"{self.kind} `{self.name}`"
 
 
-def other_autoscaler(manifest: Manifest) -> OtherAutoscaler | None:
+def foreign_autoscaler(manifest: Manifest) -> ForeignAutoscaler | None:
     """The view of a HorizontalPodAutoscaler; None for one that is being deleted.
 
     Examples:
         >>> spec = {"scaleTargetRef": {"kind": "Deployment", "name": "qwen-engine"}}
-        >>> found = other_autoscaler({"metadata": {"name": "cpu"}, "spec": spec})
+        >>> found = foreign_autoscaler({"metadata": {"name": "cpu"}, "spec": spec})
         >>> str(found), found.target_name
         ('HorizontalPodAutoscaler `cpu`', 'qwen-engine')
     """
@@ -35,6 +35,6 @@ def other_autoscaler(manifest: Manifest) -> OtherAutoscaler | None:
         return None
     owners = [owner for owner in objects(meta, "ownerReferences") if owner.get("controller")]
     owner = owners[0] if owners else {"kind": "HorizontalPodAutoscaler", "name": meta.get("name")}
-    return OtherAutoscaler(
+    return ForeignAutoscaler(
         str(owner.get("kind")), str(owner.get("name")), str(target.get("kind")), str(target.get("name"))
     )

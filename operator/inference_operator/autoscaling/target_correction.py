@@ -40,25 +40,25 @@ LEAST_LOAD = 0.5
 """The part of C that engines must have in the mean, so that C may grow."""
 
 
-class Between(NamedTuple):
-    """What a histogram tells of a part of the requests: an objective is rarely the bound of a bucket."""
+class Bounds(NamedTuple):
+    """Lower and upper bound of the part of the requests that kept an objective: it lies within a histogram's bucket."""
 
     least: float
     most: float
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What engines measured since the last step."""
+class LatencySample:
+    """Latencies that engines measured since the last step."""
 
     seconds: float
     requests: float
     """Finished requests."""
-    first_token: Between
-    """Part of the requests whose first token came in time, without the router's queue: 0 to 1."""
-    token: Between
-    """Part of the requests whose tokens came in time, each request by its mean: 0 to 1."""
-    token_seconds: float
+    ttft: Bounds
+    """Part of the requests whose time to first token kept its objective, without the router's queue: 0 to 1."""
+    tpot: Bounds
+    """Part of the requests whose mean time of each output token kept its objective: 0 to 1."""
+    tpot_seconds: float
     """Mean time of each output token, in seconds."""
     running: float
     """Mean number of requests that run in one engine while it has any."""
@@ -66,8 +66,10 @@ class Measured:
     """Seconds since the last step down."""
 
 
-def corrected(factor: float, computed: float, measured: Measured, objective: Objective, *, most: float = MOST) -> float:
-    """The new factor of the computed C; the former one if nothing is to be learned.
+def next_factor(
+    factor: float, computed: float, measured: LatencySample, objective: Objective, *, most: float = MOST
+) -> float:
+    """The new factor of the computed C; the former one if a step may not or need not be taken.
 
     Args:
         factor: the present factor; 1 at first.
@@ -77,8 +79,8 @@ def corrected(factor: float, computed: float, measured: Measured, objective: Obj
         most: the largest factor that has an effect.
 
     Examples:
-        >>> slow = Measured(60, 500, Between(1.0, 1.0), Between(0.1, 0.1), token_seconds=0.08, running=30)
-        >>> round(corrected(1.0, 32, slow, Objective()), 3)
+        >>> slow = LatencySample(60, 500, Bounds(1.0, 1.0), Bounds(0.1, 0.1), tpot_seconds=0.08, running=30)
+        >>> round(next_factor(1.0, 32, slow, Objective()), 3)
         0.909
     """
     if not is_enough(measured):
@@ -86,27 +88,27 @@ def corrected(factor: float, computed: float, measured: Measured, objective: Obj
     load = measured.running / (factor * computed)
     if load <= 0:
         return factor
-    token = measured.token_seconds / objective.token
-    attained = min(measured.first_token.most, measured.token.most)
-    if token / max(1.0, load) > 1 or (attained < ATTAINED and load <= 1):
+    tpot = measured.tpot_seconds / objective.tpot
+    attained = min(measured.ttft.most, measured.tpot.most)
+    if tpot / max(1.0, load) > 1 or (attained < ATTAINED and load <= 1):
         factor /= STEP
-    elif _may_grow(measured, token / min(1.0, load), load):
+    elif _may_grow(measured, tpot / min(1.0, load), load):
         factor *= STEP
     return min(max(factor, 1 / MOST), MOST, most)
 
 
-def _may_grow(measured: Measured, token: float, load: float) -> bool:
-    attained = min(measured.first_token.least, measured.token.least)
-    is_fast = token < ROOM and attained > CLEARLY_ATTAINED
+def _may_grow(measured: LatencySample, tpot: float, load: float) -> bool:
+    attained = min(measured.ttft.least, measured.tpot.least)
+    is_fast = tpot < ROOM and attained > CLEARLY_ATTAINED
     return is_fast and load >= LEAST_LOAD and measured.since_lowered >= HOLD_SECONDS
 
 
-def is_enough(measured: Measured) -> bool:
+def is_enough(measured: LatencySample) -> bool:
     """Whether a step may be taken."""
     return measured.requests >= STEP_REQUESTS and measured.seconds >= STEP_SECONDS
 
 
-def part_within(bounds: Sequence[float], counts: Sequence[float], limit: float) -> Between | None:
+def part_within(bounds: Sequence[float], counts: Sequence[float], limit: float) -> Bounds | None:
     """The part of the observations of a Prometheus histogram that are at most `limit`; None without observations.
 
     Args:
@@ -116,9 +118,9 @@ def part_within(bounds: Sequence[float], counts: Sequence[float], limit: float) 
 
     Examples:
         >>> part_within([1.0, 2.5, float("inf")], [90, 99, 100], 2.0)
-        Between(least=0.9, most=0.99)
+        Bounds(least=0.9, most=0.99)
         >>> part_within([1.0, 2.5, float("inf")], [90, 99, 100], 1.0)
-        Between(least=0.9, most=0.9)
+        Bounds(least=0.9, most=0.9)
         >>> part_within([0.1, float("inf")], [0, 0], 1.0) is None
         True
     """
@@ -126,4 +128,4 @@ def part_within(bounds: Sequence[float], counts: Sequence[float], limit: float) 
         return None
     below = [count for bound, count in zip(bounds, counts, strict=True) if bound <= limit]
     above = [count for bound, count in zip(bounds, counts, strict=True) if bound >= limit]
-    return Between(below[-1] / counts[-1] if below else 0.0, above[0] / counts[-1] if above else 1.0)
+    return Bounds(below[-1] / counts[-1] if below else 0.0, above[0] / counts[-1] if above else 1.0)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.autoscaling.autoscalers import autoscaler_ref
+from inference_operator.autoscaling.external import external_ref
 from inference_operator.manifest import Kind, Manifest, Owner
 from inference_operator.views.raw import condition, mapping, timestamp
 
@@ -16,7 +16,7 @@ KEDA_FIRST_WRITE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class AutoscalerState:
+class ExternalState:
     """Whether another autoscaler acts."""
 
     reason: Reason
@@ -30,7 +30,7 @@ class AutoscalerState:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoscalerInputs:
+class ExternalStateInputs:
     """What the state is read from."""
 
     spec: AutoscalingSpec
@@ -45,51 +45,51 @@ class AutoscalerInputs:
     now: datetime
 
 
-def autoscaler_state(inputs: AutoscalerInputs) -> AutoscalerState | None:
+def external_state(inputs: ExternalStateInputs) -> ExternalState | None:
     """What the autoscaler of the backend does; None with `BuiltIn`."""
-    ref = autoscaler_ref(inputs.spec, inputs.owner)
+    ref = external_ref(inputs.spec, inputs.owner)
     if ref is None:
         return None
     if why := inputs.unavailable.get(ref.kind):
-        return AutoscalerState(Reason.AUTOSCALER_MISSING, f"`autoscaling.backend` has no effect: {why}")
+        return ExternalState(Reason.AUTOSCALER_MISSING, f"`autoscaling.backend` has no effect: {why}")
     keda = inputs.spec.backend is AutoscalingBackend.KEDA
     if keda and not inputs.prometheus_url:
         fix = "Set `settings.prometheusUrl` of the operator's chart, or use the backend `BuiltIn`."
         message = f"KEDA needs the address of Prometheus, which the operator does not know. {fix}"
-        return AutoscalerState(Reason.AUTOSCALER_MISSING, message)
+        return ExternalState(Reason.AUTOSCALER_MISSING, message)
     if inputs.live is None:
-        return AutoscalerState(Reason.AUTOSCALER_PENDING, f"{ref} is not there yet.")
+        return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} is not there yet.")
     return _of_scaled_object(inputs, inputs.live) if keda else _of_hpa(inputs, inputs.live)
 
 
-def followed_replicas(requested: int, now: int, state: AutoscalerState) -> int:
+def followed_replicas(requested: int, now: int, state: ExternalState) -> int:
     """The number of engines: as the autoscaler wrote it; before it has written, not fewer than now.
 
     So a change of the backend takes no engine away: `spec.replicas` is old until the first write.
 
     Examples:
-        >>> waiting = AutoscalerState(Reason.AUTOSCALER_PENDING, "")
+        >>> waiting = ExternalState(Reason.AUTOSCALER_PENDING, "")
         >>> followed_replicas(1, 5, waiting), followed_replicas(8, 5, waiting)
         (5, 8)
-        >>> followed_replicas(1, 5, AutoscalerState(Reason.FOLLOWING_AUTOSCALER, "", replicas=1))
+        >>> followed_replicas(1, 5, ExternalState(Reason.FOLLOWING_AUTOSCALER, "", replicas=1))
         1
     """
     return requested if state.replicas == requested else max(requested, now)
 
 
-def _of_hpa(inputs: AutoscalerInputs, live: Manifest) -> AutoscalerState:
+def _of_hpa(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
     """By the conditions of the HorizontalPodAutoscaler controller (Kubernetes 1.36, pkg/controller/podautoscaler)."""
-    ref, status = autoscaler_ref(inputs.spec, inputs.owner), mapping(live, "status")
+    ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
     active, able = condition(status, "ScalingActive"), condition(status, "AbleToScale")
     for one in (able, active):
         if one.get("status") == "False":
             said = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
             message = f"{ref} keeps the number of engines ({said}). {_hpa_fix(str(one.get('reason')))}"
-            return AutoscalerState(Reason.AUTOSCALER_FAILED, message)
+            return ExternalState(Reason.AUTOSCALER_FAILED, message)
     if active.get("status") != "True":
-        return AutoscalerState(Reason.AUTOSCALER_PENDING, f"{ref} has not read its metric yet.")
+        return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} has not read its metric yet.")
     written = status.get("desiredReplicas")
-    return AutoscalerState(Reason.FOLLOWING_AUTOSCALER, f"{ref} sets the number of engines.", replicas=written)
+    return ExternalState(Reason.FOLLOWING_AUTOSCALER, f"{ref} sets the number of engines.", replicas=written)
 
 
 def _hpa_fix(reason: str) -> str:
@@ -101,23 +101,23 @@ def _hpa_fix(reason: str) -> str:
     )
 
 
-def _of_scaled_object(inputs: AutoscalerInputs, live: Manifest) -> AutoscalerState:
+def _of_scaled_object(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
     """By the conditions of KEDA (kedacore/keda v2.21.0, apis/keda/v1alpha1/condition_types.go)."""
-    ref, status = autoscaler_ref(inputs.spec, inputs.owner), mapping(live, "status")
+    ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
     ready = condition(status, "Ready")
     if problem := _problem_of_keda(status):
         said = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
         fix = "Check that KEDA reaches Prometheus, and that Prometheus scrapes routers and engines."
-        return AutoscalerState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({said}). {fix}")
+        return ExternalState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({said}). {fix}")
     if ready.get("status") != "True":
-        return AutoscalerState(Reason.AUTOSCALER_PENDING, f"KEDA has not accepted {ref} yet. Check that KEDA runs.")
+        return ExternalState(Reason.AUTOSCALER_PENDING, f"KEDA has not accepted {ref} yet. Check that KEDA runs.")
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     settled = created + KEDA_FIRST_WRITE if created else inputs.now
     if inputs.now < settled:
         message = f"{ref} is new; no engine is taken away in its first minute."
-        return AutoscalerState(Reason.AUTOSCALER_PENDING, message, due=settled)
+        return ExternalState(Reason.AUTOSCALER_PENDING, message, due=settled)
     message = f"{ref} sets the number of engines."
-    return AutoscalerState(Reason.FOLLOWING_AUTOSCALER, message, replicas=inputs.requested)
+    return ExternalState(Reason.FOLLOWING_AUTOSCALER, message, replicas=inputs.requested)
 
 
 def _problem_of_keda(status: Manifest) -> Manifest:

@@ -40,7 +40,7 @@ KINDS = {AutoscalingBackend.HPA: HORIZONTAL_POD_AUTOSCALER, AutoscalingBackend.K
 
 
 @dataclass(frozen=True, slots=True)
-class AutoscalerRequest:
+class ExternalInputs:
     """What the object is built from."""
 
     spec: AutoscalingSpec
@@ -52,13 +52,13 @@ class AutoscalerRequest:
     """Fewest engines now, for a HorizontalPodAutoscaler, which knows no times."""
 
 
-def autoscaler_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
+def external_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
     """The object that makes the backend act; None with `BuiltIn`."""
     kind = KINDS.get(spec.backend)
     return Ref(kind, owner.key.namespace, owner.key.name) if kind else None
 
 
-def autoscaler(request: AutoscalerRequest) -> Manifest | None:
+def external_autoscaler(request: ExternalInputs) -> Manifest | None:
     """The object that makes the backend act; None with `BuiltIn`, and for KEDA without an address of Prometheus."""
     if request.spec.backend is AutoscalingBackend.HPA:
         return _horizontal_pod_autoscaler(request)
@@ -67,7 +67,7 @@ def autoscaler(request: AutoscalerRequest) -> Manifest | None:
     return None
 
 
-def _horizontal_pod_autoscaler(request: AutoscalerRequest) -> Manifest:
+def _horizontal_pod_autoscaler(request: ExternalInputs) -> Manifest:
     metric = {"name": METRIC, "selector": {"matchLabels": {METRIC_LABEL: request.owner.key.name}}}
     target = {"type": "AverageValue", "averageValue": "1"}
     content = {
@@ -89,7 +89,7 @@ def _horizontal_pod_autoscaler(request: AutoscalerRequest) -> Manifest:
     )
 
 
-def _scaled_object(request: AutoscalerRequest) -> Manifest:
+def _scaled_object(request: ExternalInputs) -> Manifest:
     """It keeps the replicas where the query fails; at zero or below the minimum it starts the minimum, at least one.
 
     Fields: kedacore/keda v2.21.0, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/prometheus_scaler.go.
