@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
 from inference_operator.objects.names import ENGINE
@@ -45,7 +45,7 @@ def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refus
     """The refusal of a variable that the engine reserves for the operator. The administrator may set any other."""
     defaults, engine = settings.engine_defaults, engines[engines.default]
     trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
-    refusal = engine.check(EngineSpec(env=defaults.env), image=settings.gpu_engine_image, settings=trusted)
+    refusal = engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)
     return replace(refusal, field=refusal.field.removeprefix("spec.engine.")) if refusal else None
 
 
