@@ -87,7 +87,7 @@ def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> Autos
     if before and scaling.conflict and scaling.conflict.is_open:
         return before
     role = outcome.roles[0]
-    start = start_seconds(before, role.pods)
+    start = start_seconds(before, role.engines)
     known = {"start_seconds": None if start is None else int(start), **_target(outcome.target)}
     if before is not None and before.desired_replicas == role.replicas:
         return before.model_copy(update=known)
