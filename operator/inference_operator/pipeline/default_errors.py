@@ -15,7 +15,7 @@ from inference_operator.objects.names import ENGINE
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.router.deployment import own_parts
-from inference_operator.router.haproxy import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
+from inference_operator.router.process import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import PREFIX, Settings
 

@@ -250,10 +250,10 @@ class Scraper:
             scraped = ScrapeRound(self._targets.engines(key), self._routers_of(key), samples, at)
             if self._scaling.observe(key, scraped):
                 self._callbacks.on_scaling(key)
-        asked = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
+        has_demand = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
         request = self._scaling.request(key)
         at_zero = request is not None and request.replicas == 0  # its routers tell of the first request
-        pace = self._paces[key] = Pace.DEMAND if asked else Pace.CALM if at_zero else Pace.NO_DEMAND
+        pace = self._paces[key] = Pace.DEMAND if has_demand else Pace.CALM if at_zero else Pace.NO_DEMAND
         return Scraped(pace, (), len(pods))
 
     def _routers_of(self, key: Key) -> list[PodView]:
