@@ -27,9 +27,21 @@ from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
 from inference_operator.objects.names import ENGINE
-from inference_operator.router import haproxy
+from inference_operator.router.deployment import stop_hook
+from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs, Upstream
-from inference_operator.router.stop_hook import stop_hook
+from inference_operator.router.keys import KEYS_FOLDER
+from inference_operator.router.process import (
+    CONFIG_FILE,
+    CONFIG_FOLDER,
+    HEALTH_PATH,
+    METRICS_PORT_VARIABLE,
+    METRICS_PORTS,
+    POD_IPS_VARIABLE,
+    PORT,
+    TLS_PORT,
+)
+from inference_operator.router.tls import TLS_CERTIFICATE_FILE, TLS_FOLDER, TLS_KEY_FILE
 from inference_operator.settings import Settings
 
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
@@ -168,15 +180,15 @@ class Loopback:
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=Settings(),
         )
-        config = haproxy.config_files(inputs)
-        text = config[haproxy.CONFIG_FILE].replace(f":{haproxy.PORT}", f":{self.port}")
-        text = self.change(text.replace(f":{haproxy.TLS_PORT}", f":{self.tls_port}"))
-        for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
+        config = config_files(inputs)
+        text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
+        text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))
+        for name, content in {**config, CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
 
     def write_keys(self, text: str) -> None:
         """Write the keys file as the kubelet does: as a whole, by renaming."""
-        folder = self.root / haproxy.KEYS_FOLDER.lstrip("/")
+        folder = self.root / KEYS_FOLDER.lstrip("/")
         folder.mkdir(exist_ok=True)
         (folder / ".new").write_text(text)
         (folder / ".new").rename(folder / KEYS_FILE)
@@ -185,13 +197,13 @@ class Loopback:
         """Put a new certificate for localhost into the mounted Secret, as the kubelet does; returns it as DER."""
         authority = self.root.with_name("authority")
         Authority(authority).issue(Identity("router", "localhost", hosts=("localhost", "127.0.0.1")))
-        mounted = self.root / haproxy.TLS_FOLDER.lstrip("/")
+        mounted = self.root / TLS_FOLDER.lstrip("/")
         version = mounted / f"..{time.time_ns()}"
         version.mkdir(parents=True)
         chain = (authority / "router.crt").read_text()
         other = "-----BEGIN CERTIFICATE-----\n"  # the beginning of one
-        (version / haproxy.TLS_CERTIFICATE_FILE).write_text(other if broken else chain)
-        (version / haproxy.TLS_KEY_FILE).write_text((authority / "router.key").read_text())
+        (version / TLS_CERTIFICATE_FILE).write_text(other if broken else chain)
+        (version / TLS_KEY_FILE).write_text((authority / "router.key").read_text())
         for file in version.iterdir():
             file.chmod(0o644)
             link = mounted / file.name
@@ -220,7 +232,7 @@ class Loopback:
                 stderr=file,
                 start_new_session=True,
             )
-        await self.until_answers(f"http://127.0.0.1:{metrics_port}{haproxy.HEALTH_PATH}")
+        await self.until_answers(f"http://127.0.0.1:{metrics_port}{HEALTH_PATH}")
         return process
 
     async def kill_twin(self) -> None:
@@ -233,10 +245,10 @@ class Loopback:
             assert time.monotonic() < deadline  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 
-    def chrooted(self, *command: str, metrics_port: int = haproxy.METRICS_PORTS[0]) -> list[str]:
+    def chrooted(self, *command: str, metrics_port: int = METRICS_PORTS[0]) -> list[str]:
         """A command line that runs a command as the router's container does."""
-        environment = ["env", f"{haproxy.METRICS_PORT_VARIABLE}={metrics_port}"]
-        environment.append(f"{haproxy.POD_IPS_VARIABLE}={self.pod_ips}")
+        environment = ["env", f"{METRICS_PORT_VARIABLE}={metrics_port}"]
+        environment.append(f"{POD_IPS_VARIABLE}={self.pod_ips}")
         return [*environment, "chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
 
     async def start_engine(self, address: str = "") -> Engine:
@@ -313,7 +325,7 @@ class Loopback:
 
     async def checked_configuration(self) -> tuple[str, str]:
         """What HAProxy prints, to stdout and stderr, when it checks its configuration; nothing without a problem."""
-        check = self.chrooted("haproxy", "-c", "-f", f"{haproxy.CONFIG_FOLDER}/{haproxy.CONFIG_FILE}")
+        check = self.chrooted("haproxy", "-c", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}")
         answer = await asyncio.to_thread(subprocess.run, check, capture_output=True, text=True, check=True)
         return answer.stdout, answer.stderr
 

@@ -8,18 +8,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
+from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.deployment import haproxy_command
-from inference_operator.router.haproxy import (
-    AFFINITY_FILE,
-    CHECK_INTERVAL_SECONDS,
-    CHECK_SECONDS,
-    CONFIG_FILE,
-    CONNECT_SECONDS,
-    config_files,
-    haproxy_cfg,
-)
+from inference_operator.router.haproxy import CHECK_SECONDS, CONNECT_SECONDS, config_files, haproxy_cfg
 from inference_operator.router.inputs import MIN_SLOTS, RouterInputs, Upstream, slots
 from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
+from inference_operator.router.process import CONFIG_FILE
+from inference_operator.router.servers import CHECK_INTERVAL_SECONDS
 from tests.testing.builders import KEY, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 

@@ -127,7 +127,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         replicas=wanted,
         objects=workload_children(workload_inputs, workload, open_to_all=open_to_all),
         notice=sentences(
-            older_image(pinned.image, stated, settings),
+            older_image(pinned.image, stated, context.engine, settings),
             older_template(template.template, built),
             capped(wanted, replicas),
             moved.notice,

@@ -69,7 +69,8 @@ def plan_state(context: RoleContext) -> PlanState:
     recorded = context.live.recorded
     latest = next((one for one in recorded if (one.spec_hash, one.engine) == (current, context.spec.engine)), None)
     kept = None if _all_unschedulable(context.live.engines) else latest
-    return PlanState(context, current, latest, kept, kept.image if kept else wanted_image(spec, settings))
+    image = kept.image if kept else wanted_image(spec, context.engine, settings)
+    return PlanState(context, current, latest, kept, image)
 
 
 def spec_hash(spec: Spec, engine: Engine) -> str:

@@ -1,21 +1,28 @@
 """All objects of the router, built from one RouterInputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.manifest import Manifest, Ref
-from inference_operator.objects.child import content_hash
+from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
+from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
-from inference_operator.router.config_map import router_config
 from inference_operator.router.deployment import router_deployment, router_template
-from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, config_files, limits_keys
+from inference_operator.router.haproxy import config_files
 from inference_operator.router.http_route import http_route
 from inference_operator.router.ingress import ingress
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.pinned_router import PinnedRouter, older_router, router_in_use, router_inputs
+from inference_operator.router.limits import limits_keys
+from inference_operator.router.pinned_router import (
+    SLOTS_ANNOTATION,
+    PinnedRouter,
+    older_router,
+    router_in_use,
+    router_inputs,
+)
+from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 from inference_operator.router.service import main_service, peers_service
 from inference_operator.views.pod import PodView
 
@@ -57,7 +64,7 @@ def _built(inputs: RouterInputs) -> PinnedRouter:
 
 
 def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:
-    yield router_config(used.files, slots=used.slots, owner=inputs.owner)
+    yield _config(used.files, slots=used.slots, owner=inputs.owner)
     yield router_deployment(inputs, used)
     if limits_keys(inputs.spec):
         yield peers_service(inputs)
@@ -65,6 +72,18 @@ def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:
         yield _network_policy(inputs)
     if inputs.spec.replicas >= FEWEST_REPLICAS:
         yield disruption_budget(router_name(inputs.name), ROUTER, owner=inputs.owner)
+
+
+def _config(files: Mapping[str, str], *, slots: int, owner: Owner) -> Manifest:
+    """The ConfigMap with the routers' configuration."""
+    return child(
+        CONFIG_MAP,
+        router_name(owner.key.name),
+        owner=owner,
+        component=ROUTER,
+        content={"data": dict(files)},
+        annotations={SLOTS_ANNOTATION: str(slots)},
+    )
 
 
 def _exposure(inputs: RouterInputs) -> Iterator[Manifest]:

@@ -1,6 +1,7 @@
 """The Deployment of the routers: two HAProxy processes in each pod."""
 
 from collections.abc import Mapping
+from importlib.resources import files
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
@@ -20,24 +21,22 @@ from inference_operator.objects.pod import (
 )
 from inference_operator.objects.pod_additions import PodParts, mounts, sidecars, volumes
 from inference_operator.objects.scheduling import scheduling
-from inference_operator.router.haproxy import (
+from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.keys import KEYS_FOLDER
+from inference_operator.router.pinned_router import PinnedRouter
+from inference_operator.router.process import (
     CONFIG_FILE,
     CONFIG_FOLDER,
-    DNS_SERVER_VARIABLE,
     HEALTH_PATH,
-    KEYS_FOLDER,
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
     POD_IPS_VARIABLE,
-    TLS_CERTIFICATE_FILE,
-    TLS_FOLDER,
-    TLS_KEY_FILE,
-    asks_dns_over_tcp,
 )
-from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.pinned_router import PinnedRouter
 from inference_operator.router.resources import process_resources
-from inference_operator.router.stop_hook import ENDPOINT_REMOVAL_SECONDS, stop_hook
+from inference_operator.router.stats import STATS_PATH
+from inference_operator.router.tls import TLS_CERTIFICATE_FILE, TLS_FOLDER, TLS_KEY_FILE
+from inference_operator.router.waiting import HELD_PATH, HOOK_ADDRESS
 from inference_operator.settings import Settings
 
 ROUTER_USER = 99
@@ -45,6 +44,13 @@ ROUTER_USER = 99
 
 CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 """Hash of the configuration in the pod template: a new configuration causes a rolling update, which drains routers."""
+
+ENDPOINT_REMOVAL_SECONDS = 10
+"""How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
+
+_WITH_BASH = 'command -v bash > /dev/null || exec sleep "$1"; exec bash -c "$0" stop-hook "$@"'
+"""Runs the script where the image has bash. Without it, held requests are not waited for, but endpoint removal is."""
+
 
 _KEYS_MOUNT: Manifest = {"name": "api-keys", "mountPath": KEYS_FOLDER, "readOnly": True}
 """The whole folder, because the kubelet never updates a single file (Kubernetes documentation, "Secrets")."""
@@ -224,3 +230,19 @@ def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest
             *mounts(inputs.spec.pod_template.volume_mounts),
         ],
     }
+
+
+def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOVAL_SECONDS) -> list[str]:
+    """The command of the preStop hook: HAProxy is told to stop only when it holds no request without an engine.
+
+    A held request of a stopping HAProxy finds no engine that comes up later, and its connection is closed without an
+    answer at `hard-stop-after` (measured with HAProxy 3.0). So it stops after the held requests are served.
+
+    Args:
+        drain_seconds: how long requests may be held; then they get 503 with Retry-After.
+        endpoint_removal_seconds: how long to wait before that.
+    """
+    script = files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
+    times = [str(endpoint_removal_seconds), str(drain_seconds)]
+    arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
+    return ["sh", "-c", _WITH_BASH, script, *arguments]

@@ -5,6 +5,7 @@ together in one annotation of the router Deployment, with a hash of their inputs
 the same and a router made from them is ready.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -21,6 +22,11 @@ from inference_operator.views.raw import annotations, mapping
 ROUTER_ANNOTATION = "inference-operator.dev/router-template"
 _OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
 """Fields of `spec.router` that change neither the pod template nor the configuration."""
+SLOTS_ANNOTATION = "inference-operator.dev/slots"
+"""Server slots of the configuration. It is read back, so that scaling down does not change the configuration."""
+
+_COUNT = re.compile("[0-9]{1,4}")
+"""Four digits are enough for the largest number of replicas; a longer number is a mistake of somebody who edited it."""
 MAX_BYTES = 192 * 1024
 """Longest annotation. All annotations of an object have at most 256 KiB (apimachinery 0.36, pkg/api/validation,
 `TotalAnnotationSizeLimitB`), and pod templates with many additions have large ones of their own."""
@@ -98,10 +104,17 @@ def pinned_router(text: object) -> PinnedRouter | None:
     return router if router.is_intact(parsed.hash) else None
 
 
-def pinned_slots(deployment: Manifest | None) -> int:
-    """Server slots of the pinned router; 0 if the live Deployment has none."""
-    pinned = pinned_router(annotations(deployment).get(ROUTER_ANNOTATION))
-    return pinned.slots if pinned else 0
+def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
+    """Server slots of the pinned router, else of the live configuration; 0 where there is none, or it was edited.
+
+    Args:
+        deployment: the live Deployment of the routers.
+        config: their live ConfigMap.
+    """
+    if pinned := pinned_router(annotations(deployment).get(ROUTER_ANNOTATION)):
+        return pinned.slots
+    text = annotations(config).get(SLOTS_ANNOTATION, "")
+    return int(text) if _COUNT.fullmatch(text) else 0
 
 
 def router_inputs(inputs: RouterInputs) -> Manifest:

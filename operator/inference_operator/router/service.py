@@ -3,8 +3,8 @@
 from inference_operator.manifest import SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, service_name
-from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT
 from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 
 SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
