@@ -1,4 +1,4 @@
-"""What autoscaling asks for: the settings of a decision, and the number of engines that follows from its result."""
+"""The ends of the autoscaling loop: the request that a decision starts from, and the replicas that follow from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ START_STEP = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ScalingRequest:
-    """What the next decisions about one InferenceDeployment depend on, besides samples."""
+    """The parameters of the next decisions about one role."""
 
     settings: ScalingSettings
     replicas: int
@@ -34,11 +34,11 @@ class ScalingRequest:
     bypasses_routers: bool
     """Whether something else than the operator's routers sends requests."""
     target: Target
-    """How many requests one engine should have."""
+    """The requests that one engine should have."""
     objective: Objective
     """Latencies by which the target is corrected."""
     plan: str = ""
-    """Which plan of the engines the target belongs to."""
+    """The plan of the engines that the target belongs to."""
     role: str = ENGINE
     """The role whose engines are counted."""
 
@@ -67,13 +67,13 @@ def scaling_request(
     engines: Sequence[EngineView],
     floor: Floor | None,
 ) -> ScalingRequest | None:
-    """What decisions of the operator depend on; None where it does not decide.
+    """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
         spec: the specification.
         recorded: the last decision that was written.
-        target: how many requests one engine should have.
-        plan: which plan of the engines the target belongs to.
+        target: the requests that one engine should have.
+        plan: the plan of the engines that the target belongs to.
         role: the role that is scaled.
         replicas: the number of engines that is wanted now.
         engines: the engines of the role.
@@ -98,8 +98,8 @@ def objective(spec: Spec) -> Objective:
     """The latencies that requests shall have."""
     if spec.autoscaling is None:
         return Objective()
-    asked = spec.autoscaling.objective
-    return Objective(asked.ttft.total_seconds(), asked.tpot.total_seconds())
+    requested = spec.autoscaling.objective
+    return Objective(requested.ttft.total_seconds(), requested.tpot.total_seconds())
 
 
 def target_factor(

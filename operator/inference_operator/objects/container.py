@@ -50,6 +50,11 @@ def pre_stop(command: Sequence[str]) -> Manifest:
     return {"lifecycle": {"preStop": {"exec": {"command": list(command)}}}}
 
 
+def pre_stop_wait(seconds: int) -> Manifest:
+    """The field of a container whose hook before SIGTERM only waits; the image needs no program for it."""
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
+
+
 def _key(variable: SecretVariable) -> Manifest:
     return {"name": variable.secret, "key": variable.name, **({"optional": True} if variable.optional else {})}
 

@@ -1,6 +1,7 @@
 """The roles of an InferenceDeployment as observed, and the contexts of the decisions about them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
@@ -32,6 +33,18 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
     requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
     first = next(iter(requested))
     return {name: _live_role(inputs, name, engine, is_first=name == first) for name, engine in requested.items()}
+
+
+def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
+    """The role after the writes of a round. What was recorded for it before the round stays."""
+    workload = inputs.workload(role.name)
+    return replace(
+        role,
+        workload=workload,
+        view=workload_view(workload),
+        service=inputs.engines_service(role.name),
+        engines=engines_of(inputs.pods_of(role.name)),
+    )
 
 
 def role_contexts(
@@ -71,17 +84,15 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
-    workload, pods = inputs.workload(name), inputs.pods_of(name)
+    workload = inputs.workload(name)
     recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
-    pods = inputs.pods_of(name)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(name),
-        pods=pods,
-        engines=engines_of(pods),
+        engines=engines_of(inputs.pods_of(name)),
         recorded=recorded,
     )
 

@@ -1,4 +1,4 @@
-"""Observation: what the rules of all conditions read, and the verdict that they give."""
+"""The observation that the rules of all conditions read, and the verdict that they give."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.status.autoscaling import ScalingObservation
 from inference_operator.status.request_path import RequestPath
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView
 from inference_operator.workload.rollout import Rollout
@@ -38,10 +39,12 @@ class ConditionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class RoleObservation:
-    """What is decided about one role, what runs, and what is wrong."""
+    """One role: its plan, its engines and their problems."""
 
     component: Component
-    """Its workload and pods."""
+    """Its workload, counted in engines, and its pods."""
+    engines: Sequence[EngineView]
+    """Its engines that stay: not of an earlier template, and not being deleted."""
     pinned: PinnedPlan | None
     """Its plan: decided in this round, or recorded before."""
     kv_cache: KvCacheStatus | None
@@ -57,7 +60,7 @@ class RoleObservation:
     missing_gpu_kind: str = ""
     """The kind of GPU that its plan needs and no node has; empty if a node has it."""
     disk_shortfall: str = ""
-    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
+    """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 
     @property
     def name(self) -> str:
@@ -72,7 +75,7 @@ class RoleObservation:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is requested, what runs, and what is wrong."""
+    """The request, everything that runs for it, and the problems of that, after the writes of one round."""
 
     key: Key
     roles: Sequence[RoleObservation]
@@ -107,10 +110,8 @@ class Observation:
     """Ready engines whose metrics cannot be read."""
     replacing: bool
     """Whether ready engines, without those that are being deleted, are fewer than desired."""
-    engine_since: datetime | None
-    """Creation time of the oldest engine that is to stay."""
     notice: str
-    """What users should know about the decision, in sentences; empty if nothing."""
+    """Sentences for users about the decision; empty if there are none."""
     model: KnownModel | None
     scaling: ScalingObservation
     startup: StartupStatus | None
@@ -147,6 +148,12 @@ class Observation:
     def missing_gpu_kind(self) -> str:
         """A kind of GPU that a plan needs and no node has; empty if there is none."""
         return next((role.missing_gpu_kind for role in self.roles if role.missing_gpu_kind), "")
+
+    @property
+    def engine_since(self) -> datetime | None:
+        """Creation time of the oldest engine that stays."""
+        staying = (engine for role in self.roles for engine in role.engines if not engine.failed)
+        return min((engine.created for engine in staying if engine.created), default=None)
 
     @property
     def complete(self) -> bool:
