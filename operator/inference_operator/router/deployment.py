@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
-from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.objects.pod import (
@@ -94,7 +94,7 @@ def router_template(request: RouterRequest, config: Mapping[str, str]) -> Manife
         annotations={
             **evictable(_own_volumes(request)),
             **request.spec.pod_template.annotations,
-            CHECKSUM_ANNOTATION: content_hash(config),
+            CHECKSUM_ANNOTATION: manifest_hash(config),
         },
         added_labels={**request.owner.child_labels, **request.spec.pod_template.labels},
     )

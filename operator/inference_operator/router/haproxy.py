@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -148,6 +149,7 @@ _QUEUE_FULL = _ErrorResponse(429, "rate_limit_error", "too many requests wait fo
 _TEMPLATE = Environment(
     loader=PackageLoader(__package__, "."),
     undefined=StrictUndefined,
+    auto_reload=False,  # each rendering would look whether one of the templates has changed
     keep_trailing_newline=True,
     autoescape=False,  # noqa: S701 - a configuration file, not HTML
 ).get_template("haproxy.cfg.j2")
@@ -321,6 +323,9 @@ def config_files(request: RouterRequest) -> dict[str, str]:
         LIMITS_FILE: limits_keys(request.spec),
         TLS_FILE: request.spec.tls is not None,
     }
-    folder = files(__package__)
-    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name, is_used in scripts.items() if is_used}
-    return {CONFIG_FILE: haproxy_cfg(request), **texts}
+    return {CONFIG_FILE: haproxy_cfg(request), **{name: _script(name) for name, is_used in scripts.items() if is_used}}
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from inference_operator.manifest import Manifest
-from inference_operator.objects.child import content_hash
+from inference_operator.objects.child import manifest_hash
 from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.router.haproxy import RouterRequest
@@ -81,7 +81,7 @@ class PinnedRouter:
 
     @property
     def _hash(self) -> str:
-        return content_hash([self.slots, self.template, dict(self.files)])
+        return manifest_hash([self.slots, self.template, dict(self.files)])
 
     def is_intact(self, stored_hash: str) -> bool:
         """Whether the content is what was stored with this hash."""

@@ -4,6 +4,7 @@ A held request of a stopping HAProxy finds no engine that comes up later, and it
 answer at `hard-stop-after` (measured with HAProxy 3.0). So it stops after the held requests are served.
 """
 
+from functools import cache
 from importlib.resources import files
 
 from inference_operator.router.haproxy import METRICS_PORT_VARIABLE
@@ -24,7 +25,11 @@ def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOV
         drain_seconds: how long requests may be held; then they get 503 with Retry-After.
         endpoint_removal_seconds: how long to wait before that.
     """
-    script = files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
     times = [str(endpoint_removal_seconds), str(drain_seconds)]
     arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
-    return ["sh", "-c", _WITH_BASH, script, *arguments]
+    return ["sh", "-c", _WITH_BASH, _script(), *arguments]
+
+
+@cache
+def _script() -> str:
+    return files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
