@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import Literal
 from uuid import uuid4
 
 from pydantic import ValidationError
+from pythonjsonlogger.json import JsonFormatter
 
 from inference_operator import __version__
 from inference_operator.controller.cache import Cache
@@ -37,7 +39,6 @@ from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings, setting_errors
 from inference_operator.status.report import Requeue
 from inference_operator.telemetry.http import PortError, serve_health
-from inference_operator.telemetry.logs import configure_logs
 from inference_operator.telemetry.metrics import (
     API_REQUESTS,
     CACHE_AGE,
@@ -95,7 +96,7 @@ class Operator:
         self._reconciler = Reconciler(cluster, self._cache, now, self._events.record)
         self._looks = LookupPoller(cluster, self._cache.put_lookup, self._queue.add)
         self._scraper = Scraper(
-            Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine),
+            Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine_views, self._cache.engine),
             self._cache.samples,
             Callbacks(
                 on_stalled=self._queue.add,
@@ -259,6 +260,18 @@ async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
         raise LeaseLostError("The Lease is lost: this process ends, and the next one starts with a new listing")
     if finished:
         await lease.release()
+
+
+def configure_logs(log_format: Literal["json", "text"]) -> None:
+    """Send all logs to standard error, one line per record."""
+    handler = logging.StreamHandler(sys.stderr)
+    if log_format == "json":
+        fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
+        renamed = {"asctime": "time", "levelname": "level", "name": "logger"}
+        handler.setFormatter(JsonFormatter(fields, rename_fields=renamed))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 def main(engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles) -> None:

@@ -249,7 +249,7 @@ class Settings(BaseSettings):
     @field_validator("gpu_engine_image", "cpu_engine_image", "operator_image", "router_image", "verifier_image")
     @classmethod
     def _in_registry(cls, value: str, info: ValidationInfo) -> str:
-        """The image in the owner's registry."""
+        """The image in the administrator's registry."""
         return in_registry(value, info.data.get("image_registry", ""))
 
     @field_validator("lease_renew_seconds")

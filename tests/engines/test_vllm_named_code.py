@@ -1,4 +1,4 @@
-"""Values that make vLLM import what they name are refused without the owner's setting, in every form."""
+"""Values that make vLLM import what they name are refused without the administrator's setting, in every form."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The collector of an engine's spans: the owner's default, a resource's own, and addresses that are none."""
+"""The collector of an engine's spans: the administrator's default, a resource's own, and addresses that are none."""
 
 import pytest
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from inference_operator.cli.main import main
-from inference_operator.inspection.result import Cause, Failure
-from inference_operator.model_files.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
+from inference_operator.jobs.result import Cause, Failure
+from inference_operator.model_files.files import MAX_BYTES, MAX_INDEX_BYTES
 from inference_operator.model_files.folder import inspect_folder
+from inference_operator.model_files.listing import MAX_FILES
 from inference_operator.models.checkpoint import INDEX, SINGLE, Weights, weights_of_files
 from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
 from inference_operator.models.facts import Kernel, ModelFacts
@@ -131,7 +132,7 @@ def test_the_small_files_of_a_reranker_are_read(model: Model) -> None:
     )
     facts = entry_facts(found(folder))
     assert isinstance(facts, ModelFacts)
-    assert (facts.is_pooling, facts.derived_context, facts.side.has_chat_template) == (True, 8192, False)
+    assert (facts.is_pooling, facts.context, facts.side.has_chat_template) == (True, 8192, False)
 
 
 def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
@@ -145,7 +146,7 @@ def test_the_small_files_of_an_embedding_model_are_read(model: Model) -> None:
     )
     facts = entry_facts(found(folder))
     assert isinstance(facts, ModelFacts)
-    assert (facts.is_pooling, facts.derived_context, facts.side.sentence_max_length) == (True, 512, 512)
+    assert (facts.is_pooling, facts.context, facts.side.sentence_max_length) == (True, 512, 512)
 
 
 @pytest.mark.parametrize("template", ["chat_template.jinja", "chat_template.json", "tekken.json", "tokenizer.model.v3"])

@@ -35,7 +35,7 @@ GEMMA_3_4B: Manifest = {
 def test_a_config_that_states_neither_heads_nor_context_has_those_of_its_type() -> None:
     facts = model_facts(GEMMA_3_4B)
     assert isinstance(facts, ModelFacts)
-    assert (facts.derived_context, facts.heads, facts.kv_heads, facts.vocabulary) == (131072, 8, 4, 262208)
+    assert (facts.context, facts.heads, facts.kv_heads, facts.vocabulary) == (131072, 8, 4, 262208)
     assert facts.assumptions == ()
 
 

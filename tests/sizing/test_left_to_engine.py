@@ -69,7 +69,7 @@ def test_a_model_that_fits_with_vllms_own_sizes_gets_no_argument_for_them() -> N
 
 def test_an_assumed_context_is_an_argument_because_vllm_would_derive_another() -> None:
     assumed = facts_of({name: value for name, value in PLAIN.items() if name != "max_position_embeddings"})
-    assert (assumed.context, assumed.derived_context) == (8192, None)
+    assert (assumed.context, assumed.context_stated) == (8192, False)
     assert arguments(assumed, "H100:1") == ["--max-model-len=8192", "--gpu-memory-utilization=0.92"]
     assert arguments(facts_of(PLAIN), "H100:1") == ["--gpu-memory-utilization=0.92"]
 

@@ -14,15 +14,12 @@ from typing import TypeVar
 
 from inference_operator.controller.cluster import (
     FIELD_MANAGER,
-    ClusterError,
     ConflictError,
     Listing,
     NotFoundError,
-    PodResponse,
 )
 from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, POD, Kind, Manifest, Ref
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod_request import PodRequestSpec
 from tests.testing.faults import Fault, Faults
 from tests.testing.fields import Fields, Path, fields_of, manifest_of, overlaps
 from tests.testing.selectors import has_fields, is_labelled
@@ -67,8 +64,7 @@ class MemoryCluster:
         self.writes: list[Request] = []
         self.reads: list[Request] = []
         self.requests: list[Request] = []
-        """Writes, reads of one object and requests to pods, in order."""
-        self.pod_requests: list[PodRequestSpec] = []
+        """Writes and reads of one object, in order."""
         self.events: deque[tuple[str, Manifest]] = deque()
         self._observers: list[Callable[[Ref, Manifest], None]] = []
         self._objects: dict[Ref, _Stored] = {}
@@ -76,7 +72,6 @@ class MemoryCluster:
         self._version = next(self._versions)
         self._faults = Faults()
         self._logs: dict[str, str] = {}
-        self._responses: dict[Ref, PodResponse] = {}
 
     # The operator's requests.
 
@@ -134,11 +129,6 @@ class MemoryCluster:
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         return self._write("status", ref, lambda: self._apply_status(ref, manifest))
 
-    async def post_to_pod(self, request: PodRequestSpec) -> PodResponse:
-        """What `respond` has set for the pod; a pod that is not there cannot be reached."""
-        self.pod_requests.append(request)
-        return self._attempt("post", request.ref, lambda: self._response(request.ref))
-
     # Acts of others, and reads of tests. They do not count as requests of the operator.
 
     def peek(self, ref: Ref) -> Manifest | None:
@@ -172,10 +162,6 @@ class MemoryCluster:
         """Set the log of a pod's container."""
         self._logs[pod] = log
 
-    def respond(self, pod: Ref, response: PodResponse) -> None:
-        """Let a pod give this response to every HTTP request."""
-        self._responses[pod] = response
-
     def set_status(self, ref: Ref, status: Manifest) -> Manifest:
         """Write the status as an object's controller does."""
 
@@ -207,11 +193,6 @@ class MemoryCluster:
     def _write(self, verb: str, ref: Ref, act: Callable[[], Result]) -> Result:
         self.writes.append(Request(verb, ref))
         return self._attempt(verb, ref, lambda: self._faults.on_write(act))
-
-    def _response(self, pod: Ref) -> PodResponse:
-        if pod not in self._objects:
-            raise ClusterError("the pod cannot be reached")
-        return self._responses.get(pod, PodResponse(200, ""))
 
     def _attempt(self, verb: str, ref: Ref, act: Callable[[], Result]) -> Result:
         self.requests.append(Request(verb, ref))

@@ -14,7 +14,7 @@ MAX_REPLICAS = 256
 
 MAX_ENTRIES = 16
 CRON_PATTERN = "^[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}$"
-"""Minute, hour, day of the month, month, day of the week. What else cron programs allow, KEDA does not know."""
+"""Minute, hour, day of the month, month, day of the week. KEDA does not know other forms that cron programs allow."""
 ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 """The parser wants a time."""
 

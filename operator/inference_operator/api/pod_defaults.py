@@ -1,4 +1,4 @@
-"""The owner's defaults of engine and router pods: what the operator's settings give every InferenceDeployment.
+"""The administrator's defaults of engine and router pods: what the operator's settings give every InferenceDeployment.
 
 They have the form of the spec's own sections. `over` merges a section of a resource with them: the resource's value of
 a key replaces the default.

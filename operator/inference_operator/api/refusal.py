@@ -7,7 +7,7 @@ from inference_operator.api.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a spec is rejected, and what the user can change.
+    """The reason why a spec is rejected, and the change that helps.
 
     Examples:
         >>> Refusal(Reason.INVALID_SPEC, "spec.replicas", "must be a number.", "Write 1.").message

@@ -1,4 +1,10 @@
-"""The PromQL query for the number of engines, on which a HorizontalPodAutoscaler or KEDA acts."""
+"""The target-utilization law: a PromQL query for the number of engines, by which the backends `HPA` and `KEDA` decide.
+
+With `BuiltIn` the operator decides by the square-root staffing law of `decision.py`, which gives another number for the
+same demand: there a backlog is worked off within 5 s and growth counts. A query has only what Prometheus has scraped,
+at intervals of up to a minute, so here 15 % of the capacity stay free, and a backlog is worked off within 30 s.
+docs/explanation/autoscaling.md measures both.
+"""
 
 from dataclasses import dataclass
 
@@ -34,14 +40,14 @@ RATE_WINDOW = "2m"
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """What the query depends on."""
+    """Parameters of the query."""
 
     key: Key
     role: str
     target: float
     """Requests that one engine should have at a time."""
-    external: bool
-    """Whether something else than our routers sends requests; only engines know of them then."""
+    bypasses_routers: bool
+    """Whether something else than the operator's routers sends requests; only engines know of them then."""
     metrics: EngineSeries
     """The names of the engine's series."""
 
@@ -61,7 +67,7 @@ def engines_query(request: QueryRequest) -> str:
 
     Examples:
         >>> metrics = EngineSeries("running", "waiting", "finished_total")
-        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, external=True, metrics=metrics)
+        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
         >>> engines_query(request).endswith(") / 32")
         True
     """
@@ -72,7 +78,7 @@ def engines_query(request: QueryRequest) -> str:
         names = filter(None, (request.metrics.running, request.metrics.waiting))
         running, *waiting = (f"{name}{{{pods}}}" for name in names)
         engines = f"count(count by (pod) ({running}))"
-        if request.external:
+        if request.bypasses_routers:
             outstanding = f"({' + '.join(f'sum({one})' for one in (running, *waiting))})"
         if request.metrics.finished:
             finish_rate = f"(sum(rate({request.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"

@@ -33,7 +33,7 @@ class CachedObject:
     settled: bool
     """Whether it is ready with all replicas; of an InferenceDeployment only."""
     figures: ResourceFigures | None
-    """What its metrics tell; of an InferenceDeployment only."""
+    """The figures for its metrics; of an InferenceDeployment only."""
     pod: PodView | None
     """The view of a pod; nothing else of a pod is kept."""
     engine: str
@@ -51,7 +51,7 @@ class CachedObject:
 
 
 class Codec:
-    """Compresses objects. The first object of each kind is the dictionary for the others, which are much like it.
+    """Compresses objects. The first object of each kind is the dictionary for the others, which resemble it.
 
     Examples:
         >>> meta = {"name": "a", "namespace": "b", "resourceVersion": "7", "managedFields": []}

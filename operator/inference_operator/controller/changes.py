@@ -9,7 +9,6 @@ from inference_operator.controller.drift import first_drift
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.views.pod import DELETION_COST_ANNOTATION, TRAFFIC_LABEL
-from inference_operator.views.pod_request import PodRequestSpec
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
 
@@ -50,24 +49,7 @@ class Label:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PodRequest:
-    """Send an HTTP request to a pod; the API server is not involved."""
-
-    spec: PodRequestSpec
-
-    @property
-    def ref(self) -> Ref:
-        """The pod."""
-        return self.spec.ref
-
-    @property
-    def why(self) -> str:
-        """Why the request is needed, in a phrase for logs."""
-        return self.spec.why
-
-
-Change: TypeAlias = Apply | Delete | Label | PodRequest
+Change: TypeAlias = Apply | Delete | Label
 
 
 def changes(
@@ -78,7 +60,6 @@ def changes(
     *,
     deletion_costs: Iterable[DeletionCost] = (),
     traffic: Iterable[TrafficChange] = (),
-    requests: Iterable[PodRequestSpec] = (),
 ) -> list[Change]:
     """The changes from the live to the desired state, in order; empty if there is no drift.
 
@@ -94,7 +75,6 @@ def changes(
         owner: the owner of all of them.
         deletion_costs: engines that should go later than others when there are fewer.
         traffic: engines to take out of traffic, or back in; not those that are replaced.
-        requests: HTTP requests to pods. They come last, and a pod that is replaced gets none.
     """
     result: list[Change] = [_deletion_cost(cost) for cost in deletion_costs]
     for ref, manifest in desired.items():
@@ -109,7 +89,6 @@ def changes(
     result.extend(Delete(pod.ref, pod.uid, grace_seconds=pod.grace_seconds, why=pod.why) for pod in removals)
     removed = {pod.uid for pod in removals}
     result.extend(_label(change) for change in traffic if change.uid not in removed)
-    result.extend(PodRequest(spec) for spec in requests if spec.uid not in removed)
     return result
 
 

@@ -1,4 +1,4 @@
-"""The reconciler's interface to a cluster: seven methods. The tests' in-memory cluster has the same ones.
+"""The reconciler's interface to a cluster: six methods. The tests' in-memory cluster has the same ones.
 
 Exceptions::
 
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference_operator.manifest import Kind, Manifest, Ref
-from inference_operator.views.pod_request import PodRequestSpec
 
 FIELD_MANAGER = "inference-operator"
 """The field manager of server-side apply."""
@@ -30,15 +29,6 @@ class Listing:
     """The resourceVersion of the listing; comparable since Kubernetes 1.35 (KEP-5504)."""
     namespace: str | None = None
     """The namespace that was listed; None means all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodResponse:
-    """The HTTP response of a pod."""
-
-    status: int
-    text: str
-    """The body; only the beginning of a long one."""
 
 
 class ClusterError(Exception):
@@ -103,6 +93,3 @@ class Cluster(Protocol):
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         """Server-side apply of the status to the resourceVersion in it; None if the object has changed since."""
-
-    async def post_to_pod(self, request: PodRequestSpec) -> PodResponse:
-        """Send an HTTP request to a pod, not through the API server; returns any response, whatever its status."""

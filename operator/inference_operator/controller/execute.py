@@ -2,9 +2,8 @@
 
 import logging
 from contextlib import suppress
-from http import HTTPStatus
 
-from inference_operator.controller.changes import Apply, Change, Delete, Label, PodRequest
+from inference_operator.controller.changes import Apply, Change, Delete, Label
 from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.child import is_child
@@ -14,8 +13,6 @@ from inference_operator.status.write_results import (
     Conflict,
     Deleted,
     Failed,
-    PodAccepted,
-    PodRefused,
     Rejected,
     Waiting,
     WriteResult,
@@ -45,18 +42,6 @@ async def _answer(cluster: Cluster, change: Change) -> WriteResult:
             return await _delete(cluster, change)
         case Label():
             return await _set_labels(cluster, change)
-        case PodRequest():
-            return await _request_pod(cluster, change)
-
-
-async def _request_pod(cluster: Cluster, change: PodRequest) -> WriteResult:
-    """Send the request. 429 and from 500 on are worth another try; any other refusal would be repeated."""
-    response = await cluster.post_to_pod(change.spec)
-    if response.status < HTTPStatus.MULTIPLE_CHOICES:
-        return PodAccepted(change.ref, response.status)
-    if response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise ClusterError(f"the pod responded with HTTP {response.status}", request=f"POST {change.spec.url}")
-    return PodRefused(change.ref, response.status, response.text)
 
 
 async def _delete(cluster: Cluster, change: Delete) -> WriteResult:

@@ -53,7 +53,6 @@ class Reconciler:
             inputs.resource.owner,
             deletion_costs=decided.deletion_costs,
             traffic=decided.traffic,
-            requests=decided.requests,
         ):
             results.append(await execute(self._cluster, change))
             self._cache.record(results[-1])

@@ -1,4 +1,4 @@
-"""What an engine image needs of GPUs and their driver."""
+"""The needs of an engine image: capability of the GPUs, and their driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class GpuNeeds:
     cuda: str = ""
     """The image's version of CUDA."""
     older_gpus: str = ""
-    """What to do for GPUs below that capability, in a sentence."""
+    """The cure for GPUs below that capability, in a sentence."""
     older_drivers: str = ""
-    """What to do on nodes with an older driver, in a sentence."""
+    """The cure on nodes with an older driver, in a sentence."""
 
     def too_old(self, labels: Mapping[str, str]) -> int:
         """The major version of a node's driver, if it is too old; 0 if it is not, or unknown.

@@ -39,7 +39,7 @@ def in_cluster() -> bool:
 
 
 _UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError)
-"""What the reader of a kubeconfig raises for an invalid one (kubernetes 37, `aio/config/kube_config.py`)."""
+"""Exceptions of the reader of a kubeconfig for an invalid one (kubernetes 37, `aio/config/kube_config.py`)."""
 
 
 async def connect(kubeconfig: Path | None = None) -> ApiClient:

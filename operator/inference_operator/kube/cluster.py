@@ -9,13 +9,10 @@ from inference_operator.controller.cluster import (
     Listing,
     NotFoundError,
     NotLeaderError,
-    PodResponse,
 )
 from inference_operator.kube.client import Api
-from inference_operator.kube.pod_http import post_to_pod
 from inference_operator.manifest import POD, Kind, Manifest, Ref
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod_request import PodRequestSpec
 
 LIST_CHUNK = 100
 """Objects per page of a listing, which bounds its memory. With 500, as in Kubernetes' own clients, a restart with 300
@@ -60,7 +57,7 @@ class KubeCluster:
     async def get(self, ref: Ref) -> Manifest | None:
         """One object, or None."""
         try:
-            return await self._request("GET", ref.path, ref.kind)
+            return await self._leading_api().request("GET", ref.path, ref.kind)
         except NotFoundError:
             return None
 
@@ -72,7 +69,7 @@ class KubeCluster:
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
-        live = await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
+        live = await self._leading_api().request("PATCH", ref.path, ref.kind, query=query, body=manifest)
         if self._on_applied:
             self._on_applied()
         return live
@@ -88,20 +85,17 @@ class KubeCluster:
             "propagationPolicy": "Background",  # a Job's pods would stay (Kubernetes 1.36, pkg/registry/batch/job)
             **grace,
         }
-        await self._request("DELETE", ref.path, ref.kind, body=body)
+        await self._leading_api().request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         """Server-side apply of the status to the resourceVersion in it; None if the object has changed since."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         try:
-            return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
+            return await self._leading_api().request(
+                "PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest
+            )
         except (NotFoundError, ConflictError):
             return None
-
-    async def post_to_pod(self, request: PodRequestSpec) -> PodResponse:
-        """Send an HTTP request to a pod, not through the API server; returns any response, whatever its status."""
-        self._check_leader("POST", request.url)
-        return await post_to_pod(request)
 
     async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:
         """The last lines of a container's log, at most `size` bytes; raises `NotFoundError` and `RejectedError`."""
@@ -112,8 +106,7 @@ class KubeCluster:
             "tailLines": str(lines),
             "limitBytes": str(size),
         }
-        self._check_leader("GET", f"{ref.path}/log")
-        return await self._api.text(f"{ref.path}/log", ref.kind, query=query)
+        return await self._leading_api().text(f"{ref.path}/log", ref.kind, query=query)
 
     async def each(
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
@@ -136,27 +129,17 @@ class KubeCluster:
         following: str | None = ""
         while following is not None:
             parameters = {**query, "continue": following} if following else query
-            page = await self._request("GET", kind.path(namespace), kind, query=parameters)
+            page = await self._leading_api().request("GET", kind.path(namespace), kind, query=parameters)
             if "items" not in page:
                 raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
             yield page
             following = page["metadata"].get("continue") or None
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        kind: Kind,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Manifest | None = None,
-    ) -> Manifest:
-        self._check_leader(method, path)
-        return await self._api.request(method, path, kind, query=query, body=body)
-
-    def _check_leader(self, method: str, path: str) -> None:
+    def _leading_api(self) -> Api:
+        """The API server; raises `NotLeaderError` once another process may hold the Lease."""
         if not self._may_act():
-            raise NotLeaderError(f"{method} {path}: not sent, because another process may hold the Lease")
+            raise NotLeaderError("No request was sent, because another process may hold the Lease")
+        return self._api
 
 
 def _with_type(item: Manifest, kind: Kind) -> Manifest:

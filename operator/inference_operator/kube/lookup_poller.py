@@ -10,15 +10,16 @@ from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
-from inference_operator.kube.other_autoscalers import other_autoscalers
-from inference_operator.manifest import CLAIM, CONFIG_MAP, Key, Manifest, Ref
+from inference_operator.manifest import CLAIM, CONFIG_MAP, HORIZONTAL_POD_AUTOSCALER, Key, Manifest, Ref
+from inference_operator.views.foreign_autoscaler import foreign_autoscaler
 from inference_operator.views.lookups import (
-    AutoscalersLookup,
     ClaimLookup,
     ClaimView,
     ConfigMapLookup,
     ConfigMapText,
     EventsLookup,
+    ForeignAutoscalers,
+    ForeignAutoscalersLookup,
     FreeGpusLookup,
     LogLookup,
     LogText,
@@ -107,7 +108,7 @@ class LookupPoller:
         self._entries: dict[Lookup, _Entry] = {}
 
     def want(self, key: Key, looks: Iterable[Lookup]) -> None:
-        """Set the lookups that a key needs; those that it needed before and no longer needs end."""
+        """Set the lookups that a key needs. Its other lookups end."""
         wanted = {look: look for look in looks}
         for look in self._by_key.get(key, frozenset()) - wanted.keys():
             self._remove(key, look)
@@ -203,8 +204,10 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
         case ConfigMapLookup(namespace, name, key):
             found = await client.get(Ref(CONFIG_MAP, namespace, name))
             return ConfigMapText(str(mapping(found or {}, "data").get(key) or ""))
-        case AutoscalersLookup():
-            return await other_autoscalers(client, look)
+        case ForeignAutoscalersLookup():
+            listed = client.each(HORIZONTAL_POD_AUTOSCALER, namespace=look.namespace)  # KEDA acts through them too
+            foreign = [view async for manifest in listed if (view := foreign_autoscaler(manifest))]
+            return ForeignAutoscalers(look.seen, tuple(sorted(foreign)))
 
 
 def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:
@@ -226,12 +229,12 @@ def holds_seconds(look: Lookup) -> float | None:
             return CLAIM_HOLDS_SECONDS
         case ConfigMapLookup(often=often):
             return WAITED_FOR_HOLDS_SECONDS if often else CONFIG_MAP_HOLDS_SECONDS
-        case AutoscalersLookup(often=often):
+        case ForeignAutoscalersLookup(often=often):
             return CONFLICT_HOLDS_SECONDS if often else AUTOSCALERS_HOLD_SECONDS
 
 
 def _target(look: Lookup) -> tuple[object, ...]:
-    """What of a lookup needs a new run when it changes, for example the container's run of a log."""
+    """The fields of a lookup whose change needs a new run, for example the container's run of a log."""
     match look:
         case LogLookup(run=run, running=running):
             return (run, running)
@@ -239,7 +242,7 @@ def _target(look: Lookup) -> tuple[object, ...]:
             return ()
         case ConfigMapLookup(often=often):
             return (often,)
-        case AutoscalersLookup(seen=seen, often=often):
+        case ForeignAutoscalersLookup(seen=seen, often=often):
             return (seen, often)
 
 

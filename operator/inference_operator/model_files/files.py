@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.jobs.inspection_result import InspectionResult, unusable
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.side_files import side_files
 from inference_operator.models.checkpoint import (
@@ -30,9 +31,6 @@ QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_con
 MAX_INDEX_BYTES, MAX_BYTES = 32 * 2**20, 4 * 2**20
 """Maximum size of the index, and of each other file. An index has 100 to 200 bytes per tensor, and the largest
 mixture-of-experts models have about 150,000 tensors. No config on the hub comes near 4 MiB."""
-
-MAX_FILES = 20_000
-"""Maximum number of files of a model. The largest models have some hundreds."""
 
 
 class InspectionError(Exception):

@@ -12,7 +12,7 @@ from huggingface_hub.file_download import http_get
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
-from inference_operator.inspection.result import Failure
+from inference_operator.jobs.result import Failure
 from inference_operator.model_files.claim import Claim
 from inference_operator.model_files.download import DamagedError
 from inference_operator.model_files.hub import TIMEOUT_SECONDS, configure_client, failure_of
@@ -94,7 +94,7 @@ class HubOrigin:
 
 
 def _continue(url: str, headers: Mapping[str, str], partial: Path, size: int) -> None:
-    """Append what is missing of a file.
+    """Append the missing part of a file.
 
     The client begins no file above 50 GB, since plain requests do not get it (huggingface_hub 2.4.0, `http_get`). It
     takes ranges, so such a file comes in ranges of at most as much. Other files come in one request: not every mirror
@@ -119,7 +119,7 @@ def _continue(url: str, headers: Mapping[str, str], partial: Path, size: int) ->
 
 
 def _difference(content: Path, file: ListedFile) -> str:
-    """In what a content differs from the listing; empty if in nothing. A checked large one is named by its hash."""
+    """How a content differs from the listing; empty if it does not. A checked large one is named by its hash."""
     size = content.stat().st_size
     if size != file.size_bytes:
         return "size"

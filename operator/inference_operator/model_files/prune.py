@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_operator.model_cache.pruning import (
+from inference_operator.model_files.claim import PARTIAL, RECORDS
+from inference_operator.model_files.pruning import (
     RECENT_SECONDS,
     UNUSED,
     CachedRepository,
     Deletion,
     Item,
     PruneReport,
+    deletion_of,
     kernels_kept,
-    verdict,
 )
-from inference_operator.model_cache.uses import COMMIT, Uses
-from inference_operator.model_files.claim import PARTIAL, RECORDS
+from inference_operator.model_files.uses import COMMIT, Uses
 from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER, model_of_folder
 
 _HUB_LOCKS = ".locks"
@@ -54,7 +54,7 @@ class _Repository:
 
 
 def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
-    """Delete what no object uses.
+    """Delete the models and compiled kernels that no object uses.
 
     Args:
         root: mount path of the claim.
@@ -88,7 +88,7 @@ def _prune_repository(one: _Repository, uses: Uses, *, now: float, dry_run: bool
         snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.path / "snapshots")}
         recent = one.lock.stat().st_mtime
         found = CachedRepository(one.folder, snapshots, recent=now - recent < RECENT_SECONDS)
-        decided = verdict(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
+        decided = deletion_of(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
         items = [_item(one, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
         doomed = list(_doomed(one, decided, set(snapshots) - decided.commits))
         if not snapshots or not all(snapshots.values()):
@@ -174,7 +174,7 @@ def _size(path: Path) -> int:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file, or a folder. `rmtree` deletes links themselves, not what they name."""
+    """Delete a file, or a folder. `rmtree` deletes links themselves, not their targets."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -182,7 +182,7 @@ def _delete(path: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what is in a folder of kernels. The folder stays, since an engine may have just mounted it."""
+    """Empty a folder of kernels. The folder stays, since an engine may have just mounted it."""
     used = folder.stat().st_mtime
     for path in _entries(folder):
         _delete(path)

@@ -1,10 +1,12 @@
 """Reads typed values from a `config.json` of unknown origin; an error names the wrong field."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 
 from inference_operator.manifest import Manifest
-from inference_operator.models.defaults import defaults_of
 
 LARGEST = 2**40
 """Largest count that is accepted; larger ones would only make the arithmetic slow."""
@@ -13,8 +15,11 @@ TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config"
 VISION_CONFIGS = ("vision_config", "vision_tower_config", "visual", "vit_config")
 DEPTH = 3
 """Maximum depth of such nested configs (omni models: `thinker_config.text_config`)."""
-
-
+TRANSFORMERS_DEFAULTS = "transformers_defaults.json"
+"""The values that transformers fills in where a `config.json` leaves a field out. Configs of a model's publisher leave
+out what equals the default of its `model_type`: that of Gemma 3 states neither its attention heads nor its context.
+`bench/transformers_defaults.py` writes the file."""
+Value = int | float | bool
 USUAL_CURE = "Give the `config.json` of a model that generates text."
 
 
@@ -180,7 +185,7 @@ def language_model(document: object) -> tuple[Config, bool]:
         outer = _without(fields, TEXT_CONFIGS)
         fields = {**outer, **_given(inner, outer), "architectures": document.get("architectures")}
     model_type = fields.get("model_type")
-    named = Config(fields, defaults_of(model_type) if isinstance(model_type, str) else {})
+    named = Config(fields, transformers_defaults(model_type) if isinstance(model_type, str) else {})
     return named, has_vision or named.architecture.endswith("ForConditionalGeneration")
 
 
@@ -191,3 +196,27 @@ def _without(fields: Manifest, names: tuple[str, ...]) -> Manifest:
 def _given(inner: Mapping[str, object], outer: Manifest) -> Manifest:
     """The inner fields, without a null that would hide an outer value."""
     return {str(name): value for name, value in inner.items() if value is not None or name not in outer}
+
+
+def transformers_defaults(model_type: str) -> Mapping[str, Value]:
+    """The default of each field of this `model_type`; those of the text part for a model of several parts.
+
+    Examples:
+        >>> transformers_defaults("gemma3")["max_position_embeddings"]
+        131072
+        >>> transformers_defaults("gemma3_text")["num_attention_heads"]
+        8
+        >>> transformers_defaults("unheard-of")
+        {}
+    """
+    types = _stored_defaults()
+    found = types.get(model_type, {})
+    part = found.get("text")
+    return types.get(part, {}) if isinstance(part, str) else found  # type: ignore[return-value]  # as the script writes
+
+
+@cache
+def _stored_defaults() -> Mapping[str, Mapping[str, Value | str]]:
+    document = json.loads((files(__package__) / TRANSFORMERS_DEFAULTS).read_text(encoding="utf-8"))
+    types: Mapping[str, Mapping[str, Value | str]] = document["types"]
+    return types

@@ -47,7 +47,7 @@ class Context:
     """The context of a model in tokens; None where its files do not tell it."""
 
     derived: int | None
-    """What vLLM uses without `--max-model-len`."""
+    """The length that vLLM uses without `--max-model-len`."""
     longest: int | None
     """The largest `--max-model-len` that vLLM accepts. Larger than `derived` with LongRoPE."""
 

@@ -8,7 +8,7 @@ from inference_operator.models.tower import Tower
 
 
 class Attention(StrEnum):
-    """What a layer caches of earlier tokens."""
+    """The kind of state that a layer caches of earlier tokens."""
 
     FULL = "full"
     """Keys and values of every token (multi-head and grouped-query attention)."""
@@ -79,10 +79,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A weight matrix, as the engine allocates it: outputs by inputs, `stacked` of them in one tensor.
-
-    `fused` names the tensor that several matrices are stored in together (queries, keys and values).
-    """
+    """A weight matrix, as the engine allocates it: outputs by inputs, `stacked` of them in one tensor."""
 
     part: Part
     rows: int
@@ -90,7 +87,6 @@ class Matrix:
     layers: int
     split: Split
     stacked: int = 1
-    fused: str = ""
     joined: int = 1
     """Matrices with the same inputs that this one fuses: keys and values, gate and up."""
 
@@ -165,7 +161,7 @@ class ModelFacts:
     tower_whole: bool
     """Whether every tensor rank has the whole vision encoder."""
     context: int
-    """The model's longest sequence in tokens: `derived_context`, or an assumption where that is None."""
+    """Tokens that an engine derives from the model's files without an argument; an assumption if they tell none."""
     context_stated: bool
     """Whether the model's files tell the context; otherwise it is assumed."""
     rotary_dimension: int
@@ -179,16 +175,14 @@ class ModelFacts:
     """Values that the config does not state and that are assumed."""
     tower: Tower | None = None
     """The encoder of images, video or sound; None if the model reads only text."""
-    derived_context: int | None = None
-    """Tokens that an engine derives from the model's files without an argument; None: the files do not tell."""
     longest_context: int | None = None
-    """Tokens that an argument may set at most. Above `derived_context` for LongRoPE; None: the files do not tell."""
+    """Tokens that an argument may set at most. Above `context` for LongRoPE; None: the files do not tell."""
     is_pooling: bool = False
     """Whether the engine serves embeddings, classes or scores, and not text."""
     is_encoder: bool = False
     """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
     side: SideFiles = NO_SIDE_FILES
-    """What the model's small files say: tokenizer, sentence-transformers, chat template, generation."""
+    """Facts of the model's small files: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""
     """The commit of the hub repository that the facts come from; empty where there is none."""
     download_bytes: int = 0

@@ -58,9 +58,9 @@ def _attention(config: Config, group: LayerGroup, hidden: int, heads: int, size:
             yield from _state(group, hidden)
         case _:
             wide = group.elements // 2 if group.elements != 2 * size else size
-            yield Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS, fused="qkv")
+            yield Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS)
             kv_rows = group.kv_heads * group.elements
-            yield Matrix(Part.ATTENTION, kv_rows, hidden, group.layers, Split.KV_ROWS, fused="qkv", joined=2)
+            yield Matrix(Part.ATTENTION, kv_rows, hidden, group.layers, Split.KV_ROWS, joined=2)
             yield Matrix(Part.ATTENTION, hidden, heads * wide, group.layers, Split.COLUMNS)
 
 
@@ -69,9 +69,9 @@ def _latent(config: Config, layers: int, hidden: int, heads: int) -> Iterator[Ma
     nope, value = config.count("qk_nope_head_dim") or 128, config.positive("v_head_dim") or 128
     query_rank = config.count("q_lora_rank") or 0
     if query_rank:
-        yield Matrix(Part.ATTENTION, query_rank, hidden, layers, Split.WHOLE, fused="qkv")
+        yield Matrix(Part.ATTENTION, query_rank, hidden, layers, Split.WHOLE)
     yield Matrix(Part.ATTENTION, heads * (nope + rope), query_rank or hidden, layers, Split.ROWS)
-    yield Matrix(Part.ATTENTION, rank + rope, hidden, layers, Split.WHOLE, fused="qkv")
+    yield Matrix(Part.ATTENTION, rank + rope, hidden, layers, Split.WHOLE)
     yield Matrix(Part.ATTENTION, heads * (nope + value), rank, layers, Split.ROWS)
     yield Matrix(Part.ATTENTION, hidden, heads * value, layers, Split.COLUMNS)
 

@@ -15,7 +15,6 @@ from inference_operator.models.context import is_pooling, model_context
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import block_pattern, head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
-from inference_operator.models.pooling import is_encoder
 from inference_operator.models.quantization import quantization
 from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
 from inference_operator.models.tower import tower_of
@@ -48,9 +47,15 @@ USUAL_TOWER = 880_000_000
 DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
 """Vision towers that tensor parallelism divides (measured on Llama-4-Scout; vLLM 0.32.0, `model_executor/models`)."""
 GGUF_ENGINE = "an image whose engine reads GGUF (vLLM since 0.24 only with its plugin, `vllm-gguf-plugin`)"
-"""What a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
+"""The image that a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
 WIDEST = 16
 """An MLP wider than this many times the hidden size means experts that the config does not state."""
+ENCODERS = (
+    *("Bert", "Roberta", "XLMRoberta", "ModernBert", "NomicBert", "Gte", "Snowflake", "BgeM3", "HF_ColBERT", "ColBERT"),
+    *("DistilBert", "Camembert", "Electra", "JinaRoberta"),
+)
+"""Beginnings of architectures whose tokens attend to all others (vLLM 0.32.0, `model_executor/models/bert.py`,
+`bert_with_rope.py`, `roberta.py`, `modernbert.py`, `colbert.py`: `default_pooling_type` CLS or `attn_type`)."""
 
 
 def model_facts(
@@ -84,7 +89,7 @@ def model_facts(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The numbers that all matrices depend on. Those that the config does not state are assumed and listed."""
+    """The numbers that all matrices depend on. Numbers that the config does not state are assumed and listed."""
 
     layers: int
     hidden: int
@@ -158,7 +163,6 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         weight_bytes=used.total_bytes,
         weights_from=used.origin,
         assumptions=assumed,
-        derived_context=context.derived,
         longest_context=context.longest,
         is_pooling=is_pooling(config.architecture, side),
         side=side,
@@ -166,10 +170,10 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
 
 
 def _with_encoders(facts: ModelFacts, config: Config) -> ModelFacts:
-    """The facts with what the model encodes beside text, and with whether it encodes whole prompts."""
+    """The facts with the model's encoder of images, video or sound, and with whether it encodes whole prompts."""
     tower = tower_of(config) if facts.has_vision else None
     assumptions = (*facts.assumptions, *(tower.assumptions if tower else ()))
-    return replace(facts, tower=tower, assumptions=assumptions, is_encoder=facts.is_pooling and is_encoder(config))
+    return replace(facts, tower=tower, assumptions=assumptions, is_encoder=facts.is_pooling and _is_encoder(config))
 
 
 def _of_width(
@@ -257,7 +261,7 @@ def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
 
 
 def _believable(config: Config, weights: Weights | None, counted: int, stored: Quantization) -> Weights:
-    """The size to use. That of the files, unless they hold the weights twice; both sizes are told where they differ."""
+    """The size to use: that of the files, unless they hold the weights twice. If they differ, both are named."""
     if weights is None:
         return Weights(counted, "counted from config.json")
     if config.text("model_type") not in SHARED_LAYERS:
@@ -278,3 +282,17 @@ def _experts(config: Config) -> Experts | None:
     used = config.positive("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts") or 1
     width = config.positive("moe_intermediate_size", "expert_ffn_hidden_size") or intermediate_size(config)
     return Experts(count, min(used, count), width or 0)
+
+
+def _is_encoder(config: Config) -> bool:
+    """Whether a model that pools is an encoder.
+
+    Examples:
+        >>> _is_encoder(Config({"architectures": ["BertModel"]}))
+        True
+        >>> _is_encoder(Config({"architectures": ["LlamaModel"]}))
+        False
+        >>> _is_encoder(Config({"architectures": ["LlamaModel"], "is_causal": False}))
+        True
+    """
+    return config.architecture.startswith(ENCODERS) or not config.flag("is_causal", default=True)

@@ -1,4 +1,4 @@
-"""What a model's small files say: tokenizer, sentence-transformers, chat template, generation."""
+"""Facts of a model's small files: tokenizer, sentence-transformers, chat template, generation."""
 
 from dataclasses import dataclass, fields
 

@@ -118,7 +118,7 @@ def _claim(text: str, rest: str) -> ModelSource | Refusal:
 
 
 def _problem_of_path(path: str, longest: int) -> str:
-    """What is wrong with the path of a folder; empty if nothing is."""
+    """The problem of a folder's path, as words after the source; empty if there is none."""
     if len(path) > longest:
         return f"has a path with more than {longest} characters"
     if path and any(

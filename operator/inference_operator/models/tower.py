@@ -41,7 +41,7 @@ class Tower:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is assumed, as users read it."""
+        """The assumptions, as users read them."""
         if self.known:
             return ()
         return (f"{self.image_tokens:,} tokens for the largest image (not known for this architecture)",)

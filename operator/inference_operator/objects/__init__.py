@@ -1,1 +1,1 @@
-"""What all child objects share: names, labels, owner, hash, quantities, pod security, probes and volumes."""
+"""The parts that all child objects share: names, labels, owner, hash, quantities, pod security, probes and volumes."""

@@ -15,7 +15,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.views.raw import objects
 
 _REFERENCE = re.compile(r"(?<!\$)(?:\$\$)*\$\([^)]*\)")
-"""What Kubernetes expands: after an even number of `$`, which are escaped ones."""
+"""A reference that Kubernetes expands: it follows an even number of `$`, which are escaped ones."""
 
 
 def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env: Sequence[Manifest] = ()) -> Manifest:
@@ -53,6 +53,11 @@ def secret_variables(variables: Sequence[SecretVariable]) -> list[Manifest]:
 def pre_stop(command: Sequence[str]) -> Manifest:
     """The field of a container with its hook before SIGTERM. Kubernetes expands nothing in it."""
     return {"lifecycle": {"preStop": {"exec": {"command": list(command)}}}}
+
+
+def pre_stop_wait(seconds: int) -> Manifest:
+    """The field of a container whose hook before SIGTERM only waits; the image needs no program for it."""
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
 
 
 def has_references(pod: Manifest) -> bool:

@@ -1,6 +1,7 @@
 """The roles of an InferenceDeployment as observed, and the contexts of the decisions about them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
@@ -11,6 +12,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
 from inference_operator.roles.spec import RoleSpec
+from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
 
@@ -31,6 +33,18 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
     requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
     first = next(iter(requested))
     return {name: _live_role(inputs, name, engine, is_first=name == first) for name, engine in requested.items()}
+
+
+def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
+    """The role after the writes of a round. What was recorded for it before the round stays."""
+    workload = inputs.workload(role.name)
+    return replace(
+        role,
+        workload=workload,
+        view=workload_view(workload),
+        service=inputs.engines_service(role.name),
+        pods=inputs.pods_of(role.name),
+    )
 
 
 def role_contexts(
@@ -70,15 +84,17 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
-    workload = inputs.workload(name)
+    workload, pods = inputs.workload(name), inputs.pods_of(name)
     recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
+    pods = inputs.pods_of(name)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(name),
-        pods=inputs.pods_of(name),
+        pods=pods,
+        engines=engines_of(pods),
         recorded=recorded,
     )
 

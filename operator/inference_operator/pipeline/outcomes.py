@@ -14,7 +14,6 @@ from inference_operator.pipeline.role import Role
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.views.lookups import Lookup
-from inference_operator.views.pod_request import PodRequestSpec
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
 
@@ -41,8 +40,6 @@ class Outcome:
     """Engines that should go later than others when there are fewer."""
     traffic: tuple[TrafficChange, ...] = ()
     """Engines to take out of traffic, or back in."""
-    requests: tuple[PodRequestSpec, ...] = ()
-    """HTTP requests to pods."""
 
 
 @dataclass(frozen=True, slots=True)

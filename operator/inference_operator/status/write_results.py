@@ -53,21 +53,4 @@ class Failed:
     """Seconds that the API server asks to wait before a retry."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodAccepted:
-    """A pod responded to a request with a status below 300."""
-
-    ref: Ref
-    status: int
-
-
-@dataclass(frozen=True, slots=True)
-class PodRefused:
-    """A pod responded with a status from 300 to 499, but not 429; it would refuse the same request again."""
-
-    ref: Ref
-    status: int
-    message: str
-
-
-WriteResult: TypeAlias = Applied | Deleted | Conflict | Waiting | Rejected | Failed | PodAccepted | PodRefused
+WriteResult: TypeAlias = Applied | Deleted | Conflict | Waiting | Rejected | Failed

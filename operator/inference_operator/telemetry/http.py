@@ -23,7 +23,7 @@ class _Collected(CollectorRegistry):
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """What was collected."""
+        """The collected metrics."""
         return iter(self._families)
 
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import REGISTRY, Collector
 
 from inference_operator import __version__
 from inference_operator.telemetry import resources
-from inference_operator.telemetry.description import Description
+from inference_operator.telemetry.resources import Description
 
 APPLY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds: from one request on an idle machine to a backlog of a thousand resources."""

@@ -1,4 +1,4 @@
-"""Lookups: what no watch delivers and is requested only when needed (logs, Events, free GPUs), and their results.
+"""Lookups: requests for what no watch delivers (logs, Events, free GPUs), sent only when needed, and their results.
 
 Pure code names a `Lookup` and finds its result in `Inputs.lookups` of a later decision. The lookup poller carries
 lookups out in between.
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from inference_operator.views.foreign_autoscaler import ForeignAutoscaler
 from inference_operator.views.node import NodeView
-from inference_operator.views.other_autoscaler import OtherAutoscaler
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +124,24 @@ class ConfigMapText:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoscalersLookup:
+class ForeignAutoscalersLookup:
     """The autoscalers of a namespace, for one InferenceDeployment."""
 
     namespace: str
     name: str
     seen: str = field(default="", compare=False)
-    """What may be the trace of an autoscaler; when it changes, they are listed again at once."""
+    """A possible trace of an autoscaler; when it changes, they are listed again at once."""
     often: bool = field(default=False, compare=False)
     """Whether there is such a trace, so that they are listed more often."""
 
 
 @dataclass(frozen=True, slots=True)
-class OtherAutoscalers:
+class ForeignAutoscalers:
     """The autoscalers of a namespace."""
 
     seen: str
     """The trace for which they were listed."""
-    found: tuple[OtherAutoscaler, ...]
+    found: tuple[ForeignAutoscaler, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,9 @@ class Unavailable:
     """Words that complete "cannot be read: …"."""
 
 
-Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | ConfigMapLookup | AutoscalersLookup
+Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | ConfigMapLookup | ForeignAutoscalersLookup
 LookupResult: TypeAlias = (
-    LogText | ObjectEvents | ClusterGpus | ClaimView | ConfigMapText | OtherAutoscalers | Unavailable
+    LogText | ObjectEvents | ClusterGpus | ClaimView | ConfigMapText | ForeignAutoscalers | Unavailable
 )
 
 LookupResults: TypeAlias = Mapping[Lookup, LookupResult]

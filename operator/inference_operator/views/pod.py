@@ -52,7 +52,7 @@ class PodProblem:
     terminated: Terminated | None = None
     """The container whose output may show the cause; None if no container has run."""
     cure: str = ""
-    """What to do, in a sentence; empty if the explanation of the reason suffices."""
+    """The cure, in a sentence; empty if the explanation of the reason suffices."""
     from_runtime: bool = False
     """Whether the cause is the container runtime's message, which quotes the hooks of GPU drivers."""
 

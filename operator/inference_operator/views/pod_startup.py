@@ -10,7 +10,7 @@ from inference_operator.views.raw import condition, mapping, objects, timestamp
 
 
 class StartupStage(Enum):
-    """What a starting pod waits for, in the order of a start."""
+    """The steps that a starting pod waits for, in the order of a start."""
 
     QUEUE = auto()
     """Admission by a queue that gates its scheduling (Kubernetes documentation, "Pod Scheduling Readiness")."""

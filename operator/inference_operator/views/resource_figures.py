@@ -12,10 +12,10 @@ ConditionState = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ResourceFigures:
-    """What the metrics of one InferenceDeployment are computed from, beside its pods."""
+    """The figures of one InferenceDeployment for its metrics, without those of its pods."""
 
     desired: int
-    """Engines that the autoscaler wants, else those that the spec asks for."""
+    """Engines that the autoscaler wants; without one, those of the spec."""
     conditions: tuple[ConditionState, ...]
     gpu: str
     """Kind of GPU that the engines were sized for; empty if it is unknown."""

@@ -35,9 +35,9 @@ class EngineSample:
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
     finished: float = 0.0
     """Requests since its start that it has finished."""
-    first_token: Histogram | None = None
+    ttft: Histogram | None = None
     """Seconds to the first token of each request since its start; None if the engine does not measure it."""
-    token: Histogram | None = None
+    tpot: Histogram | None = None
     """Mean seconds of each further token, for each request since its start."""
 
     @property
@@ -62,7 +62,7 @@ class RouterSample:
     held: int
     """Requests that wait because no engine is up."""
     arrivals: int = 0
-    """Requests since its start that clients have sent, with those that were refused."""
+    """Requests that clients have sent since its start, refused ones included."""
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
@@ -146,8 +146,7 @@ def next_activity(
 ) -> EngineActivity:
     """The activity of an engine after its next sample.
 
-    The time without progress of an engine that gets no new requests runs on without requests too, and progress does
-    not end its probe request: only a response shows that it serves again.
+    While an engine is out of traffic, the clock keeps running even when idle; only a probe response brings it back.
 
     Args:
         before: its activity at the previous sample; None if there is none.

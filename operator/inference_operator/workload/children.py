@@ -7,7 +7,8 @@ from inference_operator.objects.child import child
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, workload_name
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
-from inference_operator.views.pod import TRAFFIC_LABEL, PodView
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.views.raw import mapping
 from inference_operator.workload.pod_spec import WorkloadInputs
 
@@ -20,7 +21,7 @@ def children(inputs: WorkloadInputs, deployment: Manifest, *, open_to_all: bool)
         deployment: the Deployment of the role.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    built = [_service(inputs, by_traffic=_all_labelled(deployment, inputs.context.live.pods)), deployment]
+    built = [_service(inputs, by_traffic=_all_labelled(deployment, inputs.context.live.engines)), deployment]
     if inputs.settings.network_policies:
         built.append(_network_policy(inputs, open_to_all=open_to_all))
     if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS:
@@ -45,14 +46,14 @@ def selects_traffic(service: Manifest | None) -> bool:
     return TRAFFIC_LABEL in mapping(mapping(service or {}, "spec"), "selector")
 
 
-def _all_labelled(deployment: Manifest, pods: Sequence[PodView]) -> bool:
+def _all_labelled(deployment: Manifest, engines: Sequence[EngineView]) -> bool:
     """Whether every engine has the traffic label, and every new one will have it from its template.
 
     Engines of an earlier release's template lack it. A Service that selected it would send them no requests.
     """
     template = mapping(mapping(deployment, "spec"), "template")
     in_template = TRAFFIC_LABEL in mapping(mapping(template, "metadata"), "labels")
-    return in_template and all(pod.traffic is not None for pod in pods if not (pod.terminating or pod.failed))
+    return in_template and all(one.traffic is not None for one in engines if not (one.terminating or one.failed))
 
 
 def _service(inputs: WorkloadInputs, *, by_traffic: bool) -> Manifest:

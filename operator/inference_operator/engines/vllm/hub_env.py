@@ -119,7 +119,7 @@ def refusal_of_cached(asked: EngineSpec) -> Refusal | None:
 
 
 def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | None) -> tuple[EnvironmentVariable, ...]:
-    """The variables with the token of a Secret, which replaces another token, such as that of the owner's defaults.
+    """The variables with the token of a Secret, which replaces another token, such as the administrator's default.
 
     Examples:
         >>> token = SecretKeySelector(name="hub", key="token")

@@ -12,7 +12,7 @@ TRACES = "--otlp-traces-endpoint"
 
 
 def traces_arguments(args: Sequence[str], default: str) -> Iterator[str]:
-    """The argument for the owner's collector, unless the arguments of the spec name one.
+    """The argument for the administrator's collector, unless the arguments of the spec name one.
 
     Examples:
         >>> list(traces_arguments((), "http://otel:4317"))

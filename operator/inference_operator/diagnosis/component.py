@@ -1,0 +1,55 @@
+"""The pods of one component, a role or the routers, and which of them explains its state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import WorkloadView
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A workload and its pods."""
+
+    name: str
+    """The component label of its pods."""
+    workload: WorkloadView
+    pods: Sequence[PodView]
+    """Those that stay."""
+
+    @property
+    def worst_pod(self) -> PodView | None:
+        """The pod to diagnose: the oldest one with a problem. Failed pods, which are replaced, come last.
+
+        None also if the problem is over: the failed pod has been replaced already.
+        """
+        replaced = self.workload.ready >= self.workload.desired and not self.workload.rolling
+        troubled = [pod for pod in self.pods if pod.problem and not (pod.failed and replaced)]
+        return min(troubled, key=lambda pod: (pod.failed, str(pod.created), pod.name), default=None)
+
+
+def stays(one: PodView | EngineView, workload: WorkloadView) -> bool:
+    """Whether a pod or an engine is to stay: not of an earlier template, and not being deleted."""
+    earlier = one.template and workload.template and one.template != workload.template
+    return not (one.terminating or earlier)
+
+
+def in_engines(workload: WorkloadView, engines: Sequence[EngineView]) -> WorkloadView:
+    """The workload with numbers of engines.
+
+    Its controller counts pods. These are the engines, unless groups of pods are.
+
+    Args:
+        workload: the workload of a role.
+        engines: all engines of the role.
+    """
+    if not any(engine.leader.group for engine in engines):
+        return workload
+    running = [engine for engine in engines if not (engine.terminating or engine.failed)]
+    return replace(
+        workload,
+        replicas=len(running),
+        updated=sum(engine.template == workload.template for engine in running),
+        ready=sum(engine.ready for engine in running),
+    )
