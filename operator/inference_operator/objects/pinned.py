@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from inference_operator.manifest import Manifest
-from inference_operator.objects.child import content_hash
+from inference_operator.objects.child import manifest_hash
 from inference_operator.objects.json_annotation import compact_json
 from inference_operator.views.pod import pod_template_hash
 from inference_operator.views.raw import annotations
@@ -56,7 +56,7 @@ class Pinned(Generic[T]):
         """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
         if self.stored:
             return self.stored
-        hashes = {"inputsHash": self.inputs_hash, "hash": content_hash(self.content.hashed)}
+        hashes = {"inputsHash": self.inputs_hash, "hash": manifest_hash(self.content.hashed)}
         return compact_json({**hashes, **self.content.fields})
 
 
@@ -90,7 +90,7 @@ class PinAnnotation(Generic[T]):
             hashes, content = _HASHES.validate_python(document), self.content.validate_python(document)
         except (ValueError, RecursionError):
             return None
-        return Pinned(hashes.inputsHash, content, stored=text) if content_hash(content.hashed) == hashes.hash else None
+        return Pinned(hashes.inputsHash, content, stored=text) if manifest_hash(content.hashed) == hashes.hash else None
 
     def in_use(self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None]) -> Pinned[T]:
         """What pods should be made from: the pinned content if it has the same inputs and serves, else the new one.
