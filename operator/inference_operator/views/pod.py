@@ -86,7 +86,7 @@ class PodView:
     startup_times: StartupTimes | None = None
     """When it reached the steps of its start; None until it is ready."""
     traffic: bool | None = None
-    """Whether its traffic label is `true`; None without the label, as on pods of an earlier release's template."""
+    """Whether its traffic label is `true`; None without the label."""
     ready_since: datetime | None = None
     """Since when it is ready; None while it is not."""
     deletion_cost: int = 0
