@@ -21,8 +21,8 @@ class DeletionCost:
     uid: str
     cost: int
     """Its unfinished requests."""
-    traffic: bool | None
-    """Its traffic label, which is written along: what one manager applies, it owns as a whole."""
+    traffic: bool
+    """Its traffic label, which is sent along: server-side apply removes fields that a later apply omits."""
 
 
 def deletion_costs(

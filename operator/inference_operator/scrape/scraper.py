@@ -261,7 +261,7 @@ class Scraper:
         """
         answering = self._store.of(engines).engines.values()
         busy = [one for one in answering if one.sample.unfinished]
-        if any(pod.traffic is False for pod in engines) or any(
+        if not all(pod.traffic for pod in engines) or any(
             one.seconds_without_progress > 0 or (one.sessions and not one.sample.unfinished) for one in answering
         ):
             return Pace.URGENT
@@ -330,10 +330,11 @@ class Scraper:
     def _see(self, key: Key, pod: PodView, engine: Engine, sample: EngineSample, sessions: int) -> None:
         """Store an engine's new sample, and do what it calls for."""
         gap = GAP_ROUNDS * self._settings.scrape_seconds
-        in_traffic = pod.traffic is not False
         before = self._store.engine(pod.uid)
-        after = next_activity(before, sample, sessions=sessions, at=self._now(), longest_gap=gap, in_traffic=in_traffic)
-        if needs_probe(after, seconds=self._settings.no_progress_seconds, in_traffic=in_traffic):
+        after = next_activity(
+            before, sample, sessions=sessions, at=self._now(), longest_gap=gap, in_traffic=pod.traffic
+        )
+        if needs_probe(after, seconds=self._settings.no_progress_seconds, in_traffic=pod.traffic):
             after = after.with_probe_sent()
             task = asyncio.create_task(self._send_probe_request(key, pod, engine, after))
             self._probe_requests.add(task)
@@ -343,7 +344,7 @@ class Scraper:
         known_tokens = before.sample.kv_cache_tokens if before else None
         if sample.kv_cache_tokens not in (None, known_tokens):
             self._callbacks.on_kv_cache(key)
-        self._report_stall(key, before, after, in_traffic=in_traffic)
+        self._report_stall(key, before, after, in_traffic=pod.traffic)
 
     def _report_stall(
         self, key: Key, before: EngineActivity | None, after: EngineActivity, *, in_traffic: bool

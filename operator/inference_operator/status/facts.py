@@ -44,7 +44,6 @@ from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.workload import WorkloadView, combined, workload_view
-from inference_operator.workload.children import selects_traffic
 from inference_operator.workload.rollout import Rollout
 
 
@@ -301,9 +300,7 @@ def _unread(inputs: Inputs, engines: Sequence[PodView]) -> int:
 
 
 def _out_of_traffic(roles: Iterable[LiveRole]) -> Sequence[str]:
-    selecting = [role for role in roles if selects_traffic(role.service)]
-    engines = [pod for role in selecting for pod in role.pods if not pod.terminating]
-    return sorted(pod.name for pod in engines if pod.traffic is False)
+    return sorted(pod.name for role in roles for pod in role.pods if not (pod.traffic or pod.terminating))
 
 
 def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | Failed | None:
