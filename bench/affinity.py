@@ -33,7 +33,7 @@ from bench.routing_simulation import (
     prefix_affinity,
     simulated,
 )
-from inference_operator.router.haproxy import BALANCE_FACTOR
+from inference_operator.router.affinity import BALANCE_FACTOR
 
 TRACE = Path(__file__).parent / "data" / "mooncake_conversation_trace.jsonl.xz"
 ENGINES = 8

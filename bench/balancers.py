@@ -18,7 +18,7 @@ from bench.rendered import CONFIG, rendered
 from bench.rivals import RIVALS, Endpoint, running
 from e2e.router.loopback import NAME_SERVER, Loopback
 from e2e.router.names import Names
-from inference_operator.router import haproxy
+from inference_operator.router.process import PORT, TLS_PORT
 
 EVERYTHING: Mapping[str, object] = {
     "keys": {"secretName": "users", "requestsPerMinute": 1_000_000, "maxConcurrent": 100_000},
@@ -134,8 +134,8 @@ class Balancers:
             loopback = Loopback(self.root, pinned, names=names, session=session)
             loopback.engine_port = _ENGINE_PORT
             ported = files[CONFIG].replace(":8000 ", f":{_ENGINE_PORT} ")
-            loopback.change = lambda _text: ported.replace(f":{haproxy.PORT}", f":{loopback.port}").replace(
-                f":{haproxy.TLS_PORT}", f":{loopback.tls_port}"
+            loopback.change = lambda _text: ported.replace(f":{PORT}", f":{loopback.port}").replace(
+                f":{TLS_PORT}", f":{loopback.tls_port}"
             )
             loopback.write_keys(f"bench: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
             loopback.renew_certificate()

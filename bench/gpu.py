@@ -46,7 +46,7 @@ from inference_operator.models.model import model_facts
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import Budget, Gpu, budget
+from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.shape import ParallelSizes, Shape
 
 CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
@@ -161,8 +161,7 @@ def estimate_of(found: Planned, facts: ModelFacts, offer: GpuOffer) -> Terms:
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=plan.max_num_batched_tokens,
     )
-    engine = ENGINES[ENGINES.default].memory("", offer)
-    one: Budget = budget(facts, Gpu(offer.kind, offer.memory_gib, offer.linked), engine, shape)
+    one: Budget = ENGINES[ENGINES.default].gpu_memory("", offer).budget(facts, shape)
     return Terms(one.weights, one.activation, one.kv_tokens)
 
 

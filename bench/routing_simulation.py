@@ -24,7 +24,7 @@ from itertools import count
 from math import ceil
 from statistics import fmean
 
-from inference_operator.router.haproxy import HOT_REQUESTS
+from inference_operator.router.affinity import HOT_REQUESTS
 
 BLOCK_TOKENS = 512
 """Tokens of one block, as in the Mooncake traces."""

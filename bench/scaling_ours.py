@@ -8,16 +8,16 @@ import numpy as np
 
 from bench.engine_steps import Floats
 from bench.fleet_simulation import Fleet, Observed, Scaler
-from inference_operator.autoscaling.correction import (
-    STEP_REQUESTS,
-    STEP_SECONDS,
-    Between,
-    Measured,
-    corrected,
-    part_within,
-)
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import Objective
+from inference_operator.autoscaling.target_correction import (
+    STEP_REQUESTS,
+    STEP_SECONDS,
+    Bounds,
+    LatencySample,
+    next_factor,
+    part_within,
+)
 
 NEVER_IDLE = 1e9
 OBJECTIVE = Objective()
@@ -74,25 +74,26 @@ class _Correction:
         self._token.append(seen.token)
         self._running.append(seen.running / max(seen.ready, 1))
         if sum(map(len, self._first)) >= STEP_REQUESTS and seen.at - self._since >= STEP_SECONDS:
-            before, self.factor = self.factor, corrected(self.factor, self.computed, self._measured(seen.at), OBJECTIVE)
+            before, sample = self.factor, self._measured(seen.at)
+            self.factor = next_factor(before, self.computed, sample, OBJECTIVE)
             self._lowered = seen.at if self.factor < before else self._lowered
             self._since, self._first, self._token, self._running = seen.at, [], [], []
         return self.factor * self.computed
 
-    def _measured(self, at: float) -> Measured:
+    def _measured(self, at: float) -> LatencySample:
         first, token = np.concatenate(self._first), np.concatenate(self._token)
-        return Measured(
+        return LatencySample(
             seconds=at - self._since,
             requests=len(first),
-            first_token=_within(first, FIRST_TOKEN_BOUNDS, OBJECTIVE.first_token),
-            token=_within(token, TOKEN_BOUNDS, OBJECTIVE.token),
-            token_seconds=float(np.mean(token)),
+            ttft=_within(first, FIRST_TOKEN_BOUNDS, OBJECTIVE.ttft),
+            tpot=_within(token, TOKEN_BOUNDS, OBJECTIVE.tpot),
+            tpot_seconds=float(np.mean(token)),
             running=float(np.mean(self._running)),
             since_lowered=at - self._lowered,
         )
 
 
-def _within(values: Floats, bounds: Sequence[float], limit: float) -> Between:
+def _within(values: Floats, bounds: Sequence[float], limit: float) -> Bounds:
     """What a histogram with these buckets tells."""
     counts = [float(np.count_nonzero(values <= bound)) for bound in bounds]
     found = part_within((*bounds, inf), (*counts, float(len(values))), limit)

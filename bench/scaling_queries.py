@@ -14,10 +14,10 @@ from bench.fleet_simulation import Observed, Scaler
 from bench.promql import Labels, Store, labels, parsed
 from bench.scaling_rules import HPA_SECONDS, TOLERANCE, Window
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
-from inference_operator.autoscaling.autoscalers import (
+from inference_operator.autoscaling.external import (
     QUERY_ANNOTATION,
-    AutoscalerRequest,
-    autoscaler,
+    ExternalInputs,
+    external_autoscaler,
 )
 from inference_operator.autoscaling.query import BACKEND, OUTSTANDING, QueryRequest, engines_query
 from inference_operator.engines.vllm.metrics import SERIES
@@ -39,8 +39,8 @@ RULE_AGE_SECONDS = 10.0
 def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int) -> Manifest:
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
-    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, external=False, metrics=SERIES))
-    found = autoscaler(AutoscalerRequest(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
+    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES))
+    found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
     if found is None:
         raise ValueError(f"{backend} needs no object")
     return found

@@ -46,6 +46,7 @@ from inference_operator.router.observe import HELD_PATH, HELD_SECONDS
 from inference_operator.scrape.schedule import Intervals
 from inference_operator.scrape.scraper import Callbacks, Scraped, Scraper, Targets, default_intervals
 from inference_operator.settings import Settings
+from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -171,7 +172,8 @@ async def _scraping(ports: tuple[int, int, int], load: Load) -> list[Figure]:
         on_readable=lambda _: None,
         on_scaling=lambda _: None,
     )
-    targets = Targets(lambda: pods, lambda key: pods[key], lambda _, component: Vllm() if component == ENGINE else None)
+    engines = {key: engines_of(pod for pod in each if pod.component == ENGINE) for key, each in pods.items()}
+    targets = Targets(pods.keys, pods.__getitem__, engines.__getitem__, lambda _key, _component: Vllm())
     scaling = _scaled(pods, load)
     intervals = {**default, ROUTER: routers}
     scraper = Rounds(targets, SampleStore(), callbacks, settings, intervals=intervals, scaling=scaling)
@@ -238,7 +240,8 @@ def _scaled(keys: Iterable[Key], load: Load) -> ScalingStore:
     target = Target(32, TargetBound.REQUESTED, {})
     for key in keys:
         store.want(
-            key, ScalingRequest(limits, replicas=load.engines, external=False, target=target, objective=Objective())
+            key,
+            ScalingRequest(limits, replicas=load.engines, bypasses_routers=False, target=target, objective=Objective()),
         )
     return store
 

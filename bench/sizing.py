@@ -20,7 +20,7 @@ from bench.figures import Aim, Figure, at_least, at_most, exactly, json_of, pars
 from bench.held_out import without
 from bench.startups import Case, case, excluded, startups
 from inference_operator.models.facts import Kernel
-from inference_operator.sizing.budget import budget
+from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.rules import broken_rule
 
 BOUNDARY = 0.1
@@ -54,14 +54,14 @@ class Judged:
 
 def ours(one: Case) -> Estimate:
     """The operator's estimate."""
-    found = budget(one.facts, one.gpu, one.engine, one.shape)
+    found = paged_budget(one.facts, one.gpu, one.engine, one.shape)
     fits = broken_rule(one.facts, one.shape) is None and (found.fits or one.row.outcome == "tp_invalid")
     return Estimate(fits, found.weights, found.kv_cache, found.kv_tokens)
 
 
 def is_near(one: Case) -> bool:
     """Whether required and available memory are nearly equal."""
-    found = budget(one.facts, one.gpu, one.engine, one.shape)
+    found = paged_budget(one.facts, one.gpu, one.engine, one.shape)
     return one.row.outcome != "tp_invalid" and abs(found.headroom) <= BOUNDARY * found.offered
 
 

@@ -17,8 +17,9 @@ import pytest
 from e2e.s3_server import S3Server, s3_server
 from e2e.waiting import eventually
 from inference_operator.cli.main import main
-from inference_operator.inspection.result import Cause, Failure, InspectionResult
-from inference_operator.model_cache.result import Downloaded
+from inference_operator.jobs.download_result import Downloaded
+from inference_operator.jobs.inspection_result import InspectionResult
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.bucket import inspect_bucket
 from inference_operator.model_files.bucket_download import BucketOrigin
 from inference_operator.model_files.claim import Claim

@@ -23,7 +23,7 @@ from e2e.waiting import eventually
 NAME, KEYS = "signed", "model-keys"
 SECONDS = 300
 
-pytestmark = pytest.mark.full  # starts of an engine; e2e/test_verify.py has cosign, tests/verification the decisions
+pytestmark = pytest.mark.full  # starts of an engine; e2e/test_verify.py has cosign, tests/jobs the decisions
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import pytest
 
 from e2e.served import PROMPT, Served, metric
 from e2e.waiting import eventually
-from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
+from inference_operator.router.process import METRICS_PORTS
 
 SOON = 60
 CHAT = {"messages": [{"role": "user", "content": PROMPT}]}

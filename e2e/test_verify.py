@@ -13,11 +13,11 @@ import pytest
 from e2e.cluster.binaries import ensure_cosign
 from e2e.local_registry import local_registry, put_image
 from e2e.signing import Signer, cosign
-from inference_operator.inspection.result import Failure
+from inference_operator.jobs.cosign import Verified, parsed_verification
+from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.settings import Settings
-from inference_operator.verification.result import Verified, parsed_verification
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText
 from tests.testing.builders import SETTINGS, inference_deployment, inputs
 from tests.testing.inspected import job_of

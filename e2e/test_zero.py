@@ -18,7 +18,7 @@ from e2e.said import Say
 from e2e.served import Served
 from e2e.stand_in import resource_of_stand_ins
 from e2e.waiting import eventually
-from inference_operator.router.haproxy import METRICS_PORTS
+from inference_operator.router.process import METRICS_PORTS
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.views.samples import RouterSample
 

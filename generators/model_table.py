@@ -70,7 +70,8 @@ def plans() -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | I
         own = {}
         if isinstance(facts, ModelFacts):
             own = {
-                k: choose(facts, [o], lambda one: engine.memory("", one), SizingRequest()) for k, o in offers.items()
+                k: choose(facts, [o], lambda offer: engine.gpu_memory("", offer), SizingRequest())
+                for k, o in offers.items()
             }
         found[name] = facts, own
     return found

@@ -13,7 +13,7 @@ from random import Random
 import aiohttp
 
 from e2e.router.loopback import START_SECONDS, Loopback
-from inference_operator.router import haproxy
+from inference_operator.router.process import CONFIG_FILE, HEALTH_PATH, METRICS_PORTS
 
 Place = tuple[str, int]
 """A process: the address of its router, and its metrics port."""
@@ -50,7 +50,7 @@ class Fleet:
 
     async def join(self, address: str) -> None:
         """Start a router; DNS names it at once, as it does for addresses that are not ready."""
-        for port in haproxy.METRICS_PORTS:
+        for port in METRICS_PORTS:
             command = ["env", f"ROUTER={address}", *self.loopback.command]
             log = self.loopback.root.with_name(f"{address}-{port}.log")
             with log.open("wb") as file:
@@ -60,8 +60,8 @@ class Fleet:
                     stderr=file,
                     start_new_session=True,
                 )
-        for port in haproxy.METRICS_PORTS:
-            await self.loopback.until_answers(f"http://{address}:{port}{haproxy.HEALTH_PATH}")
+        for port in METRICS_PORTS:
+            await self.loopback.until_answers(f"http://{address}:{port}{HEALTH_PATH}")
         self.name()
 
     def name(self, *strangers: str) -> None:
@@ -73,7 +73,7 @@ class Fleet:
         self._names(set())
 
     def _names(self, addresses: set[str]) -> None:
-        text = (self.loopback.root / f"etc/haproxy/{haproxy.CONFIG_FILE}").read_text()
+        text = (self.loopback.root / f"etc/haproxy/{CONFIG_FILE}").read_text()
         found = re.search(r"server-template r \d+ ([^:]+):", text)
         assert found  # noqa: S101 - a test's helper
         self.loopback.names.others[found[1]] = sorted(addresses)

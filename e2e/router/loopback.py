@@ -26,8 +26,22 @@ from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
-from inference_operator.router import haproxy
-from inference_operator.router.stop_hook import stop_hook
+from inference_operator.objects.names import ENGINE
+from inference_operator.router.deployment import stop_hook
+from inference_operator.router.haproxy import config_files
+from inference_operator.router.inputs import RouterInputs, Upstream
+from inference_operator.router.keys import KEYS_FOLDER
+from inference_operator.router.process import (
+    CONFIG_FILE,
+    CONFIG_FOLDER,
+    HEALTH_PATH,
+    METRICS_PORT_VARIABLE,
+    METRICS_PORTS,
+    POD_IPS_VARIABLE,
+    PORT,
+    TLS_PORT,
+)
+from inference_operator.router.tls import TLS_CERTIFICATE_FILE, TLS_FOLDER, TLS_KEY_FILE
 from inference_operator.settings import Settings
 
 ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
@@ -115,12 +129,28 @@ class Loopback:
     engine_max_concurrency: int = 256
     """The most requests that HAProxy sends to one engine at a time."""
     spec: RouterSpec = field(default_factory=RouterSpec)
+    other_upstreams: tuple[Upstream, ...] = ()
+    """Where the router sends requests beside `engines`."""
     model_names: tuple[str, ...] = ("chat",)
     """The served names."""
     pod_ips: str = "127.0.0.1"
     """Addresses of the router's pod."""
     change: Callable[[str], str] = str
     """What a bench changes in the configuration, to compare."""
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """Where the router sends requests."""
+        engines = Upstream(
+            name=ENGINE,
+            host=ENGINES_HOST,
+            port=self.engine_port,
+            health_path="/health",
+            max_concurrency=self.engine_max_concurrency,
+            model_names=self.model_names,
+            api_paths=API_PATHS,
+        )
+        return (engines, *self.other_upstreams)
 
     @property
     def log(self) -> Path:
@@ -141,29 +171,24 @@ class Loopback:
         """Render the configuration with the current constants, for ports that are free."""
         self.port, self.tls_port, self.metrics_port, engine_port = _free_ports(4)
         self.engine_port = self.engine_port or engine_port
-        request = haproxy.RouterRequest(
-            engines_host=ENGINES_HOST,
-            engine_port=self.engine_port,
-            engine_health_path="/health",
-            engine_max_concurrency=self.engine_max_concurrency,
+        inputs = RouterInputs(
+            upstreams=self.upstreams,
             slots=self.slots,
             spec=self.spec,
-            model_names=self.model_names,
-            api_paths=API_PATHS,
             drain_seconds=120,
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=Settings(),
         )
-        config = haproxy.config_files(request)
-        text = config[haproxy.CONFIG_FILE].replace(f":{haproxy.PORT}", f":{self.port}")
-        text = self.change(text.replace(f":{haproxy.TLS_PORT}", f":{self.tls_port}"))
-        for name, content in {**config, haproxy.CONFIG_FILE: text}.items():
+        config = config_files(inputs)
+        text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
+        text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))
+        for name, content in {**config, CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
 
     def write_keys(self, text: str) -> None:
         """Write the keys file as the kubelet does: as a whole, by renaming."""
-        folder = self.root / haproxy.KEYS_FOLDER.lstrip("/")
+        folder = self.root / KEYS_FOLDER.lstrip("/")
         folder.mkdir(exist_ok=True)
         (folder / ".new").write_text(text)
         (folder / ".new").rename(folder / KEYS_FILE)
@@ -172,13 +197,13 @@ class Loopback:
         """Put a new certificate for localhost into the mounted Secret, as the kubelet does; returns it as DER."""
         authority = self.root.with_name("authority")
         Authority(authority).issue(Identity("router", "localhost", hosts=("localhost", "127.0.0.1")))
-        mounted = self.root / haproxy.TLS_FOLDER.lstrip("/")
+        mounted = self.root / TLS_FOLDER.lstrip("/")
         version = mounted / f"..{time.time_ns()}"
         version.mkdir(parents=True)
         chain = (authority / "router.crt").read_text()
         other = "-----BEGIN CERTIFICATE-----\n"  # the beginning of one
-        (version / haproxy.TLS_CERTIFICATE_FILE).write_text(other if broken else chain)
-        (version / haproxy.TLS_KEY_FILE).write_text((authority / "router.key").read_text())
+        (version / TLS_CERTIFICATE_FILE).write_text(other if broken else chain)
+        (version / TLS_KEY_FILE).write_text((authority / "router.key").read_text())
         for file in version.iterdir():
             file.chmod(0o644)
             link = mounted / file.name
@@ -207,7 +232,7 @@ class Loopback:
                 stderr=file,
                 start_new_session=True,
             )
-        await self.until_answers(f"http://127.0.0.1:{metrics_port}{haproxy.HEALTH_PATH}")
+        await self.until_answers(f"http://127.0.0.1:{metrics_port}{HEALTH_PATH}")
         return process
 
     async def kill_twin(self) -> None:
@@ -220,20 +245,30 @@ class Loopback:
             assert time.monotonic() < deadline  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 
-    def chrooted(self, *command: str, metrics_port: int = haproxy.METRICS_PORTS[0]) -> list[str]:
+    def chrooted(self, *command: str, metrics_port: int = METRICS_PORTS[0]) -> list[str]:
         """A command line that runs a command as the router's container does."""
-        environment = ["env", f"{haproxy.METRICS_PORT_VARIABLE}={metrics_port}"]
-        environment.append(f"{haproxy.POD_IPS_VARIABLE}={self.pod_ips}")
+        environment = ["env", f"{METRICS_PORT_VARIABLE}={metrics_port}"]
+        environment.append(f"{POD_IPS_VARIABLE}={self.pod_ips}")
         return [*environment, "chroot", f"--userspec={ROUTER_USER}", str(self.root), *command]
 
     async def start_engine(self, address: str = "") -> Engine:
         """Start an engine and add its address to DNS, as Kubernetes does for a ready pod."""
         address = address or f"127.0.54.{len(self.engines) + 1}"
-        command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(self.engine_port)]
-        engine = Engine(address, self.engine_port, await create_subprocess_exec(*command))
+        engine = await self._started(address, self.engine_port)
+        self.names.addresses.append(address)
+        return engine
+
+    async def start_engine_of(self, upstream: Upstream, address: str) -> Engine:
+        """Start an engine of another upstream, and add its address to the upstream's DNS name."""
+        engine = await self._started(address, upstream.port)
+        self.names.others[upstream.host].append(address)
+        return engine
+
+    async def _started(self, address: str, port: int) -> Engine:
+        command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(port)]
+        engine = Engine(address, port, await create_subprocess_exec(*command))
         self.engines.append(engine)
         await self.until_answers(f"{engine.url}/health")
-        self.names.addresses.append(address)
         return engine
 
     async def until_served(self, servers: int) -> None:
@@ -290,7 +325,7 @@ class Loopback:
 
     async def checked_configuration(self) -> tuple[str, str]:
         """What HAProxy prints, to stdout and stderr, when it checks its configuration; nothing without a problem."""
-        check = self.chrooted("haproxy", "-c", "-f", f"{haproxy.CONFIG_FOLDER}/{haproxy.CONFIG_FILE}")
+        check = self.chrooted("haproxy", "-c", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}")
         answer = await asyncio.to_thread(subprocess.run, check, capture_output=True, text=True, check=True)
         return answer.stdout, answer.stderr
 
@@ -355,8 +390,14 @@ class Loopback:
             await process.wait()
         await self.names.close()
 
+    async def until_checked(self, server: str, status: int) -> None:
+        """Wait until the health check of a server slot got this status."""
+        await self._until(f'haproxy_server_check_code{{proxy="engines",server="{server}"}} {status}\n')
+
     async def _until_backend(self, metric: str, value: int, *, port: int = 0) -> None:
-        wanted = f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n'
+        await self._until(f'haproxy_backend_{metric}{{proxy="engines"}} {value}\n', port=port)
+
+    async def _until(self, wanted: str, *, port: int = 0) -> None:
         deadline = time.monotonic() + START_SECONDS
         while wanted not in await self.metrics(port=port):
             assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper

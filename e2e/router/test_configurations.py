@@ -6,7 +6,8 @@ import pytest
 
 from e2e.router.loopback import Loopback
 from e2e.router.test_keys import ALICE, line
-from inference_operator.router.haproxy import CONFIG_FILE, CONFIG_FOLDER, config_files
+from inference_operator.router.haproxy import config_files
+from inference_operator.router.process import CONFIG_FILE, CONFIG_FOLDER
 from tests.testing.random_routers import Routers
 
 FEW, MANY = 24, 1_000

@@ -26,7 +26,7 @@ LONGEST = "q" * MAX_NAME_LENGTH
 
 
 def query(*, name: str = "qwen", target: float = 32.0, external: bool = False, metrics: EngineSeries = SERIES) -> str:
-    return engines_query(QueryRequest(Key("a", name), "engine", target, external=external, metrics=metrics))
+    return engines_query(QueryRequest(Key("a", name), "engine", target, bypasses_routers=external, metrics=metrics))
 
 
 def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:
@@ -109,7 +109,11 @@ CASES: dict[str, tuple[str, Mapping[str, str], float | None]] = {
     ),
     "no metrics of routers": (query(), STEADY, None),
     "no metrics at all": (query(), {}, None),
-    "external routing": (query(external=True), engines(2, running=40, waiting=10, finished=80), (64 / 0.85 + 36) / 32),
+    "external routing": (
+        query(external=True),
+        engines(2, running=40, waiting=10, finished=80),
+        (64 / 0.85 + 36) / 32,
+    ),
     "external routing without metrics": (query(external=True), router(5), None),
     "the longest name": (
         query(name=LONGEST),

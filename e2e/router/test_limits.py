@@ -14,8 +14,8 @@ from e2e.router.loopback import START_SECONDS, Loopback, _free_ports
 from e2e.router.test_keys import ALICE, BOB, bearer, line, status
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import RouterKeysSpec
-from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.observe import ROUTER_METRICS_PATH
+from inference_operator.router.process import METRICS_PORTS
 
 MOST = 20
 CLIENTS = 120

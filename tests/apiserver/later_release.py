@@ -2,12 +2,13 @@
 
 from inference_operator.app import main
 from inference_operator.router import children
-from inference_operator.router.haproxy import RouterRequest, config_files
+from inference_operator.router.haproxy import config_files
+from inference_operator.router.inputs import RouterInputs
 
 
-def later_files(request: RouterRequest) -> dict[str, str]:
+def later_files(inputs: RouterInputs) -> dict[str, str]:
     """The files of this release, each with one line more."""
-    return {name: f"{text}\n# of a later release\n" for name, text in config_files(request).items()}
+    return {name: f"{text}\n# of a later release\n" for name, text in config_files(inputs).items()}
 
 
 if __name__ == "__main__":

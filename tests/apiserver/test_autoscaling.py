@@ -12,8 +12,8 @@ import pytest
 
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
-from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.observe import HELD_PATH
+from inference_operator.router.process import METRICS_PORTS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.waiting import eventually
-from inference_operator.model_cache.result import Downloaded, downloaded_text
+from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from tests.apiserver.inspection import let_it_say
 from tests.apiserver.test_download import CACHED, CLAIM, DOWNLOAD, FULL
 from tests.testing.workspace import Workspace

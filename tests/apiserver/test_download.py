@@ -3,7 +3,7 @@
 import json
 
 from e2e.waiting import eventually
-from inference_operator.model_cache.result import Downloaded, downloaded_text
+from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from tests.apiserver.inspection import let_it_say
 from tests.testing.workspace import QWEN, Workspace
 

@@ -13,7 +13,7 @@ import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.autoscaling.autoscalers import METRIC, METRIC_LABEL, QUERY_ANNOTATION
+from inference_operator.autoscaling.external import METRIC, METRIC_LABEL, QUERY_ANNOTATION
 from tests.testing.demand import demand, prometheus, value
 from tests.testing.keda import keda
 from tests.testing.metrics_api import adapter

@@ -49,7 +49,7 @@ def test_two_roles_of_two_engines_become_two_deployments_that_serve(
         engines[role] = json.loads(deployment["metadata"]["annotations"][PLAN_ANNOTATION])["engine"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["name"] == role
     assert engines == {"engine": "VLLM", "helper": "ECHO"}
-    assert workspace.settled("qwen", saying="2 of 2")["message"] == "2 of 2 engines are ready."
+    assert workspace.settled("qwen", saying="4 of 4")["message"] == "4 of 4 engines are ready."
     kubernetes.kubectl("delete", "namespace", "two-roles", "--wait=false")
 
 

@@ -8,27 +8,27 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scaling_conflict
 from inference_operator.manifest import Key, Manifest
+from inference_operator.views.foreign_autoscaler import ForeignAutoscaler, foreign_autoscaler
 from inference_operator.views.lookups import (
-    AutoscalersLookup,
+    ForeignAutoscalers,
+    ForeignAutoscalersLookup,
     LookupResult,
     LookupResults,
-    OtherAutoscalers,
     Unavailable,
 )
-from inference_operator.views.other_autoscaler import OtherAutoscaler, other_autoscaler
 from tests.testing.builders import inference_deployment
 
 KEY = Key("default", "qwen")
-ON_WORKLOAD = OtherAutoscaler("HorizontalPodAutoscaler", "cpu", "Deployment", "qwen-engine")
-ON_SCALE = OtherAutoscaler("ScaledObject", "cron", "InferenceDeployment", "qwen")
-ELSEWHERE = OtherAutoscaler("HorizontalPodAutoscaler", "web", "Deployment", "web")
-OWN = OtherAutoscaler("InferenceDeployment", "qwen", "InferenceDeployment", "qwen")
+ON_WORKLOAD = ForeignAutoscaler("HorizontalPodAutoscaler", "cpu", "Deployment", "qwen-engine")
+ON_SCALE = ForeignAutoscaler("ScaledObject", "cron", "InferenceDeployment", "qwen")
+ELSEWHERE = ForeignAutoscaler("HorizontalPodAutoscaler", "web", "Deployment", "web")
+OWN = ForeignAutoscaler("InferenceDeployment", "qwen", "InferenceDeployment", "qwen")
 WRITTEN = {"metadata": {"managedFields": [{"manager": "kube-controller-manager", "subresource": "scale", "time": "t"}]}}
 UNTOUCHED: Manifest = {"metadata": {"managedFields": [{"manager": "inference-operator"}]}}
 
 
 def found(
-    *autoscalers: OtherAutoscaler,
+    *autoscalers: ForeignAutoscaler,
     live: Manifest = UNTOUCHED,
     seen: str = "1",
     result: LookupResult | None = None,
@@ -38,7 +38,9 @@ def found(
     raw = inference_deployment(autoscaling={"maxReplicas": 4, "backend": backend})
     spec = resource(raw).spec
     assert isinstance(spec, Spec)
-    lookups: LookupResults = {AutoscalersLookup("default", "qwen"): result or OtherAutoscalers(seen, autoscalers)}
+    lookups: LookupResults = {
+        ForeignAutoscalersLookup("default", "qwen"): result or ForeignAutoscalers(seen, autoscalers)
+    }
     return scaling_conflict(ConflictRequest(KEY, spec, "qwen-engine", live, before, lookups))
 
 
@@ -105,6 +107,6 @@ def test_keda_is_named_by_its_scaled_object_and_a_deleted_one_does_not_count() -
         "metadata": {"name": "keda-hpa-cron", "ownerReferences": [owner]},
         "spec": {"scaleTargetRef": {"kind": "InferenceDeployment", "name": "qwen"}},
     }
-    assert other_autoscaler(raw) == ON_SCALE
+    assert foreign_autoscaler(raw) == ON_SCALE
     raw["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    assert other_autoscaler(raw) is None
+    assert foreign_autoscaler(raw) is None

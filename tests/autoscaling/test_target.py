@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.spec import Device
-from inference_operator.autoscaling.correction import MOST, STEP_REQUESTS, STEP_SECONDS, Between, Measured, corrected
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import (
     LEAST_TARGET,
@@ -16,6 +15,14 @@ from inference_operator.autoscaling.target import (
     Objective,
     TargetBound,
     target_concurrency,
+)
+from inference_operator.autoscaling.target_correction import (
+    MOST,
+    STEP_REQUESTS,
+    STEP_SECONDS,
+    Bounds,
+    LatencySample,
+    next_factor,
 )
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.sizing.shape import ParallelSizes
@@ -85,23 +92,23 @@ def test_a_requested_target_replaces_the_computed_one() -> None:
 @given(st.floats(0.01, 0.5), st.floats(0.01, 0.5))
 def test_a_stricter_objective_never_gives_a_larger_target(one: float, other: float) -> None:
     strict, loose = sorted((one, other))
-    found = [target_concurrency(PLAN, max_num_seqs=256, objective=Objective(token=t)) for t in (strict, loose)]
+    found = [target_concurrency(PLAN, max_num_seqs=256, objective=Objective(tpot=t)) for t in (strict, loose)]
     assert found[0].concurrency <= found[1].concurrency
 
 
-ALL, HARDLY = Between(1.0, 1.0), Between(0.9, 0.98)
-GOOD = Measured(STEP_SECONDS, STEP_REQUESTS, first_token=ALL, token=ALL, token_seconds=0.02, running=25)
-SLOW = replace(GOOD, token_seconds=0.08)
+ALL, HARDLY = Bounds(1.0, 1.0), Bounds(0.9, 0.98)
+GOOD = LatencySample(STEP_SECONDS, STEP_REQUESTS, ttft=ALL, tpot=ALL, tpot_seconds=0.02, running=25)
+SLOW = replace(GOOD, tpot_seconds=0.08)
 
 
 def test_slow_tokens_lower_the_target_by_a_step_and_fast_ones_raise_it() -> None:
-    assert corrected(1.0, 32, SLOW, Objective()) == pytest.approx(1 / 1.1)
-    assert corrected(1.0, 32, GOOD, Objective()) == pytest.approx(1.1)
+    assert next_factor(1.0, 32, SLOW, Objective()) == pytest.approx(1 / 1.1)
+    assert next_factor(1.0, 32, GOOD, Objective()) == pytest.approx(1.1)
 
 
 def test_too_many_late_first_tokens_or_slow_requests_lower_the_target_too() -> None:
-    assert corrected(1.0, 32, replace(GOOD, first_token=HARDLY), Objective()) < 1
-    assert corrected(1.0, 32, replace(GOOD, token=HARDLY), Objective()) < 1
+    assert next_factor(1.0, 32, replace(GOOD, ttft=HARDLY), Objective()) < 1
+    assert next_factor(1.0, 32, replace(GOOD, tpot=HARDLY), Objective()) < 1
 
 
 @pytest.mark.parametrize(
@@ -111,27 +118,27 @@ def test_too_many_late_first_tokens_or_slow_requests_lower_the_target_too() -> N
         pytest.param(replace(SLOW, seconds=STEP_SECONDS - 1), id="too soon"),
         pytest.param(replace(SLOW, running=60), id="more requests than the target: engines are missing"),
         pytest.param(replace(GOOD, running=3), id="idle engines"),
-        pytest.param(replace(GOOD, token_seconds=0.001, running=15), id="engines with less than half of the target"),
-        pytest.param(replace(GOOD, token_seconds=0.047), id="nearly at the objective"),
-        pytest.param(replace(GOOD, first_token=Between(0.5, 1.0)), id="first tokens in the bucket of the objective"),
-        pytest.param(replace(GOOD, token=Between(0.995, 0.995)), id="some slow requests"),
+        pytest.param(replace(GOOD, tpot_seconds=0.001, running=15), id="engines with less than half of the target"),
+        pytest.param(replace(GOOD, tpot_seconds=0.047), id="nearly at the objective"),
+        pytest.param(replace(GOOD, ttft=Bounds(0.5, 1.0)), id="first tokens in the bucket of the objective"),
+        pytest.param(replace(GOOD, tpot=Bounds(0.995, 0.995)), id="some slow requests"),
         pytest.param(replace(GOOD, since_lowered=600), id="lowered ten minutes ago"),
     ],
 )
-def test_nothing_changes_if_nothing_is_learned(measured: Measured) -> None:
-    assert corrected(1.0, 32, measured, Objective()) == 1.0
+def test_nothing_changes_if_nothing_is_learned(measured: LatencySample) -> None:
+    assert next_factor(1.0, 32, measured, Objective()) == 1.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 10), st.floats(0, 1e6)), max_size=80))
 def test_the_factor_stays_within_its_limits(windows: list[tuple[float, float, float]]) -> None:
     factor = 1.0
-    for first_token, token, running in windows:
-        measured = Measured(60, 1000, Between(first_token, 1.0), ALL, token, running)
-        factor = corrected(factor, 32, measured, Objective())
+    for ttft, tpot, running in windows:
+        measured = LatencySample(60, 1000, Bounds(ttft, 1.0), ALL, tpot, running)
+        factor = next_factor(factor, 32, measured, Objective())
         assert 1 / MOST <= factor <= MOST
 
 
-def token_seconds(running: float) -> float:
+def tpot_seconds(running: float) -> float:
     """An engine whose objective of 50 ms is met up to 40 requests."""
     return 0.010 + 0.001 * running
 
@@ -147,7 +154,7 @@ def test_a_target_wrong_by_four_is_back_within_a_quarter_after_half_an_hour(wron
         at = tick * period
         for _ in range(50):
             running = outstanding / ready
-            done = outstanding / (tokens * token_seconds(running)) * period / 50
+            done = outstanding / (tokens * tpot_seconds(running)) * period / 50
             outstanding, finished = outstanding + rate * period / 50 - done, finished + done
         settings = ScalingSettings(1, 64, computed * factor, start_seconds=120, idle_seconds=600)
         sample = ScalingSample(at, outstanding, rate * at, finished, outstanding, ready, replicas - ready)
@@ -158,10 +165,10 @@ def test_a_target_wrong_by_four_is_back_within_a_quarter_after_half_an_hour(wron
         ready = replicas - len(starting)
         if at - since >= STEP_SECONDS:
             running = outstanding / ready
-            seconds = token_seconds(running)
-            in_time = ALL if seconds <= Objective().token else Between(0.0, 0.0)
+            seconds = tpot_seconds(running)
+            in_time = ALL if seconds <= Objective().tpot else Bounds(0.0, 0.0)
             before, since_lowered = factor, at - lowered
-            measured = Measured(at - since, rate * (at - since), ALL, in_time, seconds, running, since_lowered)
-            factor, since = corrected(factor, computed, measured, Objective()), at
+            measured = LatencySample(at - since, rate * (at - since), ALL, in_time, seconds, running, since_lowered)
+            factor, since = next_factor(factor, computed, measured, Objective()), at
             lowered = at if factor < before else lowered
     assert right * 0.75 <= computed * factor <= right * 1.25

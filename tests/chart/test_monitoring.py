@@ -9,8 +9,8 @@ from generators.dashboards import DASHBOARDS
 from generators.metrics_reference import RULES
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
-from inference_operator.router.haproxy import METRICS_PORTS
 from inference_operator.router.observe import ROUTER_METRICS_PATH
+from inference_operator.router.process import METRICS_PORTS
 from inference_operator.settings import Settings
 from tests.chart.helm import REPOSITORY, Helm
 from tests.testing.builders import ENGINES, inference_deployment, planned

@@ -9,7 +9,7 @@ import yaml
 
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
-from inference_operator.inspection.result import result_text
+from inference_operator.jobs.inspection_result import result_text
 from inference_operator.models.checkpoint import Weights
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused

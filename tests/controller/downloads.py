@@ -1,7 +1,7 @@
 """Downloads to a claim on the in-memory cluster: their Jobs, and how they end."""
 
+from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from inference_operator.manifest import JOB, Manifest, Ref
-from inference_operator.model_cache.result import Downloaded, downloaded_text
 from inference_operator.objects.names import DOWNLOAD, labels
 from tests.controller.world import World
 from tests.testing.builders import KEY

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, POD, Manifest, Ref
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
@@ -28,12 +29,12 @@ WINDOW = 330.0
 class Histograms:
     """Latencies of one engine, in the buckets of vLLM 0.32."""
 
-    first_token: Histogram = field(default_factory=lambda: Histogram((0.1, 1.0, 2.5, inf), (0.0,) * 4, 0.0))
-    token: Histogram = field(default_factory=lambda: Histogram((0.025, 0.05, 0.075, inf), (0.0,) * 4, 0.0))
+    ttft: Histogram = field(default_factory=lambda: Histogram((0.1, 1.0, 2.5, inf), (0.0,) * 4, 0.0))
+    tpot: Histogram = field(default_factory=lambda: Histogram((0.025, 0.05, 0.075, inf), (0.0,) * 4, 0.0))
 
-    def finish(self, requests: int, *, first_token: float, token: float) -> None:
-        self.first_token = _with(self.first_token, requests, first_token)
-        self.token = _with(self.token, requests, token)
+    def finish(self, requests: int, *, ttft: float, tpot: float) -> None:
+        self.ttft = _with(self.ttft, requests, ttft)
+        self.tpot = _with(self.tpot, requests, tpot)
 
 
 def _with(before: Histogram, requests: int, seconds: float) -> Histogram:
@@ -79,13 +80,14 @@ class Fleet:
             self.world.cache.samples.see_engine(uid, activity)
         cache = self.world.cache
         every = [one for one in cache.pods(KEY) if one.component == ROUTER]
-        if cache.scaling.observe(KEY, cache.engine_pods(KEY), every, Samples(engines, routers), at=self.at):
+        scraped = ScrapeRound(cache.engine_views(KEY), every, Samples(engines, routers), self.at)
+        if cache.scaling.observe(KEY, scraped):
             return await self.world.settle()
         return []
 
     def sample(self, running: int) -> EngineSample:
-        first, token = (self.latency.first_token, self.latency.token) if self.latency else (None, None)
-        return EngineSample("m", running, 0, (self.at,), first_token=first, token=token)
+        first, token = (self.latency.ttft, self.latency.tpot) if self.latency else (None, None)
+        return EngineSample("m", running, 0, (self.at,), ttft=first, tpot=token)
 
     async def rounds(self, seconds: float, *, running: Mapping[str, int] | None = None) -> list[Request]:
         writes: list[Request] = []
@@ -301,7 +303,7 @@ async def corrected(fleet: Fleet, right: float, *, rounds: int) -> list[Request]
     for _ in range(rounds):
         recorded = fleet.world.status().autoscaling
         running = recorded.target_concurrency or 0 if recorded else 0
-        fleet.latency.finish(20, first_token=0.3, token=0.010 + 0.040 * running / right)
+        fleet.latency.finish(20, ttft=0.3, tpot=0.010 + 0.040 * running / right)
         writes += await fleet.round(running={"e0": running})
     return writes
 

@@ -3,9 +3,9 @@
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.inspection.job_attempt import ATTEMPT_ANNOTATION
+from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION
+from inference_operator.jobs.placement import only_node, placement_of
 from inference_operator.manifest import CLAIM, POD, Manifest, Ref
-from inference_operator.model_cache.placement import only_node, placement_of
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.views.lookups import ClaimLookup, ClaimView, Unavailable

@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.inspection.attempts import FIRST_WAIT
-from inference_operator.inspection.result import Cause, Failure, result_text
+from inference_operator.jobs.attempts import FIRST_WAIT
+from inference_operator.jobs.inspection_result import result_text
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import CONFIG_MAP, POD, Ref
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.names import DOWNLOAD

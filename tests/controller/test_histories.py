@@ -123,13 +123,13 @@ class Combined:
     def check(self) -> None:
         """What holds whatever is on: replicas, metrics and status speak of engines only."""
         cache, status = self.fleet.world.cache, self.fleet.world.status()
-        engines = cache.engine_pods(KEY)
+        engines = cache.engine_views(KEY)
         assert LEAST <= self.fleet.replicas <= MOST, self
-        assert {pod.component for pod in engines} == {ENGINE}, self
+        assert {engine.component for engine in engines} == {ENGINE}, self
         assert "job-" not in " ".join(f"{one.reason} {one.message}" for one in status.conditions), self
         assert self.fleet.reason != "MetricsMissing", self
         assert status.replicas == len(engines), self
-        ready = sum(pod.ready for pod in engines)
+        ready = sum(engine.ready for engine in engines)
         assert self.value("infd_replicas", state="ready") == ready, self
         assert status.plan is not None
         assert self.value("infd_gpus") == len(engines) * status.plan.gpus_per_replica, self

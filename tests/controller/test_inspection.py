@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from inference_operator.controller.cluster import ClusterError, RejectedError
-from inference_operator.inspection.attempts import FIRST_WAIT, LONGEST_WAIT
-from inference_operator.inspection.config_map import MODEL_FILE
-from inference_operator.inspection.result import Cause, InspectionResult, parsed_result
+from inference_operator.jobs.attempts import FIRST_WAIT, LONGEST_WAIT
+from inference_operator.jobs.inspection import MODEL_FILE
+from inference_operator.jobs.inspection_result import InspectionResult, parsed_result
+from inference_operator.jobs.result import Cause
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.models.entry import Entry
 from tests.controller.test_writes import CHILDREN, STATUS

@@ -16,7 +16,7 @@ SAMPLE = EngineSample(
     progress=(1452.0, 8.0, 2903.0, 0.0006103888176768324, 2.0, 8.0),
     kv_cache_tokens=2_097_152,
     finished=2.0,
-    first_token=Histogram(
+    ttft=Histogram(
         (
             *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
             *(2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0, float("inf")),
@@ -24,7 +24,7 @@ SAMPLE = EngineSample(
         (0.0,) * 5 + (2.0,) * 7 + (4.0,) * 11,
         total=2.684156656265259,
     ),
-    token=Histogram(
+    tpot=Histogram(
         (
             *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0),
             *(2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, float("inf")),
@@ -75,8 +75,8 @@ def test_the_requests_of_several_engine_cores_are_summed() -> None:
     sample = engine_sample(LOADED + second)
     assert sample is not None
     assert (sample.running, sample.waiting, sample.progress[0]) == (4, 16, 2904.0)
-    assert sample.first_token is not None
-    assert sample.first_token.counts[-1] == 8
+    assert sample.ttft is not None
+    assert sample.ttft.counts[-1] == 8
     assert sample.kv_cache_tokens == SAMPLE.kv_cache_tokens, "cores are alike"
 
 

@@ -18,7 +18,7 @@ from inference_operator.engines.vllm.vllm import (
     WRITABLE,
     Vllm,
 )
-from inference_operator.router.haproxy import METRICS_PORTS
+from inference_operator.router.process import METRICS_PORTS
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.waiting import eventually
-from inference_operator.model_cache.result import Downloaded, parsed_download
+from inference_operator.jobs.download_result import Downloaded, parsed_download
 from tests.testing.hub import BRANCH, COMMIT, REPOSITORY, Hub, serving
 
 WEIGHTS = {f"{number}.safetensors": bytes([number]) * 400_000 for number in range(1, 4)}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.cli.main import main
-from inference_operator.inspection.result import Cause, Failure
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.models.checkpoint import INDEX, SINGLE, Weights, weights_of_files

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from inference_operator.inspection.result import LIMIT, parsed_result
+from inference_operator.jobs.inspection_result import parsed_result
+from inference_operator.jobs.result import LIMIT
 from inference_operator.model_files.response_limits import MAX_BYTES, MAX_REDIRECTS
 from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
 from tests.testing.inspected import QWEN3

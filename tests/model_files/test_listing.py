@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from inference_operator.inspection.result import Cause, Failure
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.listing import MAX_FILES, ListedFile, is_safe_name, wanted_files
 
 PARTS = st.sampled_from(["..", ".", "", "a", "b.json", "~", " ", "\\", "c:", "\0", "…", "-rf"]) | st.text(max_size=8)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.inspection.result import Cause, Failure
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.claim import Claim
 from inference_operator.model_files.download import download
 from inference_operator.model_files.listing import ListedFile

@@ -20,7 +20,7 @@ CONTENT = b"content"
 LOADER = """
 import sys
 from pathlib import Path
-from inference_operator.inspection.result import Failure
+from inference_operator.jobs.result import Failure
 from inference_operator.model_files.download import download
 from inference_operator.model_files.hub_download import HubOrigin
 

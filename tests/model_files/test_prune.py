@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from inference_operator.cli.main import main
-from inference_operator.model_cache.pruning import PruneReport, parsed_report
-from inference_operator.model_cache.uses import Use, Uses
 from inference_operator.model_files.prune import prune
+from inference_operator.model_files.pruning import PruneReport, parsed_report
+from inference_operator.model_files.uses import Use, Uses
 from inference_operator.objects.cache_volume import folder_of
 from tests.model_files.test_download import command
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving

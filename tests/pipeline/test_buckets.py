@@ -8,9 +8,9 @@ import pytest
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
-from inference_operator.inspection.result import Cause, Failure
+from inference_operator.jobs.download_result import Downloaded, downloaded_text
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
-from inference_operator.model_cache.result import Downloaded, downloaded_text
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.pipeline.decide import outcome

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inference_operator.api.resource import RESERVED_NAME
 from inference_operator.api.spec import MAX_NAME_LENGTH
-from inference_operator.inspection.result import Cause
+from inference_operator.jobs.result import Cause
 from inference_operator.manifest import CHILD_KINDS, Kind, Manifest, Owner
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, content_hash
 from inference_operator.objects.names import MANAGED_SELECTOR, selector_text

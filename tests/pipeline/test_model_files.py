@@ -10,8 +10,9 @@ from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import ModelSpec
-from inference_operator.inspection.config_map import model_config_map, model_config_ref
-from inference_operator.inspection.result import OLDER_VERSIONS, Cause, Failure, InspectionResult, unusable
+from inference_operator.jobs.inspection import OLDER_VERSIONS, model_record
+from inference_operator.jobs.inspection_result import InspectionResult, unusable
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.models.checkpoint import Weights, weights_of_files
 from inference_operator.models.config import NotUnderstood
@@ -127,7 +128,9 @@ def test_the_commit_stays_with_the_plan_when_the_branch_moves() -> None:
     moved = {**found.desired}
     for ref in found.desired:
         if ref.kind == CONFIG_MAP and "-model-" in ref.name:
-            moved[ref] = model_config_map(ref, with_weights(qwen("f" * 40)), owner=before.resource.owner)
+            record = model_record(ModelSpec(source="hf://Qwen/Qwen3-8B"), None, owner=before.resource.owner)
+            assert record.ref == ref
+            moved[ref] = record.manifest(with_weights(qwen("f" * 40)))
     again = outcome(later(before, found, moved))
     assert args(again) == args(found)
 
@@ -243,16 +246,16 @@ def test_the_result_of_an_older_inspector_stays_with_the_plan_that_was_made_from
     asked = inputs(raw, settings=ALWAYS)
     owner = asked.resource.owner
     model = ModelSpec(source="pvc://models/mine")
-    current = model_config_ref(model, None, owner=owner)
-    older = model_config_ref(model, None, owner=owner, version=OLDER_VERSIONS[0])
+    current = model_record(model, None, owner=owner)
+    older = model_record(model, None, owner=owner, version=OLDER_VERSIONS[0])
     stored = with_weights(qwen(""))
-    made = outcome(replace(asked, children={current: model_config_map(current, stored, owner=owner)}))
+    made = outcome(replace(asked, children={current.ref: current.manifest(stored)}))
     assert isinstance(made, Planned)
-    children = {**{ref: each for ref, each in made.desired.items() if ref != current}}
-    children[older] = model_config_map(older, stored, owner=owner)
+    children = {**{ref: each for ref, each in made.desired.items() if ref != current.ref}}
+    children[older.ref] = older.manifest(stored)
     again = outcome(later(asked, made, children))
     assert isinstance(again, Planned)
     assert again.desired.keys() == children.keys()
-    assert again.desired[older] == children[older]
-    fresh = outcome(replace(asked, children={older: children[older]}))
+    assert again.desired[older.ref] == children[older.ref]
+    fresh = outcome(replace(asked, children={older.ref: children[older.ref]}))
     assert isinstance(fresh, NeedsInspection), "new sizes need what the present inspector reads"

@@ -1,12 +1,14 @@
 """A second engine and a second role work without a change of the operator."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Spec
 from inference_operator.cli.main import main
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.sample_store import SampleStore
@@ -20,13 +22,28 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.roles.context import LiveRole
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from inference_operator.roles.spec import RoleSpec, role_spec
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
+from inference_operator.settings import Settings
 from inference_operator.status.report import Report, report
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogLookup, LogText
 from inference_operator.views.pod import pod_view
 from tests.scrape.pods import answering
 from tests.testing.builders import CONFIG, ENGINES, KEY, SETTINGS, deployment_status, inference_deployment, inputs, pod
-from tests.testing.second_engine import BOTH, ECHO, HELPER, MAX_CONCURRENCY, PORT, REGISTRY, USER, two_roles
+from tests.testing.second_engine import (
+    BOTH,
+    ECHO,
+    HELPER,
+    HELPER_IMAGE,
+    HELPER_REPLICAS,
+    HELPER_TENSOR,
+    MAX_CONCURRENCY,
+    PORT,
+    REGISTRY,
+    USER,
+    two_roles,
+)
 
 SAMPLE = Path(__file__).parents[2] / "manifests" / "samples" / "quickstart.yaml"
 HELPERS = Ref(DEPLOYMENT, KEY.namespace, "qwen-helper")
@@ -137,7 +154,12 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
             on_readable=lambda _: None,
             on_scaling=lambda _: None,
         )
-        scraper = Scraper(Targets(lambda: [KEY], lambda _: [view], cache.engine), store, nothing, SETTINGS)
+        scraper = Scraper(
+            Targets(lambda: [KEY], lambda _: [view], lambda _: [EngineView(view)], cache.engine),
+            store,
+            nothing,
+            SETTINGS,
+        )
         await scraper.scrape(KEY)
         await scraper.close()
     assert store.of([view]).engines[view.uid].sample.running == 3
@@ -153,7 +175,37 @@ def test_infd_plan_sizes_for_the_second_engine(capsys: pytest.CaptureFixture[str
     assert ended.value.code == 0
 
 
-def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
+def test_each_of_two_roles_has_its_own_engine_image_sizes_and_number() -> None:
+    made = planned(replace(inputs(inference_deployment(replicas=2)), engines=BOTH, roles=two_roles)).desired
+    found = {}
+    for ref in (ENGINES, HELPERS):
+        deployment = made[ref]["spec"]
+        (container,) = deployment["template"]["spec"]["containers"]
+        gpus = container["resources"]["limits"]["nvidia.com/gpu"]
+        found[ref] = (container["image"], deployment["replicas"], gpus, container["ports"][0]["containerPort"])
+    assert found == {
+        ENGINES: (SETTINGS.gpu_engine_image, 2, "1", 8000),
+        HELPERS: (HELPER_IMAGE, HELPER_REPLICAS, str(HELPER_TENSOR), PORT),
+    }
+
+
+def test_an_edit_of_one_role_decides_the_other_role_not_again() -> None:
+    """The hash of a plan is that of its role's own specification."""
+    given = with_live(replace(inputs(inference_deployment(), settings=SETTINGS), engines=BOTH, roles=two_roles))
+
+    def other_image(stated: Spec, settings: Settings, engines: EngineRegistry) -> Sequence[RoleSpec]:
+        first, helper = two_roles(stated, settings, engines)
+        engine = helper.stated.engine.model_copy(update={"image": "registry.example/echo:2"})
+        return (first, role_spec(HELPER, ECHO, helper.stated.model_copy(update={"engine": engine}), settings))
+
+    edited = planned(replace(given, roles=other_image)).desired
+    annotations = {ref: edited[ref]["metadata"]["annotations"][PLAN_ANNOTATION] for ref in (ENGINES, HELPERS)}
+    before = {ref: given.children[ref]["metadata"]["annotations"][PLAN_ANNOTATION] for ref in (ENGINES, HELPERS)}
+    assert annotations[ENGINES] == before[ENGINES]
+    assert json.loads(annotations[HELPERS])["image"] == "registry.example/echo:2"
+
+
+def test_two_roles_give_two_deployments_and_one_router_with_two_upstreams() -> None:
     given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
     result = planned(given)
     assert [(role.name, role.plan.engine) for role in result.roles] == [(ENGINE, VLLM), (HELPER, ECHO)]
@@ -164,7 +216,9 @@ def test_two_roles_give_two_deployments_and_the_router_uses_the_first() -> None:
     assert (container["name"], container["command"]) == (HELPER, ["echo-server"])
     selector = result.desired[HELPERS]["spec"]["selector"]["matchLabels"]
     assert selector["app.kubernetes.io/component"] == HELPER
-    assert "qwen-engines.default.svc.cluster.local:8000" in result.desired[CONFIG]["data"]["haproxy.cfg"]
+    config = result.desired[CONFIG]["data"]["haproxy.cfg"]
+    assert "server-template engine_ 32 qwen-engines.default.svc.cluster.local:8000 weight 64 maxconn 1024 " in config
+    assert f"helper_ 32 qwen-helpers.default.svc.cluster.local:{PORT} weight 64 maxconn {MAX_CONCURRENCY} " in config
 
 
 def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() -> None:

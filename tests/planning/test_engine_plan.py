@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.inspection.result import Cause
+from inference_operator.jobs.result import Cause
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs

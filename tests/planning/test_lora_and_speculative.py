@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.inspection.result import Cause
+from inference_operator.jobs.result import Cause
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.router.haproxy import CONFIG_FILE, config_files, haproxy_cfg
+from inference_operator.router.haproxy import config_files, haproxy_cfg
+from inference_operator.router.process import CONFIG_FILE
 from tests.testing.random_routers import Routers, words
 
 SEEDS = st.integers(0, 2**32 - 1)

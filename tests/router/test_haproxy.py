@@ -8,32 +8,29 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
+from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.deployment import haproxy_command
-from inference_operator.router.haproxy import (
-    AFFINITY_FILE,
-    CHECK_INTERVAL_SECONDS,
-    CHECK_SECONDS,
-    CONFIG_FILE,
-    CONNECT_SECONDS,
-    MIN_SLOTS,
-    RouterRequest,
-    config_files,
-    haproxy_cfg,
-    slots,
-)
+from inference_operator.router.haproxy import CHECK_SECONDS, CONNECT_SECONDS, config_files, haproxy_cfg
+from inference_operator.router.inputs import MIN_SLOTS, RouterInputs, Upstream, slots
 from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
+from inference_operator.router.process import CONFIG_FILE
+from inference_operator.router.servers import CHECK_INTERVAL_SECONDS
 from tests.testing.builders import KEY, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 
-REQUEST = RouterRequest(
-    engines_host="qwen-engines.default.svc.cluster.local",
-    engine_port=8000,
-    engine_health_path="/health",
-    engine_max_concurrency=256,
-    slots=32,
-    spec=RouterSpec(),
+ENGINES = Upstream(
+    name="engine",
+    host="qwen-engines.default.svc.cluster.local",
+    port=8000,
+    health_path="/health",
+    max_concurrency=256,
     model_names=("qwen",),
     api_paths=("/v1/completions", "/v1/models"),
+)
+REQUEST = RouterInputs(
+    upstreams=(ENGINES,),
+    slots=32,
+    spec=RouterSpec(),
     drain_seconds=300,
     progress_deadline_seconds=600,
     owner=Owner(KEY, UID),
@@ -125,7 +122,7 @@ def test_the_number_of_router_pods_changes_no_configuration() -> None:
 
 def test_each_haproxy_process_may_fill_an_engine_alone() -> None:
     """All connections of clients may arrive at one process, and an engine of four sequences must then compute four."""
-    assert " maxconn 4 observe" in haproxy_cfg(replace(REQUEST, engine_max_concurrency=4))
+    assert " maxconn 4 observe" in haproxy_cfg(replace(REQUEST, upstreams=(replace(ENGINES, max_concurrency=4),)))
 
 
 def test_each_slot_is_counted_when_held_requests_are() -> None:
@@ -170,3 +167,51 @@ def test_dns_is_asked_over_tcp_where_an_answer_can_be_too_long_for_udp(*, slots:
     assert ("parse-resolv-conf" not in config) == over_tcp
     assert ('nameserver cluster "tcp@${DNS_SERVER}:53"' in config) == over_tcp
     assert (haproxy_command(slots)[0] == "sh") == over_tcp
+
+
+HELPERS = replace(
+    ENGINES,
+    name="helper",
+    host="qwen-helpers.default.svc.cluster.local",
+    port=9000,
+    health_path="/alive",
+    max_concurrency=16,
+    model_names=("qwen", "small"),
+    api_paths=("/v1/models", "/metrics"),
+)
+BOTH = replace(REQUEST, upstreams=(ENGINES, replace(HELPERS, weight=3)))
+
+
+def lines(config: str, word: str) -> list[str]:
+    return [line.strip() for line in config.splitlines() if line.split()[:1] == [word]]
+
+
+def test_each_upstream_has_its_servers_with_its_own_address_weight_and_limit() -> None:
+    ours = [line.split(" resolvers ")[0] for line in lines(haproxy_cfg(BOTH), "server-template")]
+    assert ours == [
+        "server-template engine_ 32 qwen-engines.default.svc.cluster.local:8000 weight 21 maxconn 256",
+        "server-template helper_ 32 qwen-helpers.default.svc.cluster.local:9000 weight 64 maxconn 16",
+    ]
+
+
+def test_each_server_is_checked_at_the_path_and_host_of_its_upstream() -> None:
+    (check,) = (line for line in lines(haproxy_cfg(BOTH), "http-check"))
+    assert "uri-lf %[srv_name,regsub(^engine_.*,/health),regsub(^helper_.*,/alive)] ver" in check
+    assert check.endswith("regsub(^helper_.*,qwen-helpers.default.svc.cluster.local)]")
+
+
+def test_held_requests_are_counted_over_the_servers_of_all_upstreams() -> None:
+    counted = re.findall(r"srv_conn\(engines/(\w+?)\d+\)", haproxy_cfg(BOTH))
+    assert counted == ["engine_"] * BOTH.slots + ["helper_"] * BOTH.slots
+
+
+def test_a_path_is_forwarded_only_if_every_upstream_serves_it() -> None:
+    """The API of one engine can be the control of another one, which has no authentication."""
+    forwarded = [line for line in lines(haproxy_cfg(BOTH), "acl") if line.startswith("acl api_path ")]
+    assert forwarded == ["acl api_path path /v1/models", "acl api_path path_beg /v1/models/"]
+    nothing = haproxy_cfg(replace(BOTH, upstreams=(ENGINES, replace(HELPERS, api_paths=("/echo",)))))
+    assert [line for line in lines(nothing, "acl") if " api_path " in line] == ["acl api_path always_false"]
+
+
+def test_the_models_of_all_upstreams_are_listed_once() -> None:
+    assert BOTH.model_names == ("qwen", "small")

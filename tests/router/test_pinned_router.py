@@ -15,6 +15,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.router import children as children_module
 from inference_operator.router import haproxy
+from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.pinned_router import MAX_BYTES, ROUTER_ANNOTATION, pinned_router, router_inputs
 from inference_operator.settings import Settings
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView
@@ -43,7 +44,7 @@ def _another_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """After `MADE` was built, the release has another haproxy.cfg."""
     render = haproxy.config_files
 
-    def later(request: haproxy.RouterRequest) -> dict[str, str]:
+    def later(request: RouterInputs) -> dict[str, str]:
         return {name: f"# later\n{text}" for name, text in render(request).items()}
 
     monkeypatch.setattr(children_module, "config_files", later)

@@ -1,7 +1,7 @@
 """HTTP servers on loopback that simulate pods; tests set their metrics and whether they make progress."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.pod import PodView
 
 LOADED = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_text()
@@ -76,6 +77,10 @@ async def answering(
 
 def engine(server: Answering, name: str = "engine", *, ready: bool = True, terminating: bool = False) -> PodView:
     return _pod(name, ENGINE, {"http": server.port}, ready=ready, terminating=terminating)
+
+
+def engines_among(pods: Iterable[PodView]) -> list[EngineView]:
+    return engines_of(pod for pod in pods if pod.component == ENGINE)
 
 
 def router(*servers: Answering, name: str = "router") -> PodView:

@@ -20,7 +20,7 @@ from inference_operator.scrape.schedule import Pace
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView
-from tests.scrape.pods import LOADED, answering, engine, router
+from tests.scrape.pods import LOADED, answering, engine, engines_among, router
 
 KEY = Key("default", "qwen")
 SOON = 60.0
@@ -28,7 +28,7 @@ SOON = 60.0
 REQUEST = ScalingRequest(
     ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600),
     replicas=0,
-    external=False,
+    bypasses_routers=False,
     target=Target(4, TargetBound.REQUESTED, {}),
     objective=Objective(),
 )
@@ -67,6 +67,10 @@ async def holding() -> AsyncIterator[Router]:
         await runner.cleanup()
 
 
+def engine_of(_key: Key, component: str) -> Vllm | None:
+    return Vllm() if component == ENGINE else None
+
+
 @dataclass(slots=True)
 class Hands:
     """A scraper with the pods of one resource."""
@@ -86,7 +90,7 @@ class Hands:
             on_readable=lambda _: None,
             on_scaling=self.told.put_nowait,
         )
-        targets = Targets(lambda: [KEY], lambda _: self.pods, lambda _, name: Vllm() if name == ENGINE else None)
+        targets = Targets(lambda: [KEY], lambda _: self.pods, lambda _: engines_among(self.pods), engine_of)
         return Scraper(targets, SampleStore(), callbacks, Settings(), scaling=self.store)
 
 

@@ -21,7 +21,8 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.samples import ProbeState, RouterSample, Samples
 from inference_operator.workload.stall import has_stalled
 from inference_operator.workload.traffic import has_responded
-from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, router
+from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, engines_among, router
+from tests.testing.engine_groups import grouped
 
 KEY = Key("default", "qwen")
 SETTINGS = Settings()
@@ -64,7 +65,7 @@ class Hands:
 
     @property
     def targets(self) -> Targets:
-        return Targets(lambda: [KEY], lambda _: self.pods, self.engine_of)
+        return Targets(lambda: [KEY], lambda _: self.pods, lambda _: engines_among(self.pods), self.engine_of)
 
     def engine_of(self, _key: Key, component: str) -> Engine | None:
         return self.kind if component == ENGINE else None
@@ -113,6 +114,18 @@ async def test_samples_of_engines_and_routers_are_stored(hands: Hands) -> None:
     assert seen.engines["uid-engine"].sessions == 3
     assert seen.engines["uid-engine"].sample.waiting == 8
     assert sorted(hands.scrapes) == [("engine", True), ("router", True)]
+
+
+async def test_of_an_engine_with_two_pods_only_the_leader_is_scraped(hands: Hands) -> None:
+    async with answering() as leads, answering() as works:
+        leader, worker = grouped(engine(leads), 2)
+        hands.pods = [leader, replace(worker, address="127.0.0.1", ports={"http": works.port})]
+        seen = await hands.scrape()
+        assert (leads.scrapes, works.scrapes) == (1, 0)
+        assert list(seen.engines) == ["uid-engine"]
+        hands.pods = [leader, replace(hands.pods[1], ready=False)]
+        await hands.scrape()
+        assert leads.scrapes == 1, "without its worker it serves nothing"
 
 
 async def test_the_size_of_a_kv_cache_is_reported_once_for_each_start_of_the_engine(hands: Hands) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from inference_operator.api.spec import Spec
+from inference_operator.cli.cache.jobs import prune_job
 from inference_operator.engines import registry
 from inference_operator.manifest import DEPLOYMENT, JOB, Kind, Manifest
-from inference_operator.model_cache.command_job import prune_job
-from inference_operator.model_cache.uses import Use, Uses
+from inference_operator.model_files.uses import Use, Uses
 from inference_operator.objects.container import has_references, process_fields
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
 from inference_operator.pipeline.decide import outcome

@@ -1,11 +1,11 @@
 """Models of the catalogue, GPU pools, and the engine memory settings for sizing tests."""
 
-from inference_operator.engines.vllm.memory import vllm_memory
+from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.budget import GpuMemory
 from tests.testing.collected import entry
 
 VERSION = "0.32.0"
@@ -31,5 +31,5 @@ def pool(text: str) -> list[GpuOffer]:
     return found
 
 
-def memory_of(offer: GpuOffer) -> EngineMemory:
-    return vllm_memory(VERSION, memory_gib=offer.memory_gib, product=offer.kind)
+def memory_of(offer: GpuOffer) -> GpuMemory:
+    return Vllm().gpu_memory(f"vllm:v{VERSION}", offer)

@@ -7,8 +7,9 @@ import pytest
 from inference_operator.engines.vllm.memory import vllm_memory
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.quantization import named_quantization
-from inference_operator.sizing.budget import Budget, Gpu, budget
+from inference_operator.sizing.budget import Budget, Gpu
 from inference_operator.sizing.kv_cache import cache_layout
+from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
@@ -19,7 +20,7 @@ TWO_AT_95 = Shape(ParallelSizes(2), context=8192, utilization=0.95)
 
 
 def on_h100(name: str, shape: Shape, version: str = "0.19.0", facts: ModelFacts | None = None) -> Budget:
-    return budget(facts or model(name), H100, vllm_memory(version, memory_gib=79.19, product="H100"), shape)
+    return paged_budget(facts or model(name), H100, vllm_memory(version, memory_gib=79.19, product="H100"), shape)
 
 
 def test_qwen_72b_on_two_h100_has_the_measured_kv_cache_of_3_gib() -> None:

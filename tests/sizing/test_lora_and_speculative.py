@@ -5,11 +5,12 @@ import pytest
 from inference_operator.engines.vllm.memory import vllm_cpu_memory, vllm_memory
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.activation import graphs_gib
-from inference_operator.sizing.budget import Gpu, budget
+from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib, kept_adapters_gib, unaccounted
+from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Adapters, ParallelSizes, Shape, Speculation
 from inference_operator.sizing.weights import rank_weights
@@ -68,7 +69,10 @@ def test_a_draft_model_takes_memory_for_its_weights_and_its_kv_cache_layers() ->
     drafts = cache_layout(DRAFT, ENGINE, Shape(ParallelSizes(2)))
     assert with_draft.token_bytes == own.token_bytes + drafts.token_bytes
     gpu = Gpu("H100-80GB", 79.19)
-    plain, found = budget(QWEN, gpu, ENGINE, Shape(ParallelSizes(2), context=8192)), budget(QWEN, gpu, ENGINE, shape)
+    plain, found = (
+        paged_budget(QWEN, gpu, ENGINE, Shape(ParallelSizes(2), context=8192)),
+        paged_budget(QWEN, gpu, ENGINE, shape),
+    )
     assert found.weights == pytest.approx(plain.weights + draft_gib(QWEN, shape))
     assert "0.56 GiB for speculative decoding" in str(found.terms[0].origin)
 
@@ -76,7 +80,7 @@ def test_a_draft_model_takes_memory_for_its_weights_and_its_kv_cache_layers() ->
 def test_the_memory_of_a_draft_model_counts_in_the_last_pipeline_stage() -> None:
     plain, drafted = (Shape(ParallelSizes(1, 2), context=8192, speculation=one) for one in (None, DRAFTED))
     gpu = Gpu("H100-80GB", 79.19)
-    more = budget(QWEN, gpu, ENGINE, drafted).weights - budget(QWEN, gpu, ENGINE, plain).weights
+    more = paged_budget(QWEN, gpu, ENGINE, drafted).weights - paged_budget(QWEN, gpu, ENGINE, plain).weights
     assert more == pytest.approx(draft_gib(QWEN, drafted))
     layers = cache_layout(DRAFT, ENGINE, Shape()).token_bytes
     assert cache_layout(QWEN, ENGINE, drafted).token_bytes == cache_layout(QWEN, ENGINE, plain).token_bytes + layers
@@ -94,7 +98,7 @@ def test_a_multi_token_prediction_layer_counts_as_an_additional_layer(facts: Mod
 
 def test_prompt_lookup_decoding_takes_no_memory() -> None:
     gpu = Gpu("H100-80GB", 79.19)
-    plain, guessed = (budget(QWEN, gpu, ENGINE, Shape(speculation=one)) for one in (None, Speculation(4)))
+    plain, guessed = (paged_budget(QWEN, gpu, ENGINE, Shape(speculation=one)) for one in (None, Speculation(4)))
     assert (plain.weights, plain.kv_cache) == (guessed.weights, guessed.kv_cache)
 
 

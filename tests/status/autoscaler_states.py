@@ -6,8 +6,8 @@ from dataclasses import replace
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from inference_operator.views.lookups import AutoscalersLookup, OtherAutoscalers
-from inference_operator.views.other_autoscaler import OtherAutoscaler
+from inference_operator.views.foreign_autoscaler import ForeignAutoscaler
+from inference_operator.views.lookups import ForeignAutoscalers, ForeignAutoscalersLookup
 from tests.status.situations import observed
 from tests.testing.builders import deployment_status, inference_deployment
 
@@ -32,8 +32,10 @@ def _with_condition(status: str, reason: str) -> Inputs:
 
 def _beside(kind: str, name: str) -> Inputs:
     """The operator decides, while a HorizontalPodAutoscaler acts on this object."""
-    other = OtherAutoscaler("HorizontalPodAutoscaler", "cpu", kind, name)
-    return replace(_serving(BUILT_IN), lookups={AutoscalersLookup("default", "qwen"): OtherAutoscalers("1", (other,))})
+    other = ForeignAutoscaler("HorizontalPodAutoscaler", "cpu", kind, name)
+    return replace(
+        _serving(BUILT_IN), lookups={ForeignAutoscalersLookup("default", "qwen"): ForeignAutoscalers("1", (other,))}
+    )
 
 
 AUTOSCALER_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {

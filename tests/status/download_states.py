@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from inference_operator.inspection.result import Cause, Failure, result_text
+from inference_operator.jobs.inspection_result import result_text
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Ref
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.names import DOWNLOAD

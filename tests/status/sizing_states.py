@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from inference_operator.inspection.result import Cause
+from inference_operator.jobs.result import Cause
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import StartupStatus, StartupStep
 from inference_operator.pipeline.decide import outcome
-from inference_operator.status.facts import facts
+from inference_operator.status.observed import observed as observation
 from inference_operator.status.reconciling import reconciling
 from tests.status.rolling_states import UNDECIDED
 from tests.status.situations import message, observed, reported
@@ -45,5 +45,5 @@ def test_reconciling_says_that_earlier_engines_serve_while_a_new_one_downloads_t
     raw = inference_deployment(rollout={"strategy": "Surge"})
     rolling = observed(raw, live=raw, engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
     downloading = StartupStatus(pod="qwen-engine-b", step=StartupStep.DOWNLOADING_MODEL)
-    said = reconciling(replace(facts(rolling, outcome(rolling), []), startup=downloading)).message
+    said = reconciling(replace(observation(rolling, outcome(rolling), []), startup=downloading)).message
     assert "Earlier engines serve until it is ready. With `spec.cache` a Job downloads before the rollout." in said

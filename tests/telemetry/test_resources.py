@@ -11,6 +11,7 @@ from inference_operator.hardware.offers import prices
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION, labels, workload_name
 from inference_operator.telemetry.resources import MAX_SERIES, ResourceMetrics
+from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL
 from tests.testing.builders import NOW, SETTINGS, inference_deployment
 
 MANY = 1000
@@ -40,8 +41,18 @@ class World:
         meta = {"name": workload_name(name, ENGINE), "namespace": "default", "labels": labels(name, ENGINE)}
         self.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {}})
 
-    def engine(self, name: str = "a", *, owner: str = "qwen", component: str = ENGINE, **status: object) -> None:
-        meta = {"name": name, "namespace": "default", "uid": name, "labels": labels(owner, component)}
+    def engine(
+        self,
+        name: str = "a",
+        *,
+        owner: str = "qwen",
+        component: str = ENGINE,
+        group: str = "",
+        index: int = 0,
+        **status: object,
+    ) -> None:
+        of_group = {GROUP_LABEL: group, POD_INDEX_LABEL: str(index)} if group else {}
+        meta = {"name": name, "namespace": "default", "uid": name, "labels": {**labels(owner, component), **of_group}}
         meta["creationTimestamp"] = NOW.isoformat()
         node = status.pop("node", "")
         self.put({"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"nodeName": node}, "status": status})
@@ -87,6 +98,29 @@ def test_every_condition_of_a_resource_is_a_series_with_its_status_and_reason() 
     assert world.samples("infd_condition") == {"Ready,False,ScaledToZero": 1, "Stalled,True,DiskFull": 1}
     world.resource(conditions=[condition("Ready", "True", "Serving")])
     assert world.samples("infd_condition") == {"Ready,True,Serving": 1}
+
+
+def test_an_engine_with_two_pods_is_one_replica_with_the_gpus_of_both() -> None:
+    world = World("H100:8@2.5")
+    world.resource(replicas=2, plan=SIZED)
+    for group in ("g", "h"):
+        world.engine(f"{group}0", group=group, index=0, **reached(ready_after=90))
+    world.engine("g1", group="g", index=1, **reached(ready_after=70))
+    world.engine("h1", group="h", index=1)
+    counted = world.samples("infd_replicas")
+    assert (counted["ready"], counted["starting"], counted["unscheduled"]) == (1, 0, 1)
+    assert world.samples("infd_gpus") == {"H100-80GB,allocated": 3, "H100-80GB,pending": 1}
+    assert world.samples("infd_cost_per_hour") == {"H100-80GB": 7.5}
+
+
+def test_the_start_of_an_engine_with_two_pods_ends_with_the_later_one() -> None:
+    world = World()
+    world.resource()
+    world.engine("g0", group="g", index=0, **reached())
+    world.engine("g1", group="g", index=1, **reached(ready_after=70))
+    assert world.samples("infd_engine_start_seconds") == {}
+    world.engine("g0", group="g", index=0, **reached(ready_after=100))
+    assert world.samples("infd_engine_start_seconds") == {"node": 10, "prepare": 30, "load": 60}
 
 
 def test_replicas_gpus_and_cost_are_counted_from_the_engine_pods() -> None:

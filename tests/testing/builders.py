@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.engines import registry
-from inference_operator.inspection.config_map import model_config_map, model_config_ref
+from inference_operator.jobs.inspection import model_record
 from inference_operator.manifest import (
     API_VERSION,
     CONFIG_MAP,
@@ -106,13 +106,13 @@ def model_known(raw: Manifest, name: str = "", *, download_bytes: int = 0) -> Ma
     known = entry(name or asked.spec.model.source.removeprefix("hf://")) or entry("Qwen/Qwen3-8B")
     assert known
     revision = registry.ENGINES[registry.VLLM].access(asked.spec.engine, asked.spec.model).revision
-    ref = model_config_ref(asked.spec.model, revision, owner=asked.owner)
+    record = model_record(asked.spec.model, revision, owner=asked.owner)
     facts = model_facts(known.config, known.weights)
     assert isinstance(facts, ModelFacts)
     weights = Weights(facts.weight_bytes, "model.safetensors.index.json")
     source = asked.spec.model.source
     found = Entry(source, f"{source}:config.json", known.config, weights, download_bytes=download_bytes)
-    return model_config_map(ref, found, owner=asked.owner)
+    return record.manifest(found)
 
 
 def deployment_status(

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from inference_operator.inspection.result import Cause, Failure, InspectionResult, result_text
+from inference_operator.jobs.inspection_result import InspectionResult, result_text
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.names import INSPECTION, labels

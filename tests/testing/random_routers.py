@@ -15,7 +15,8 @@ from inference_operator.api.spec import ModelSpec
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.models.source import HubModel, model_source
-from inference_operator.router.haproxy import RouterRequest
+from inference_operator.objects.names import ENGINE
+from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.settings import Settings
 from tests.testing.random_specs import Specs, places
 
@@ -49,7 +50,7 @@ class Routers:
         self._specs = Specs(seed)
         self._random = random.Random(seed)  # noqa: S311 - the same ones each time
 
-    def request(self) -> RouterRequest:
+    def request(self) -> RouterInputs:
         """One with a random section `router`, random names and numbers; `External` has no configuration."""
         section = self._specs.valid_router()
         section.update({} if section.get("strategy") != "External" else {"strategy": "PrefixAffinity"})
@@ -57,7 +58,7 @@ class Routers:
             amounts.update({"cpu": self._random.choice(CPUS)} if "cpu" in amounts else {})
         return built(section, self._names(), self._random)
 
-    def injected(self) -> tuple[RouterRequest, RouterRequest | None, str]:
+    def injected(self) -> tuple[RouterInputs, RouterInputs | None, str]:
         """A request; the same with something dangerous in one text, None if that is refused; the text."""
         section, names = self._specs.valid_router(), self._names()
         section.update({"strategy": "PrefixAffinity", "sessionHeader": section.get("sessionHeader", "x-user")})
@@ -83,17 +84,22 @@ class Routers:
         return "".join((self._random.choice(_FIRST), *rest))
 
 
-def built(section: Manifest, names: Sequence[str], chance: random.Random) -> RouterRequest:
+def built(section: Manifest, names: Sequence[str], chance: random.Random) -> RouterInputs:
     """The request of a section `router`; raises pydantic's ValidationError if that is invalid."""
-    return RouterRequest(
-        engines_host=f"{chance.choice(('a', 'qwen-3', 'x' * 40))}-engines.default.svc.cluster.local",
-        engine_port=8000,
-        engine_health_path="/health",
-        engine_max_concurrency=chance.choice((1, 4, 256, 1024)),
+    return RouterInputs(
+        upstreams=(
+            Upstream(
+                name=ENGINE,
+                host=f"{chance.choice(('a', 'qwen-3', 'x' * 40))}-engines.default.svc.cluster.local",
+                port=8000,
+                health_path="/health",
+                max_concurrency=chance.choice((1, 4, 256, 1024)),
+                model_names=tuple(names),
+                api_paths=API_PATHS,
+            ),
+        ),
         slots=chance.choice(SLOTS),
         spec=RouterSpec.model_validate(section),
-        model_names=tuple(names),
-        api_paths=API_PATHS,
         drain_seconds=chance.choice((1, 300, 3600)),
         progress_deadline_seconds=600,
         owner=Owner(Key("default", "qwen"), "uid"),
@@ -111,7 +117,7 @@ def _texts(whole: Manifest) -> Iterator[tuple[Any, ...]]:
             yield way
 
 
-def _if_valid(whole: Manifest, seed: int) -> RouterRequest | None:
+def _if_valid(whole: Manifest, seed: int) -> RouterInputs | None:
     """The request of a changed resource; None if the operator refuses it."""
     try:
         model = ModelSpec.model_validate(whole["model"])
@@ -121,7 +127,8 @@ def _if_valid(whole: Manifest, seed: int) -> RouterRequest | None:
     source = model_source(model.source)
     if not isinstance(source, HubModel):
         return None
-    return replace(request, model_names=(model.served_name or "", source.repository))
+    names = (model.served_name or "", source.repository)
+    return replace(request, upstreams=tuple(replace(one, model_names=names) for one in request.upstreams))
 
 
 def words(config: str) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
+from inference_operator.api.spec import Device, EngineSpec, ModelSpec, ParallelismSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.model_access import HubAccess
@@ -22,10 +22,12 @@ from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import ENGINE
 from inference_operator.roles.spec import RoleSpec, role_spec
 from inference_operator.settings import Settings
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.budget import GpuMemory
+from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
@@ -33,6 +35,7 @@ from inference_operator.views.samples import EngineSample
 
 ECHO = "ECHO"
 PORT, USER, MAX_CONCURRENCY = 9000, 1234, 16
+IMAGE = "example.com/echo:1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,20 @@ class Echo:
     def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
         return GpuNeeds()
 
-    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
-        return Vllm().memory(image, offer)
+    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> GpuMemory:
+        return Vllm().gpu_memory(image, offer, reported_gib=reported_gib)
 
-    def cpu_memory(self, *, latent: bool) -> EngineMemory:
-        return Vllm().cpu_memory(latent=latent)
+    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+        return Vllm().cpu_needs(facts, shape)
 
     def shape(self, asked: EngineSpec) -> Shape:
         return Vllm().shape(asked)
 
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:  # noqa: ARG002 - protocol
         return Parsers()
+
+    def image(self, device: Device, settings: Settings) -> str:  # noqa: ARG002 - protocol
+        return IMAGE
 
     def process(
         self,
@@ -129,12 +135,19 @@ class Echo:
 REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
 """The engines of the release and the second one, which is the default."""
 
-HELPER = "helper"
+HELPER, HELPER_IMAGE = "helper", "registry.example/echo:1"
+HELPER_REPLICAS, HELPER_TENSOR = 3, 2
 
 
 def two_roles(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Sequence[RoleSpec]:
-    """The usual role by vLLM, and one more by the second engine."""
-    return (role_spec(ENGINE, VLLM, stated, settings), role_spec(HELPER, ECHO, stated, settings))
+    """The usual role by vLLM, and one more by the second engine, with an image, sizes and a number of its own."""
+    own = {
+        "replicas": HELPER_REPLICAS,
+        "parallelism": ParallelismSpec(tensor=HELPER_TENSOR),
+        "engine": stated.engine.model_copy(update={"image": HELPER_IMAGE}),
+    }
+    helper = role_spec(HELPER, ECHO, stated.model_copy(update=own), settings)
+    return (role_spec(ENGINE, VLLM, stated, settings), helper)
 
 
 BOTH = replace(REGISTRY, default=VLLM)

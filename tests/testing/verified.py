@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from inference_operator.inspection.result import LIMIT
+from inference_operator.jobs.result import LIMIT
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import VERIFICATION
 from inference_operator.pipeline.inputs import Inputs

@@ -9,11 +9,13 @@ import pytest
 from inference_operator.controller.node_store import NodeStore
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Manifest
+from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods, moved_pods, pods_to_move
 from tests.testing.builders import pod, waiting
+from tests.testing.engine_groups import grouped
 
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 BAD = NodeView("bad", {}, (), {}, ready=True, unschedulable=False)
@@ -47,8 +49,8 @@ def recorded(uids: Mapping[str, str]) -> Manifest:
     ids=["three errors", "two errors", "another error", "no node", "already being deleted"],
 )
 def test_a_pod_is_recorded_after_three_hardware_errors(found: PodView, uids: Mapping[str, str]) -> None:
-    assert moved_pods(None, [found], {}, Vllm(), [BAD]).uids == uids
-    assert pods_to_move(None, [found], namespace="default") == ()
+    assert moved_pods(None, engines_of([found]), {}, Vllm(), [BAD]).uids == uids
+    assert pods_to_move(None, engines_of([found]), namespace="default") == ()
 
 
 def test_a_hardware_error_in_the_log_counts_too() -> None:
@@ -56,18 +58,41 @@ def test_a_hardware_error_in_the_log_counts_too() -> None:
     assert found.problem is not None
     assert found.problem.terminated is not None
     lookups: LookupResults = {found.problem.terminated.log: LogText(f"{ECC}\nRuntimeError")}
-    assert moved_pods(None, [found], lookups, Vllm(), None).uids == {"bad": "pod-a"}
+    assert moved_pods(None, engines_of([found]), lookups, Vllm(), None).uids == {"bad": "pod-a"}
 
 
 def test_only_the_recorded_pod_is_deleted() -> None:
-    (removal,) = pods_to_move(recorded({"bad": "pod-a"}), [engine(), engine(name="b")], namespace="default")
+    (removal,) = pods_to_move(recorded({"bad": "pod-a"}), engines_of([engine(), engine(name="b")]), namespace="default")
     assert (removal.ref.name, removal.uid) == ("a", "pod-a")
     assert removal.why == "Pod `a` ended 3 times on node `bad`, at last with a hardware error of a GPU"
 
 
+def test_an_engine_with_two_pods_moves_as_a_whole() -> None:
+    leader, worker = grouped(engine(message="ValueError: no", node="good"), 2)
+    broken = replace(engine(name="b"), group=leader.group, index=1)
+    engines = engines_of([leader, broken])
+    assert moved_pods(None, engines, {}, Vllm(), None).uids == {"bad": "pod-b"}
+    removals = pods_to_move(recorded({"bad": "pod-b"}), engines, namespace="default")
+    assert [removal.uid for removal in removals] == ["pod-b", "pod-a"]
+    assert {removal.why for removal in removals} == {
+        "Pod `b` ended 3 times on node `bad`, at last with a hardware error of a GPU"
+    }
+    assert pods_to_move(recorded({"bad": "pod-x"}), engines_of([leader, worker]), namespace="default") == ()
+
+
+def test_a_pod_is_deleted_once_if_two_pods_of_its_engine_are_recorded() -> None:
+    leader = replace(engine(), group="g")
+    worker = replace(engine(name="b", node="worse"), group="g", index=1)
+    live = recorded({"bad": "pod-a", "worse": "pod-b"})
+    removals = pods_to_move(live, engines_of([leader, worker]), namespace="default")
+    assert sorted(removal.uid for removal in removals) == ["pod-a", "pod-b"]
+
+
 def test_of_a_recorded_node_no_further_pod_is_recorded() -> None:
-    assert moved_pods(recorded({"bad": "pod-a"}), [engine(name="b")], {}, Vllm(), [BAD]).uids == {"bad": "pod-a"}
-    assert pods_to_move(recorded({"bad": "pod-a"}), [engine(name="b")], namespace="default") == ()
+    assert moved_pods(recorded({"bad": "pod-a"}), engines_of([engine(name="b")]), {}, Vllm(), [BAD]).uids == {
+        "bad": "pod-a"
+    }
+    assert pods_to_move(recorded({"bad": "pod-a"}), engines_of([engine(name="b")]), namespace="default") == ()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
+from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult, NodeGpus, Unavailable
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
@@ -55,7 +56,7 @@ def deployment(*, gpus: int = 1, carries: Rollout | None = None) -> Manifest:
 def moving(
     *pods: PodView, asked: RolloutStrategy = AUTO, live: Manifest | None = None, template: str = NEW, gpus: int = 1
 ) -> RolloutRequest:
-    return RolloutRequest(asked, template, {"containers": [container(gpus)]}, live, pods, GPU)
+    return RolloutRequest(asked, template, {"containers": [container(gpus)]}, live, engines_of(pods), GPU)
 
 
 def free_gpus_result(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
@@ -144,7 +145,7 @@ def test_an_unschedulable_surge_switches_to_replace_once() -> None:
     after = replace(old, live=deployment(carries=switched))
     assert decided(after) == switched
     assert switch_due(after) is None
-    assert decided(replace(after, pods=(pod(NEW, problem=NO_ROOM, age=900),))) == switched
+    assert decided(replace(after, engines=engines_of([pod(NEW, problem=NO_ROOM, age=900)]))) == switched
 
 
 @pytest.mark.parametrize("why", [RolloutReason.UNKNOWN, RolloutReason.ASKED])
@@ -158,7 +159,7 @@ def test_a_surge_never_switches_to_replace_where_that_would_not_help() -> None:
     assert switch_due(surging(RolloutReason.NO_USE, age=600)) is None
     assert switch_due(surging(age=600, problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))) is None
     alone = surging(age=600)
-    assert switch_due(replace(alone, pods=alone.pods[1:])) is None
+    assert switch_due(replace(alone, engines=alone.engines[1:])) is None
 
 
 def test_the_unschedulable_limit_is_30_seconds_as_documented() -> None:
@@ -176,7 +177,7 @@ WAIT = timedelta(minutes=15)
 
 
 def elastic(engines: RolloutRequest, *more: PodView) -> RolloutRequest:
-    return replace(engines, node_wait=WAIT, pods=(*engines.pods, *more))
+    return replace(engines, node_wait=WAIT, engines=(*engines.engines, *engines_of(more)))
 
 
 def test_where_nodes_can_be_added_the_last_ready_engine_is_kept_and_a_node_awaited() -> None:

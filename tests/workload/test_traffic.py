@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from inference_operator.manifest import POD, Ref
 from inference_operator.objects.names import ENGINE
+from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples, next_activity
 from inference_operator.workload.stall import has_stalled, is_suspect, needs_probe
 from inference_operator.workload.traffic import TrafficChange, traffic_changes
+from tests.testing.engine_groups import grouped
 
 SECONDS, SCRAPE = 30.0, 15.0
 SAMPLE = EngineSample("m", running=2, waiting=1, progress=(7.0,))
@@ -40,15 +42,24 @@ OUT = engine("a", traffic=False)
 def decided(pods: Sequence[PodView], activities: dict[str, EngineActivity]) -> dict[str, bool]:
     """Whether each engine whose label changes gets new requests afterwards."""
     samples = Samples({f"uid-{name}": activity for name, activity in activities.items()})
-    changes = traffic_changes(pods, samples, namespace="default", seconds=SECONDS)
+    changes = traffic_changes(engines_of(pods), samples, namespace="default", seconds=SECONDS)
     return {change.ref.name: change.in_traffic for change in changes}
 
 
 def test_a_stalled_engine_is_taken_out_with_the_reason() -> None:
     samples = Samples({A.uid: STALLED, B.uid: BUSY})
-    assert traffic_changes([A, B], samples, namespace="default", seconds=SECONDS) == (
+    assert traffic_changes(engines_of([A, B]), samples, namespace="default", seconds=SECONDS) == (
         TrafficChange(Ref(POD, "default", "a"), "uid-a", in_traffic=False, why="it made no progress for 30 s"),
     )
+
+
+def test_of_an_engine_with_two_pods_the_leader_is_taken_out_and_back_in() -> None:
+    pods = [*grouped(A, 2), *grouped(B, 2)]
+    assert decided(pods, {"a": STALLED, "b": BUSY}) == {"a": False}
+    assert decided([*grouped(OUT, 2), *grouped(B, 2)], {"a": RESPONDED, "b": BUSY}) == {"a": True}
+    (leader, worker) = grouped(B, 2)
+    half = [*grouped(A, 2), leader, replace(worker, ready=False)]
+    assert decided(half, {"a": STALLED, "b": BUSY}) == {}, "a worker of the other engine is not ready"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import DEPLOYMENT, KIND, Key, Manifest
-from inference_operator.views.lookups import AutoscalersLookup, LookupResults, OtherAutoscalers
-from inference_operator.views.other_autoscaler import OtherAutoscaler
+from inference_operator.views.foreign_autoscaler import ForeignAutoscaler
+from inference_operator.views.lookups import ForeignAutoscalers, ForeignAutoscalersLookup, LookupResults
 from inference_operator.views.raw import mapping, objects
 
 
@@ -39,13 +39,13 @@ class ConflictRequest:
 class ScalingConflict:
     """Whether another autoscaler acts too."""
 
-    lookup: AutoscalersLookup
+    lookup: ForeignAutoscalersLookup
     """What has to be looked up for the next decision."""
     holds: bool = False
     """Whether the live number of engines stays as it is."""
-    on_workload: Sequence[OtherAutoscaler] = ()
+    on_workload: Sequence[ForeignAutoscaler] = ()
     """Those that act on the Deployment of the engines."""
-    on_scale: Sequence[OtherAutoscaler] = ()
+    on_scale: Sequence[ForeignAutoscaler] = ()
     """Those that act on `/scale` of the resource."""
 
     @property
@@ -63,15 +63,15 @@ def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
     before = request.before
     told = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
     seen = f"{request.spec.replicas} {writers}".strip()
-    lookup = AutoscalersLookup(request.key.namespace, request.key.name, seen, often=bool(writers) or told)
+    lookup = ForeignAutoscalersLookup(request.key.namespace, request.key.name, seen, often=bool(writers) or told)
     result = request.lookups.get(lookup)
-    if result is None or (isinstance(result, OtherAutoscalers) and result.seen != seen):
+    if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != seen):
         held = told and before is not None and before.status == "False"
         return ScalingConflict(lookup, holds=bool(writers) or held)
-    found = result.found if isinstance(result, OtherAutoscalers) else ()
+    found = result.found if isinstance(result, ForeignAutoscalers) else ()
     targets = {
-        (DEPLOYMENT.name, request.workload): (on_workload := list[OtherAutoscaler]()),
-        (KIND, request.key.name): (on_scale := list[OtherAutoscaler]()),
+        (DEPLOYMENT.name, request.workload): (on_workload := list[ForeignAutoscaler]()),
+        (KIND, request.key.name): (on_scale := list[ForeignAutoscaler]()),
     }
     for one in found:
         if (one.kind, one.name) != (KIND, request.key.name):  # the operator's own, which goes with its backend

@@ -4,6 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.autoscaling.decision import ScalingSample
+from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
 
@@ -49,13 +50,13 @@ class Totals:
 
 
 def scaling_sample(
-    engines: Sequence[PodView],
+    engines: Sequence[EngineView],
     routers: Sequence[PodView],
     samples: Samples,
     totals: Totals,
     *,
     at: float,
-    external: bool,
+    bypasses_routers: bool,
 ) -> tuple[ScalingSample, Totals]:
     """The sample of a round of scrapes, and the counters after it.
 
@@ -63,38 +64,36 @@ def scaling_sample(
     held.
 
     Args:
-        engines: the engine pods of the InferenceDeployment.
-        routers: its router pods.
+        engines: the engines of the role.
+        routers: the router pods of the InferenceDeployment.
         samples: those of the pods that have answered in this round.
         totals: the counters before this round.
         at: seconds of a monotonic clock.
-        external: whether something else than our routers sends requests; only engines know of them then.
+        bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them
+            then.
     """
-    routing = [] if external else [pod for pod in routers if _serves(pod)]
-    serving = [pod for pod in engines if _serves(pod)]
+    routing = [] if bypasses_routers else [pod for pod in routers if pod.ready and not pod.terminating]
+    serving = [engine for engine in engines if engine.is_serving]
     routed = {pod.uid: samples.routers[pod.uid] for pod in routing if pod.uid in samples.routers}
-    served = {pod.uid: samples.engines[pod.uid] for pod in serving if pod.uid in samples.engines}
-    staying = {pod.uid for pod in (*engines, *routers)}
+    served = {engine.uid: samples.engines[engine.uid] for engine in serving if engine.uid in samples.engines}
+    staying = {*(engine.uid for engine in engines), *(pod.uid for pod in routers)}
     finished = {uid: one.sample.finished for uid, one in served.items()}
     completions = totals.completions.after(finished, staying=staying)
     arrivals = totals.arrivals.after({uid: float(one.arrivals) for uid, one in routed.items()}, staying=staying)
     in_routers = sum(one.queued + one.held for one in routed.values())
     outstanding = in_routers + sum(one.outstanding for one in served.values())
-    missing = [pod.name for pod in (*routing, *serving) if pod.uid not in routed and pod.uid not in served]
-    if not (external or routing):
+    missing = [pod.name for pod in routing if pod.uid not in routed]
+    missing += [engine.name for engine in serving if engine.uid not in served]
+    if not (bypasses_routers or routing):
         missing.append(NO_ROUTER)
     sample = ScalingSample(
         at=at,
         outstanding=outstanding,
-        arrivals=completions.value + outstanding if external else arrivals.value,
+        arrivals=completions.value + outstanding if bypasses_routers else arrivals.value,
         completions=completions.value,
         running=sum(one.sample.running for one in served.values()),
         ready=len(serving),
-        starting=sum(not (pod.ready or pod.terminating or pod.failed) for pod in engines),
+        starting=sum(not (engine.ready or engine.terminating or engine.failed) for engine in engines),
         missing=tuple(missing),
     )
     return sample, Totals(arrivals, completions)
-
-
-def _serves(pod: PodView) -> bool:
-    return pod.ready and not pod.terminating

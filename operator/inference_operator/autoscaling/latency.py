@@ -1,4 +1,4 @@
-"""The latencies that engines measured since the last correction of C: rounds of samples become one `Measured`.
+"""Latencies that engines measured since the last step of the target correction: samples become a `LatencySample`.
 
 Histograms of engines only grow, until an engine starts again. So the requests of a window are the growth of each engine
 between two samples. The first sample of an engine only says where it stands.
@@ -8,25 +8,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from inference_operator.autoscaling.correction import Measured, corrected, is_enough, part_within
 from inference_operator.autoscaling.decision import GAP_SECONDS
 from inference_operator.autoscaling.target import Objective, Target, TargetBound
+from inference_operator.autoscaling.target_correction import LatencySample, is_enough, next_factor, part_within
 from inference_operator.views.samples import EngineSample, Histogram
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyWindow:
-    """What engines measured since the window began."""
+    """Latencies that engines measured since the window began."""
 
     since: float | None = None
     """Time of its first round; None before it."""
     at: float = 0.0
     """Time of its last round."""
-    first_token: Histogram | None = None
+    ttft: Histogram | None = None
     """Times to first token of the requests in the window."""
-    token: Histogram | None = None
+    tpot: Histogram | None = None
     """Times of each output token of the requests that finished in it."""
-    beside: float = 0.0
+    running_squared: float = 0.0
     """Sum over all samples of the square of an engine's running requests."""
     running: float = 0.0
     """Sum over all samples of an engine's running requests."""
@@ -43,9 +43,9 @@ class LatencyWindow:
         return LatencyWindow(
             since=self.since,
             at=at,
-            first_token=_grown(self.first_token, ((a.first_token, b.first_token) for a, b in pairs)),
-            token=_grown(self.token, ((a.token, b.token) for a, b in pairs)),
-            beside=self.beside + sum(one.running**2 for one in engines.values()),
+            ttft=_grown(self.ttft, ((a.ttft, b.ttft) for a, b in pairs)),
+            tpot=_grown(self.tpot, ((a.tpot, b.tpot) for a, b in pairs)),
+            running_squared=self.running_squared + sum(one.running**2 for one in engines.values()),
             running=self.running + sum(one.running for one in engines.values()),
             last={**self.last, **engines},
             lowered_at=self.lowered_at,
@@ -60,32 +60,31 @@ class LatencyWindow:
         """The same window without the last samples of other pods."""
         return replace(self, last={uid: self.last[uid] for uid in uids if uid in self.last})
 
-    def measured(self, objective: Objective) -> Measured | None:
-        """The latencies of the window beside the objective; None if nothing was measured.
+    def measured(self, objective: Objective) -> LatencySample | None:
+        """The latencies of the window, compared with the objective; None without a finished request.
 
-        The running requests are those that a request runs beside, itself included, in the mean: an hour without
-        requests does not count.
+        `running` is the mean batch size that a request sees, the sum of r² over the sum of r: idle time has no weight.
         """
-        first, token = self.first_token, self.token
-        if self.since is None or first is None or token is None or self.running <= 0:
+        ttft, tpot = self.ttft, self.tpot
+        if self.since is None or ttft is None or tpot is None or self.running <= 0:
             return None
-        first_in_time = part_within(first.bounds, first.counts, objective.first_token)
-        tokens_in_time = part_within(token.bounds, token.counts, objective.token)
-        if first_in_time is None or tokens_in_time is None:
+        ttft_kept = part_within(ttft.bounds, ttft.counts, objective.ttft)
+        tpot_kept = part_within(tpot.bounds, tpot.counts, objective.tpot)
+        if ttft_kept is None or tpot_kept is None:
             return None
-        answered = token.counts[-1]
-        return Measured(
+        answered = tpot.counts[-1]
+        return LatencySample(
             seconds=self.at - self.since,
-            requests=min(first.counts[-1], answered),
-            first_token=first_in_time,
-            token=tokens_in_time,
-            token_seconds=token.total / answered,
-            running=self.beside / self.running,
+            requests=min(ttft.counts[-1], answered),
+            ttft=ttft_kept,
+            tpot=tpot_kept,
+            tpot_seconds=tpot.total / answered,
+            running=self.running_squared / self.running,
             since_lowered=inf if self.lowered_at is None else self.at - self.lowered_at,
         )
 
 
-def correction(window: LatencyWindow, target: Target, objective: Objective) -> tuple[float, LatencyWindow]:
+def target_correction(window: LatencyWindow, target: Target, objective: Objective) -> tuple[float, LatencyWindow]:
     """The factor of the computed target after a round, and the window for the next one.
 
     A target that the user has set is not corrected.
@@ -98,7 +97,7 @@ def correction(window: LatencyWindow, target: Target, objective: Objective) -> t
     measured = window.measured(objective)
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):
         return target.factor, window
-    factor = corrected(target.factor, target.computed, measured, objective, most=target.most_factor)
+    factor = next_factor(target.factor, target.computed, measured, objective, most=target.most_factor)
     return factor, window.begun_anew(lowered=factor < target.factor)
 
 

@@ -40,8 +40,8 @@ class QueryRequest:
     role: str
     target: float
     """Requests that one engine should have at a time."""
-    external: bool
-    """Whether something else than our routers sends requests; only engines know of them then."""
+    bypasses_routers: bool
+    """Whether something else than the operator's routers sends requests; only engines know of them then."""
     metrics: EngineSeries
     """The names of the engine's series."""
 
@@ -61,7 +61,7 @@ def engines_query(request: QueryRequest) -> str:
 
     Examples:
         >>> metrics = EngineSeries("running", "waiting", "finished_total")
-        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, external=True, metrics=metrics)
+        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
         >>> engines_query(request).endswith(") / 32")
         True
     """
@@ -72,7 +72,7 @@ def engines_query(request: QueryRequest) -> str:
         names = filter(None, (request.metrics.running, request.metrics.waiting))
         running, *waiting = (f"{name}{{{pods}}}" for name in names)
         engines = f"count(count by (pod) ({running}))"
-        if request.external:
+        if request.bypasses_routers:
             outstanding = f"({' + '.join(f'sum({one})' for one in (running, *waiting))})"
         if request.metrics.finished:
             finish_rate = f"(sum(rate({request.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"

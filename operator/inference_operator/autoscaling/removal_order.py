@@ -9,38 +9,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.manifest import POD, Ref
-from inference_operator.views.pod import PodView
+from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionCost:
-    """A new value of a pod's annotation."""
+    """A new value of the annotation of an engine's leader."""
 
     ref: Ref
     uid: str
     cost: int
     """Its unfinished requests."""
     traffic: bool
-    """Its traffic label, which is sent along: server-side apply removes fields that a later apply omits."""
+    """Its traffic label. Server-side apply removes fields that a later apply omits, so the label is sent with the
+    annotation."""
 
 
 def deletion_costs(
-    engines: Sequence[PodView], samples: Samples, *, live: int, wanted: int, namespace: str
+    engines: Sequence[EngineView], samples: Samples, *, live: int, wanted: int, namespace: str
 ) -> tuple[DeletionCost, ...]:
     """The annotations to write before there are fewer replicas; none otherwise, so that they cost few requests.
 
     Args:
-        engines: the pods of one role.
-        samples: their latest samples; a pod without one keeps its annotation.
+        engines: those of one role.
+        samples: their latest samples; an engine without one keeps its annotation.
         live: replicas of the live Deployment.
         wanted: replicas that it will have.
         namespace: namespace of the pods.
     """
     if wanted >= live or wanted == 0:
         return ()
-    ready = [pod for pod in engines if pod.ready and not pod.terminating and pod.uid in samples.engines]
-    costs = [(pod, samples.engines[pod.uid].outstanding) for pod in ready]
+    ready = [engine for engine in engines if engine.is_serving and engine.uid in samples.engines]
+    costs = [(engine.leader, samples.engines[engine.uid].outstanding) for engine in ready]
     return tuple(
         DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic)
         for pod, cost in costs

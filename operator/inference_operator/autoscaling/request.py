@@ -7,14 +7,15 @@ from inference_operator.api.autoscaling import AutoscalingBackend
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.autoscaler_state import AutoscalerState, followed_replicas
 from inference_operator.autoscaling.decision import Decision, ScalingSettings
+from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Objective, Target
-from inference_operator.views.pod import PodView
+from inference_operator.objects.names import ENGINE
+from inference_operator.views.engine import EngineView
 
 UNKNOWN_START_SECONDS = 300.0
-"""Time of a start before one was measured; the window of scaling down is at least as long by default."""
+"""Assumed start time before one is measured; also the smallest default window of scaling down."""
 
 MAX_START_SECONDS = 3600.0
 """A longer start waited for something that more engines do not cure, such as a quota."""
@@ -30,14 +31,16 @@ class ScalingRequest:
     settings: ScalingSettings
     replicas: int
     """The number of engines that is wanted now."""
-    external: bool
-    """Whether something else than our routers sends requests."""
+    bypasses_routers: bool
+    """Whether something else than the operator's routers sends requests."""
     target: Target
     """How many requests one engine should have."""
     objective: Objective
     """Latencies by which the target is corrected."""
     plan: str = ""
     """Which plan of the engines the target belongs to."""
+    role: str = ENGINE
+    """The role whose engines are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,9 @@ class ScalingResult:
     missing: tuple[str, ...] = ()
     """Pods that did not answer in several rounds; empty while one round may have been chance."""
     factor: float = 1.0
-    """The correction of the target concurrency."""
+    """The factor by which latencies correct the target concurrency."""
     plan: str = ""
-    """The plan of the engines that the correction belongs to."""
+    """The plan of the engines that the factor belongs to."""
 
 
 def scaling_request(
@@ -59,8 +62,9 @@ def scaling_request(
     *,
     target: Target,
     plan: str,
+    role: str,
     replicas: int,
-    engines: Sequence[PodView],
+    engines: Sequence[EngineView],
     floor: Floor | None,
 ) -> ScalingRequest | None:
     """What decisions of the operator depend on; None where it does not decide.
@@ -70,8 +74,9 @@ def scaling_request(
         recorded: the last decision that was written.
         target: how many requests one engine should have.
         plan: which plan of the engines the target belongs to.
+        role: the role that is scaled.
         replicas: the number of engines that is wanted now.
-        engines: their pods.
+        engines: the engines of the role.
         floor: the fewest engines now; None: as the specification says.
     """
     autoscaling = spec.autoscaling
@@ -85,8 +90,8 @@ def scaling_request(
         idle_seconds=autoscaling.idle_timeout.total_seconds(),
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
     )
-    external = spec.router.strategy is RouterStrategy.EXTERNAL
-    return ScalingRequest(settings, replicas, external, target, objective(spec), plan)
+    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
+    return ScalingRequest(settings, replicas, bypasses_routers, target, objective(spec), plan, role)
 
 
 def objective(spec: Spec) -> Objective:
@@ -97,10 +102,10 @@ def objective(spec: Spec) -> Objective:
     return Objective(asked.ttft.total_seconds(), asked.tpot.total_seconds())
 
 
-def correction_factor(
+def target_factor(
     recorded: AutoscalingStatus | None, result: ScalingResult | None, *, plan: str, recorded_plan: str
 ) -> float:
-    """The correction of the target concurrency: the latest one of this plan, else 1.
+    """The factor by which latencies correct the target concurrency: the latest one of this plan, else 1.
 
     Args:
         recorded: the last decision that was written.
@@ -121,7 +126,7 @@ def wanted_replicas(
     *,
     live: int | None,
     result: ScalingResult | None,
-    autoscaler: AutoscalerState | None = None,
+    autoscaler: ExternalState | None = None,
     floor: Floor | None = None,
     is_own: bool = True,
 ) -> int:
@@ -153,16 +158,16 @@ def wanted_replicas(
     return min(max(number, least), spec.autoscaling.max_replicas)
 
 
-def start_seconds(recorded: AutoscalingStatus | None, engines: Sequence[PodView]) -> float | None:
+def start_seconds(recorded: AutoscalingStatus | None, engines: Sequence[EngineView]) -> float | None:
     """Seconds from a new engine to its readiness, with the wait for a node; None if unknown.
 
     The newest ready engine is measured. A value that differs little from the recorded one does not replace it.
     """
     before = recorded.start_seconds if recorded else None
     starts = [
-        (pod.created, (pod.ready_since - pod.created).total_seconds())
-        for pod in engines
-        if pod.ready and pod.created and pod.ready_since
+        (engine.created, (engine.ready_since - engine.created).total_seconds())
+        for engine in engines
+        if engine.ready and engine.created and engine.ready_since
     ]
     if not starts:
         return before

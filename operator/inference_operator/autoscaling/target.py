@@ -24,8 +24,8 @@ from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.units import GIB
 
-FIRST_TOKEN_SECONDS = TIME_TO_FIRST_TOKEN.total_seconds()
-TOKEN_SECONDS = TIME_PER_OUTPUT_TOKEN.total_seconds()
+TTFT_SECONDS = TIME_TO_FIRST_TOKEN.total_seconds()
+TPOT_SECONDS = TIME_PER_OUTPUT_TOKEN.total_seconds()
 
 UNKNOWN_TARGET = 32.0
 """C on GPUs whose bandwidth is unknown, and on CPUs."""
@@ -47,8 +47,8 @@ BYTES_OF_GB = 1e9
 class Objective:
     """The latencies that requests shall have, in seconds."""
 
-    first_token: float = FIRST_TOKEN_SECONDS
-    token: float = TOKEN_SECONDS
+    ttft: float = TTFT_SECONDS
+    tpot: float = TPOT_SECONDS
 
 
 class TargetBound(StrEnum):
@@ -143,7 +143,7 @@ def _largest_batch(plan: Plan, objective: Objective, typical_tokens: float) -> f
     if memory is None or kind is None or plan.cpu_offload_gib:  # offloaded weights pass a bus of unknown speed
         return None
     bandwidth = kind.bandwidth_gb_per_s * BYTES_OF_GB * BANDWIDTH_USE * _part_of_gpu(memory, kind.memory_gib)
-    readable = objective.token * (1 - PREFILL_SHARE) * bandwidth
+    readable = objective.tpot * (1 - PREFILL_SHARE) * bandwidth
     weights = plan.parallel.pipeline * memory.weights_gib * GIB
     return max(0.0, readable - weights) / max(memory.kv_token_bytes * typical_tokens, 1.0)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.inspection.result import Failure, result_text
-from inference_operator.model_cache.result import downloaded_text
+from inference_operator.jobs.download_result import downloaded_text
+from inference_operator.jobs.inspection_result import result_text
+from inference_operator.jobs.result import Failure
 from inference_operator.model_files.download import ModelOrigin, download
 from inference_operator.model_files.kernels import Kernels
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source

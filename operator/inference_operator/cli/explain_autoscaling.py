@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource, resource
+from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import ScalingSample
@@ -16,6 +17,7 @@ from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.status.events import SCALED_DOWN, SCALED_UP
+from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples, combined_samples
 
@@ -66,9 +68,10 @@ def scaling_explanation(observed: ObservedScaling) -> Iterator[str]:
     condition = found.status.condition(ConditionType.SCALING_ACTIVE)
     if condition is not None and (condition.status != "True" or limits.schedule):
         yield f"ScalingActive: {condition.reason}. {condition.message}"
-    external = spec.router.strategy == "External"
+    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
     engines, routers = ([pod for pod in observed.pods if pod.component == one] for one in (ENGINE, ROUTER))
-    sample, _ = scaling_sample(engines, routers, observed.samples, Totals(), at=0.0, external=external)
+    samples, views = observed.samples, engines_of(engines)
+    sample, _ = scaling_sample(views, routers, samples, Totals(), at=0.0, bypasses_routers=bypasses_routers)
     yield from _now(sample, observed.samples)
     yield from _decisions(observed.events)
 

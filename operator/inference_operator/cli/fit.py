@@ -21,7 +21,8 @@ from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.inspection.result import Failure, parsed_result
+from inference_operator.jobs.inspection_result import parsed_result
+from inference_operator.jobs.result import Failure
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood
@@ -34,9 +35,8 @@ from inference_operator.models.source import HubModel
 from inference_operator.planning.gpu_offers import HINTED_PER_NODE
 from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import Gpu
+from inference_operator.sizing.budget import GpuMemory
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingRequest
 from inference_operator.units import GIB
@@ -110,13 +110,12 @@ def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
 def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
     facts, shape = _facts(options), _shape(options, engine)
 
-    def memory(offer: GpuOffer) -> EngineMemory:
-        return engine.memory(f"engine:{options.engine_version}" if options.engine_version else "", offer)
+    def memory(offer: GpuOffer) -> GpuMemory:
+        return engine.gpu_memory(f"engine:{options.engine_version}" if options.engine_version else "", offer)
 
     if options.gpu_memory_gib is not None:
         offer = _exact_offer(options)
-        gpu = Gpu(offer.kind, offer.memory_gib, offer.linked)
-        yield answer_of_shape(facts, gpu, memory(offer), shape)
+        yield answer_of_shape(facts, offer.kind, memory(offer), shape)
         return
     wishes = SizingRequest(tensor=options.tensor, concurrency=options.concurrency, shape=shape)
     for text in options.gpu or [f"{kind}:{HINTED_PER_NODE}" for kind in USUAL_KINDS]:

@@ -7,8 +7,7 @@ from inference_operator.cli.output import table
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, Gpu, budget
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.budget import Budget, GpuMemory
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.infeasible import shortfall
 from inference_operator.sizing.lora_and_speculative import unaccounted
@@ -85,22 +84,22 @@ class Answer:
         }
 
 
-def answer_of_shape(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Answer:
+def answer_of_shape(facts: ModelFacts, kind: str, memory: GpuMemory, shape: Shape) -> Answer:
     """Whether the engine would start with exactly this shape."""
-    found = budget(facts, gpu, engine, shape)
+    found = memory.budget(facts, shape)
     rule = broken_rule(facts, shape)
     if rule:
         reason = rule
     elif found.fits:
         reason = f"Fits with {found.headroom:.1f} GiB beyond one sequence of {found.context:,} tokens."
     else:
-        reason = shortfall(gpu.name, shape, found)
+        reason = shortfall(kind, shape, found)
     longest = facts.longest_context or facts.context
     if shape.context and facts.context_stated and shape.context > longest:
         reason += f" The model's maximum context length is {longest:,}."
     missing = unaccounted(facts, shape)
     reason += _not_counted(missing)
-    return Answer(gpu.name, found.fits and not rule, reason, found, assumptions=facts.assumptions, unaccounted=missing)
+    return Answer(kind, found.fits and not rule, reason, found, assumptions=facts.assumptions, unaccounted=missing)
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:

@@ -2,7 +2,7 @@
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, Spec
-from inference_operator.inspection.result import InspectionResult
+from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import HubModel, model_source
 from inference_operator.planning.known_model import known_model

@@ -16,7 +16,8 @@ import yaml
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.output import add_output
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.inspection.result import Cause, Failure, InspectionResult, result_text
+from inference_operator.jobs.inspection_result import InspectionResult, result_text
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry

@@ -16,8 +16,9 @@ from inference_operator.cli.hub_model import model_of_spec
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.inspection.config_map import model_config_map, model_config_ref
-from inference_operator.inspection.result import LIMIT, Failure, parsed_result, refusal_of
+from inference_operator.jobs.inspection import model_record
+from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result
+from inference_operator.jobs.result import LIMIT, Failure
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.entry import Entry
 from inference_operator.pipeline.inputs import Inputs
@@ -136,7 +137,7 @@ WHEN_UNKNOWN = ModelInspection.WHEN_UNKNOWN
 def _unread(new: Resource, failure: Failure) -> Resource:
     """The resource whose model's files could not be read: refused, unless the hub could not be asked."""
     if not failure.was_unanswered:
-        return replace(new, spec=refusal_of(failure))
+        return replace(new, spec=inspection_refusal(failure))
     print(f"{failure.message} The facts of the catalogue are used, where it has the model.", file=sys.stderr)
     return new
 
@@ -149,15 +150,15 @@ def _stored(new: Resource, stored_models: Mapping[Ref, Manifest], engine: Engine
     """The ConfigMap in which a cluster's operator has stored the result for this resource."""
     if isinstance(new.spec, Refusal):
         return {}
-    ref = model_config_ref(new.spec.model, _revision(new, engine), owner=new.owner)
+    ref = model_record(new.spec.model, _revision(new, engine), owner=new.owner).ref
     return {ref: stored_models[ref]} if ref in stored_models else {}
 
 
 def _inspected(new: Resource, model: Entry | None, engine: Engine) -> Mapping[Ref, Manifest]:
     if model is None or isinstance(new.spec, Refusal):
         return {}
-    ref = model_config_ref(new.spec.model, _revision(new, engine), owner=new.owner)
-    return {ref: model_config_map(ref, model, owner=new.owner)}
+    record = model_record(new.spec.model, _revision(new, engine), owner=new.owner)
+    return {record.ref: record.manifest(model)}
 
 
 _NEW: Manifest = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}

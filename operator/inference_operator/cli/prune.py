@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.model_cache.pruning import report_text
-from inference_operator.model_cache.uses import Uses, parsed_use
+from inference_operator.model_files.pruning import report_text
+from inference_operator.model_files.uses import Uses, parsed_use
 
 
 def add_arguments(prune: argparse.ArgumentParser) -> None:

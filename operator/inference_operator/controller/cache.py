@@ -20,6 +20,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.settings import Settings
 from inference_operator.status.write_results import Applied, Deleted, WriteResult
+from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
 from inference_operator.views.resource_figures import ResourceFigures
@@ -72,20 +73,20 @@ class Cache:
         counted = Counter(cached.state for cached in self._resources.values())
         return {state: counted[state] for state in STATES}
 
-    def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[PodView]]]:
-        """The figures and the engine pods of every InferenceDeployment. Nothing is decompressed."""
+    def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[EngineView]]]:
+        """The figures and the engines of every InferenceDeployment. Nothing is decompressed."""
         for key, cached in self._resources.items():
             if cached.figures:
-                yield key, cached.figures, self.engine_pods(key)
+                yield key, cached.figures, self.engine_views(key)
 
     def pods(self, key: Key) -> list[PodView]:
         """The pods of an InferenceDeployment."""
         pods = {ref: pod for ref in self._by_owner.get(key, ()) if (pod := self._objects[ref].pod)}
         return [pods[ref] for ref in sorted(pods)]
 
-    def engine_pods(self, key: Key) -> list[PodView]:
-        """The pods of an InferenceDeployment that run an engine, so none of routers and Jobs."""
-        return [pod for pod in self.pods(key) if self.engine(key, pod.component)]
+    def engine_views(self, key: Key) -> list[EngineView]:
+        """The engines of an InferenceDeployment. Pods of routers and Jobs are none: no role has their component."""
+        return engines_of(pod for pod in self.pods(key) if self.engine(key, pod.component))
 
     def engine(self, key: Key, component: str) -> Engine | None:
         """The engine that runs in the pods of a component; None if the component is no role, such as the router."""

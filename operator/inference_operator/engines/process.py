@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.manifest import Manifest
+from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 
 
@@ -91,6 +92,9 @@ class ProbeRequest:
 
 class Process(Protocol):
     """The processes of one kind of engine."""
+
+    def image(self, device: Device, settings: Settings) -> str:
+        """The image of this operator's settings for engines on the device."""
 
     def process(
         self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""

@@ -6,7 +6,9 @@ from typing import Protocol
 from inference_operator.api.spec import EngineSpec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.budget import GpuMemory
+from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.shape import Shape
 
 
@@ -26,11 +28,11 @@ class Sizing(Protocol):
     def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
         """What this image needs of GPUs and their driver."""
 
-    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
-        """How this image's engine uses the memory of these GPUs."""
+    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> GpuMemory:
+        """How this image's engine uses the memory of these GPUs; more by what one reported beyond the estimate."""
 
-    def cpu_memory(self, *, latent: bool) -> EngineMemory:
-        """How the engine uses memory on CPUs; `latent` is whether the model uses multi-head latent attention (MLA)."""
+    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+        """The memory of an engine on CPUs, for a model that may be unknown."""
 
     def shape(self, spec: EngineSpec, /) -> Shape:
         """The engine's options that decide sizing, except the number of GPUs."""

@@ -8,17 +8,17 @@ from typing import Protocol
 
 from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
+from inference_operator.kube.foreign_autoscalers import foreign_autoscalers
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
-from inference_operator.kube.other_autoscalers import other_autoscalers
 from inference_operator.manifest import CLAIM, CONFIG_MAP, Key, Manifest, Ref
 from inference_operator.views.lookups import (
-    AutoscalersLookup,
     ClaimLookup,
     ClaimView,
     ConfigMapLookup,
     ConfigMapText,
     EventsLookup,
+    ForeignAutoscalersLookup,
     FreeGpusLookup,
     LogLookup,
     LogText,
@@ -203,8 +203,8 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
         case ConfigMapLookup(namespace, name, key):
             found = await client.get(Ref(CONFIG_MAP, namespace, name))
             return ConfigMapText(str(mapping(found or {}, "data").get(key) or ""))
-        case AutoscalersLookup():
-            return await other_autoscalers(client, look)
+        case ForeignAutoscalersLookup():
+            return await foreign_autoscalers(client, look)
 
 
 def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:
@@ -226,7 +226,7 @@ def holds_seconds(look: Lookup) -> float | None:
             return CLAIM_HOLDS_SECONDS
         case ConfigMapLookup(often=often):
             return WAITED_FOR_HOLDS_SECONDS if often else CONFIG_MAP_HOLDS_SECONDS
-        case AutoscalersLookup(often=often):
+        case ForeignAutoscalersLookup(often=often):
             return CONFLICT_HOLDS_SECONDS if often else AUTOSCALERS_HOLD_SECONDS
 
 
@@ -239,7 +239,7 @@ def _target(look: Lookup) -> tuple[object, ...]:
             return ()
         case ConfigMapLookup(often=often):
             return (often,)
-        case AutoscalersLookup(seen=seen, often=often):
+        case ForeignAutoscalersLookup(seen=seen, often=often):
             return (seen, often)
 
 

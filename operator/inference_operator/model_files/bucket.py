@@ -18,7 +18,8 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import S3Store
 
-from inference_operator.inspection.result import Cause, Failure, InspectionResult
+from inference_operator.jobs.inspection_result import InspectionResult
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import Files, InspectionError, inspect_files
 from inference_operator.model_files.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
 from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files

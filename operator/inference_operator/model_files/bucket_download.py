@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import obstore
 
-from inference_operator.inspection.result import Failure
+from inference_operator.jobs.result import Failure
 from inference_operator.model_files.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
 from inference_operator.model_files.claim import Claim, Say
 from inference_operator.model_files.download import DamagedError

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from inference_operator.model_cache.result import Downloaded
+from inference_operator.jobs.download_result import Downloaded
 from inference_operator.model_files.listing import ListedFile
 from inference_operator.objects.cache_volume import HUB_FOLDER, folder_of
 

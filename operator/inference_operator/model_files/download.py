@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from inference_operator.inspection.result import Failure
-from inference_operator.model_cache.result import Downloaded
+from inference_operator.jobs.download_result import Downloaded
+from inference_operator.jobs.result import Failure
 from inference_operator.model_files.claim import (
     RECORDS,
     Claim,

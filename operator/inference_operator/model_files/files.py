@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.jobs.inspection_result import InspectionResult, unusable
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.side_files import side_files
 from inference_operator.models.checkpoint import (

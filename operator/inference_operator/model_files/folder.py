@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.jobs.inspection_result import InspectionResult, unusable
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
 from inference_operator.models.config import NotUnderstood
 

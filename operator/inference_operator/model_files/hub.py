@@ -24,7 +24,8 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
-from inference_operator.inspection.result import Cause, Failure, InspectionResult, unusable
+from inference_operator.jobs.inspection_result import InspectionResult, unusable
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import CONFIG, MAX_FILES, Files, InspectionError, inspect_files
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.model_files.listing import ListedFile, wanted_files

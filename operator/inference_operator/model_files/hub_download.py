@@ -12,7 +12,7 @@ from huggingface_hub.file_download import http_get
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
-from inference_operator.inspection.result import Failure
+from inference_operator.jobs.result import Failure
 from inference_operator.model_files.claim import Claim
 from inference_operator.model_files.download import DamagedError
 from inference_operator.model_files.hub import TIMEOUT_SECONDS, configure_client, failure_of

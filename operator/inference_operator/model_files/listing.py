@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from inference_operator.inspection.result import Cause, Failure, unusable
+from inference_operator.jobs.inspection_result import unusable
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.models.checkpoint import (
     GGUF,
     OF_TRAINING,

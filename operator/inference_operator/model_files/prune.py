@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_operator.model_cache.pruning import (
+from inference_operator.model_files.claim import PARTIAL, RECORDS
+from inference_operator.model_files.pruning import (
     RECENT_SECONDS,
     UNUSED,
     CachedRepository,
     Deletion,
     Item,
     PruneReport,
+    deletion_of,
     kernels_kept,
-    verdict,
 )
-from inference_operator.model_cache.uses import COMMIT, Uses
-from inference_operator.model_files.claim import PARTIAL, RECORDS
+from inference_operator.model_files.uses import COMMIT, Uses
 from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER, model_of_folder
 
 _HUB_LOCKS = ".locks"
@@ -88,7 +88,7 @@ def _prune_repository(one: _Repository, uses: Uses, *, now: float, dry_run: bool
         snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.path / "snapshots")}
         recent = one.lock.stat().st_mtime
         found = CachedRepository(one.folder, snapshots, recent=now - recent < RECENT_SECONDS)
-        decided = verdict(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
+        decided = deletion_of(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
         items = [_item(one, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
         doomed = list(_doomed(one, decided, set(snapshots) - decided.commits))
         if not snapshots or not all(snapshots.values()):

@@ -44,51 +44,31 @@ def router_name(name: str) -> str:
 MAX_NAME_PART = 37
 """Characters of an InferenceDeployment's name in the name of its Job. The Job's pods add six; 63 is the limit."""
 _HASH_PART = 8
+"""Characters of a hash in the name of a Job."""
 
 
-def inspection_job_name(name: str, content: str, attempt: int) -> str:
-    """Name of the Job that inspects the model, with the hash of its content and the number of the attempt.
-
-    Examples:
-        >>> inspection_job_name("qwen", "0123456789abcdef", 2)
-        'qwen-model-01234567-2'
-    """
-    return f"{name[:MAX_NAME_PART].rstrip('-')}-model-{content[:_HASH_PART]}-{attempt}"
+_SHORT = {INSPECTION: "model", DOWNLOAD: "cache", VERIFICATION: "sign"}
+"""Components whose Jobs and records have another word in their names."""
 
 
-def model_config_name(name: str, source: str) -> str:
-    """Name of the ConfigMap with the result of the inspection; `source` is the hash of the model's source."""
-    return f"{name}-model-{source}"
-
-
-def download_job_name(name: str, content: str, attempt: int) -> str:
-    """Name of the Job that downloads the model to a claim, with the hash of its content and the attempt's number.
+def job_name(name: str, component: str, content: str, attempt: int) -> str:
+    """Name of a Job, with the hash of its content and the number of the attempt.
 
     Examples:
-        >>> download_job_name("qwen", "0123456789abcdef", 2)
-        'qwen-cache-01234567-2'
+        >>> job_name("qwen", INSPECTION, "0123456789abcdef", 2), job_name("qwen", "adapter", "0123456789abcdef", 1)
+        ('qwen-model-01234567-2', 'qwen-adapter-01234567-1')
     """
-    return f"{name[:MAX_NAME_PART].rstrip('-')}-cache-{content[:_HASH_PART]}-{attempt}"
+    return f"{name[:MAX_NAME_PART].rstrip('-')}-{_SHORT.get(component, component)}-{content[:_HASH_PART]}-{attempt}"
 
 
-def download_config_name(name: str, content: str) -> str:
-    """Name of the ConfigMap that records the finished download; `content` is the hash of the request."""
-    return f"{name}-cache-{content}"
-
-
-def verification_job_name(name: str, content: str, attempt: int) -> str:
-    """Name of the Job that verifies a signature, with the hash of its content and the attempt's number.
+def record_name(name: str, component: str, content: str) -> str:
+    """Name of the ConfigMap with the result of a Job, with the hash of what was asked for.
 
     Examples:
-        >>> verification_job_name("qwen", "0123456789abcdef", 2)
-        'qwen-sign-01234567-2'
+        >>> record_name("qwen", DOWNLOAD, "0123456789abcdef")
+        'qwen-cache-0123456789abcdef'
     """
-    return f"{name[:MAX_NAME_PART].rstrip('-')}-sign-{content[:_HASH_PART]}-{attempt}"
-
-
-def verification_config_name(name: str, content: str) -> str:
-    """Name of the ConfigMap that records a verified signature; `content` is the hash of the verified image and key."""
-    return f"{name}-sign-{content}"
+    return f"{name}-{_SHORT.get(component, component)}-{content}"
 
 
 def cache_claim_name(name: str) -> str:

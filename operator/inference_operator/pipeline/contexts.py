@@ -11,6 +11,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
 from inference_operator.roles.spec import RoleSpec
+from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
 
@@ -70,15 +71,17 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
-    workload = inputs.workload(name)
+    workload, pods = inputs.workload(name), inputs.pods_of(name)
     recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
+    pods = inputs.pods_of(name)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(name),
-        pods=inputs.pods_of(name),
+        pods=pods,
+        engines=engines_of(pods),
         recorded=recorded,
     )
 

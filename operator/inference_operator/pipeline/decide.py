@@ -35,7 +35,7 @@ from inference_operator.pipeline.contexts import live_roles, role_contexts, role
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
-from inference_operator.pipeline.model_verification import with_verification
+from inference_operator.pipeline.model_wait import with_verification
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
@@ -142,13 +142,13 @@ def _removals(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[Removal, ...]:
     removals: list[Removal] = []
     for live in roles:
         removals += stalled_engines(
-            live.pods,
+            live.engines,
             inputs.samples,
             desired=live.view.desired,
             namespace=namespace,
             stall_seconds=inputs.settings.stall_seconds,
         )
-        removals += pods_to_move(live.workload, live.pods, namespace=namespace)
+        removals += pods_to_move(live.workload, live.engines, namespace=namespace)
     return tuple(removals)
 
 
@@ -157,7 +157,7 @@ def _traffic(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[TrafficChange, 
         change
         for live in roles
         for change in traffic_changes(
-            live.pods,
+            live.engines,
             inputs.samples,
             namespace=inputs.resource.key.namespace,
             seconds=inputs.settings.no_progress_seconds,

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
 from inference_operator.objects.names import ENGINE
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.router.deployment import own_parts
-from inference_operator.router.haproxy import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
+from inference_operator.router.process import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import PREFIX, Settings
 
@@ -45,7 +45,7 @@ def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refus
     """The refusal of a variable that the engine reserves for the operator. The administrator may set any other."""
     defaults, engine = settings.engine_defaults, engines[engines.default]
     trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
-    refusal = engine.check(EngineSpec(env=defaults.env), image=settings.gpu_engine_image, settings=trusted)
+    refusal = engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)
     return replace(refusal, field=refusal.field.removeprefix("spec.engine.")) if refusal else None
 
 

@@ -10,9 +10,8 @@ from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.names import ENGINE, headless_service_name, router_name, service_name, workload_name
 from inference_operator.roles.spec import RolePolicy, requested_roles
-from inference_operator.router.config_map import live_slots
 from inference_operator.router.exposure import selects_engines
-from inference_operator.router.pinned_router import pinned_slots
+from inference_operator.router.pinned_router import live_slots
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
@@ -61,7 +60,7 @@ class Inputs:
         """HAProxy server slots of the pinned router, else of the live configuration; 0 where there is none."""
         key = self.resource.key
         config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
-        return pinned_slots(self.router_deployment) or live_slots(config)
+        return live_slots(self.router_deployment, config)
 
     @property
     def router_deployment(self) -> Manifest | None:

@@ -4,27 +4,27 @@ from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import JOB, Manifest, Ref
-from inference_operator.model_cache.claim import cache_claim, refusal_of_size
-from inference_operator.model_cache.download import download_state, without_downloads
-from inference_operator.model_cache.job import DownloadRequest
-from inference_operator.model_cache.placement import placement
+from inference_operator.jobs.download import DownloadInputs, download_state
+from inference_operator.jobs.placement import placement
+from inference_operator.jobs.state import without_jobs
+from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.facts import ModelFacts
+from inference_operator.objects.cache_claim import cache_claim, refusal_of_size
+from inference_operator.objects.names import DOWNLOAD
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
-from inference_operator.pipeline.model_wait import after_task
+from inference_operator.pipeline.model_wait import after_task, job_inputs, observed_jobs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.healing import ended_output
 from inference_operator.views.lookups import ClaimLookup, Lookup
-from inference_operator.views.pod import has_answered
 from inference_operator.views.workload import workload_view
 
 
 def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     """The outcome with the objects of the download; until it has ended, workloads stay as they are."""
     first = planned.roles[0]
-    effective, spec = first.context.spec.effective, first.context.spec.stated
+    spec = first.context.spec.stated
     cache = cache_volume(inputs, spec, first.plan)
     if cache is None:
         return planned
@@ -36,26 +36,18 @@ def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     planned = replace(planned, desired={**cache_claim(spec.cache, inputs.owner), **planned.desired})
     if not inputs.jobs:
         return planned
-    access = first.engine.access(effective.engine, effective.model)
-    request = DownloadRequest(
-        effective,
-        access,
+    foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, spec.cache.pvc),) if spec.cache.pvc else ()
+    download = DownloadInputs(
+        job_inputs(first.context),
         first.plan.commit,
         cache,
-        inputs.owner,
-        inputs.settings,
-        _broken_kernels(inputs, first),
-        _placement(inputs, spec, first),
+        empties_kernels=_broken_kernels(inputs, first),
+        placement=_placement(inputs, spec, first),
+        claim_known=all(lookup in inputs.lookups for lookup in foreign),
     )
-    read_logs = inputs.settings.read_logs
-    state = download_state(request, inputs.children, inputs.pods, inputs.now, inputs.lookups, read_logs=read_logs)
-    foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, spec.cache.pvc),) if spec.cache.pvc else ()
-    if any(lookup not in inputs.lookups for lookup in foreign):  # the claim's access modes decide where a Job may run
-        state = replace(
-            state, desired={r: m for r, m in state.desired.items() if r.kind != JOB or r in inputs.children}
-        )
+    state = download_state(download, observed_jobs(inputs))
     planned = replace(planned, one_node_claim=one_node_claim(inputs, spec), lookups=(*planned.lookups, *foreign))
-    kept = {**without_downloads(inputs.children), **cache_claim(spec.cache, inputs.owner)}
+    kept = {**without_jobs(inputs.children, DOWNLOAD), **cache_claim(spec.cache, inputs.owner)}
     return after_task(inputs, planned, state, Reason.DOWNLOADING_MODEL, kept=kept)
 
 
@@ -75,8 +67,9 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
     Engines of a former template have other kernels, and serve on while their successors fail.
     """
     template = workload_view(inputs.workload(role.name)).template
-    own = [pod for pod in role.pods if pod.template == template]
-    if any(has_answered(pod) for pod in own):
+    own = [engine for engine in role.engines if engine.template == template]
+    if any(engine.has_answered for engine in own):
         return False
-    found = (role.engine.diagnose(text) for pod in own for text in ended_output(pod, inputs.lookups))
+    pods = (pod for engine in own for pod in engine.pods)
+    found = (role.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
     return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)

@@ -5,16 +5,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from inference_operator.api.spec import Device
-from inference_operator.inspection.inspection import (
-    InspectionRequest,
-    InspectionState,
-    inspection_state,
-    without_inspection_jobs,
-)
-from inference_operator.inspection.result import refusal_of
+from inference_operator.jobs.inspection import inspection_state
+from inference_operator.jobs.state import JobState, without_jobs
+from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource
+from inference_operator.objects.names import INSPECTION
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_wait import job_inputs, observed_jobs
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned, Refused
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
@@ -27,7 +25,7 @@ class InspectedModel:
     """The model, and how far its inspection is."""
 
     findings: ModelFindings
-    inspection: InspectionState
+    inspection: JobState[Entry]
 
     @property
     def known(self) -> KnownModel | None:
@@ -40,30 +38,26 @@ def inspected_model_of(inputs: Inputs, states: Sequence[PlanState]) -> Inspected
     first = states[0].context
     revision = first.engine.access(first.spec.stated.engine, first.spec.stated.model).revision
     inspection = _inspection(inputs, revision, states)
-    failure = inspection.progress.failure
     known = _known_model(first.source, revision, inspection)
-    return InspectedModel(ModelFindings(known, refusal_of(failure) if failure else None), inspection)
+    return InspectedModel(ModelFindings(known, inspection.refusal), inspection)
 
 
-def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> InspectionState:
+def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> JobState[Entry]:
     """The state of the inspection; empty where nothing needs it: on CPUs, only what is downloaded has a commit."""
     first = states[0].context
-    source, effective = first.source, first.spec.effective
+    source = first.source
     is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
     catalogued = known_model(source, revision) if is_catalogue_first else None
-    on_cpus = effective.stated.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
+    on_cpus = first.spec.stated.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
     if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
-        return InspectionState()
+        return JobState()
     wanted, decided = any(_needs_facts(state) for state in states), all(state.kept for state in states)
-    reading = first.engine.access(effective.engine, effective.model)
-    request = InspectionRequest(effective, source, reading, inputs.owner, inputs.settings)
-    live, now, results = inputs.children, inputs.now, inputs.lookups
-    return inspection_state(request, live, inputs.pods, now, results, wanted=wanted, decided=decided)
+    return inspection_state(job_inputs(first), source, observed_jobs(inputs), wanted=wanted, decided=decided)
 
 
-def _known_model(source: ModelSource, revision: str | None, inspection: InspectionState) -> KnownModel | None:
+def _known_model(source: ModelSource, revision: str | None, inspection: JobState[Entry]) -> KnownModel | None:
     """The model as its own files say, else as the catalogue says, unless its files were refused."""
-    entry, failure = inspection.progress.entry, inspection.progress.failure
+    entry, failure = inspection.progress.result, inspection.progress.failure
     if entry:
         return inspected_model(entry)
     if failure is None:
@@ -93,7 +87,7 @@ def with_inspection(inputs: Inputs, model: InspectedModel, decided: _Decided) ->
     times = [moment for moment in (decided.recheck_at, inspection.recheck_at(inputs.now)) if moment]
     return replace(
         decided,
-        desired={**without_inspection_jobs(decided.desired), **inspection.desired},
+        desired={**without_jobs(decided.desired, INSPECTION), **inspection.desired},
         lookups=(*decided.lookups, *inspection.lookups),
         recheck_at=min(times, default=None),
     )

@@ -2,57 +2,55 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import Protocol
 
 from inference_operator.api.reasons import Reason
-from inference_operator.api.refusal import Refusal
+from inference_operator.jobs.result import Result
+from inference_operator.jobs.state import JobState, ObservedJobs, without_jobs
+from inference_operator.jobs.task import JobInputs
+from inference_operator.jobs.verification import VerificationInputs, verification_state
 from inference_operator.manifest import Manifest, Ref
+from inference_operator.models.source import ImageModel
+from inference_operator.objects.names import VERIFICATION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
 from inference_operator.pipeline.role import Role
-from inference_operator.views.lookups import Lookup
-from inference_operator.views.pod import has_answered
+from inference_operator.roles.context import RoleContext
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.deployment import scaled_deployment
 
 
-class ModelTask(Protocol):
-    """What has to be done once before engines can load a model."""
+def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
+    """The outcome with the objects of the verification; until it has ended, workloads stay as they are."""
+    context = planned.roles[0].context
+    image, verify = context.source, context.spec.effective.model.verify
+    if verify is None or not isinstance(image, ImageModel) or not inputs.jobs:
+        return planned
+    state = verification_state(VerificationInputs(job_inputs(context), image, verify), observed_jobs(inputs))
+    kept = without_jobs(inputs.children, VERIFICATION)
+    return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept)
 
-    @property
-    def complete(self) -> bool:
-        """Whether it is done."""
 
-    @property
-    def refusal(self) -> Refusal | None:
-        """Why it failed; None if it did not."""
+def job_inputs(context: RoleContext) -> JobInputs:
+    """What the Jobs of a resource have in common: they access the model as the engines of this role do."""
+    effective = context.spec.effective
+    access = context.engine.access(effective.engine, effective.model)
+    return JobInputs(effective, access, context.owner, context.settings)
 
-    @property
-    def message(self) -> str:
-        """Progress in one or two sentences; empty once it is done."""
 
-    @property
-    def desired(self) -> Mapping[Ref, Manifest]:
-        """The objects that it needs."""
-
-    @property
-    def lookups(self) -> tuple[Lookup, ...]:
-        """Lookups that tell more about it."""
-
-    def recheck_at(self, now: datetime) -> datetime | None:
-        """When its state changes without an event."""
+def observed_jobs(inputs: Inputs) -> ObservedJobs:
+    """What is known of the resource's Jobs now."""
+    return ObservedJobs(inputs.children, inputs.pods, inputs.now, inputs.lookups)
 
 
 def after_task(
-    inputs: Inputs, planned: Planned, task: ModelTask, reason: Reason, *, kept: Mapping[Ref, Manifest]
+    inputs: Inputs, planned: Planned, task: JobState[Result], reason: Reason, *, kept: Mapping[Ref, Manifest]
 ) -> Planned | Refused:
-    """The outcome with the objects of the task; until it is done, workloads have other numbers of engines at most.
+    """The outcome with the objects of the task. Until it is done, only the replicas of live workloads change.
 
     Args:
         inputs: what was observed.
         planned: the outcome without the task.
-        task: the task.
+        task: how far it is.
         reason: why engines wait.
         kept: the objects that stay if the task has failed, beside its own.
     """
@@ -92,7 +90,7 @@ def _wait(inputs: Inputs, planned: Planned, reason: Reason, progress: str) -> Mo
 def _serves(inputs: Inputs, first: Role) -> bool:
     """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
     ready = workload_view(inputs.workload(first.name)).ready > 0
-    return first.replicas > 0 and (ready or any(has_answered(pod) for pod in first.pods))
+    return first.replicas > 0 and (ready or any(engine.has_answered for engine in first.engines))
 
 
 def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:

@@ -6,9 +6,9 @@ from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.autoscaler_state import AutoscalerInputs, AutoscalerState, autoscaler_state
-from inference_operator.autoscaling.autoscalers import autoscaler_ref
 from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scale_writers, scaling_conflict
+from inference_operator.autoscaling.external import external_ref
+from inference_operator.autoscaling.external_state import ExternalState, ExternalStateInputs, external_state
 from inference_operator.autoscaling.request import ScalingResult, wanted_replicas
 from inference_operator.autoscaling.schedule import Floor, floor_at
 from inference_operator.manifest import Manifest
@@ -28,7 +28,7 @@ class ObservedScaling:
     """The last decision that was written."""
     result: ScalingResult | None = None
     """The latest decision of this process; None before the first one."""
-    autoscaler: AutoscalerState | None = None
+    autoscaler: ExternalState | None = None
     """The state of a HorizontalPodAutoscaler or of KEDA; None if the specification requests neither."""
     conflict: ScalingConflict | None = None
     """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
@@ -63,10 +63,10 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
     )
 
 
-def _autoscaler(inputs: Inputs, spec: AutoscalingSpec, requested: int) -> AutoscalerState | None:
-    ref = autoscaler_ref(spec, inputs.owner)
-    return autoscaler_state(
-        AutoscalerInputs(
+def _autoscaler(inputs: Inputs, spec: AutoscalingSpec, requested: int) -> ExternalState | None:
+    ref = external_ref(spec, inputs.owner)
+    return external_state(
+        ExternalStateInputs(
             spec=spec,
             owner=inputs.owner,
             requested=requested,
@@ -82,7 +82,7 @@ def desired_replicas(
     context: RoleContext, plan: PinnedPlan, scaling: ObservedScaling, pod_spec: Manifest
 ) -> tuple[int, int]:
     """The replicas that are wanted, and those to have: with fixed capacity at most as many as fit on the nodes."""
-    live, pods = context.live.workload, context.live.pods
+    live = context.live.workload
     current = context.live.view.desired if live else None
     if scaling.is_held and current is not None:
         return current, current
@@ -98,4 +98,4 @@ def desired_replicas(
     )
     if not capped:
         return wanted, wanted
-    return wanted, fixed_replicas(wanted, context.nodes, pods, pod_spec, plan=plan.plan)
+    return wanted, fixed_replicas(wanted, context.nodes, context.live.engines, pod_spec, plan=plan.plan)

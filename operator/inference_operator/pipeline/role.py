@@ -21,6 +21,7 @@ from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import PodView
 from inference_operator.workload.children import children as workload_children
@@ -74,6 +75,11 @@ class Role:
         return self.context.live.pods
 
     @property
+    def engines(self) -> Sequence[EngineView]:
+        """The engines that its live pods make."""
+        return self.context.live.engines
+
+    @property
     def engine(self) -> Engine:
         """The engine that runs in it."""
         return self.context.engine
@@ -99,12 +105,12 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     cache = cache_volume(inputs, stated, pinned)
     workload_inputs = WorkloadInputs(context, pinned, process, cache)
     built = engine_template(workload_inputs)
-    template = template_in_use(PinnedTemplate(template_inputs_hash(stated, pinned), built), live.workload, live.pods)
+    template = template_in_use(PinnedTemplate(template_inputs_hash(stated, pinned), built), live.workload, live.engines)
     pod_spec = template.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
-    moved = moved_pods(live.workload, live.pods, context.lookups, context.engine, context.nodes)
+    moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
     workload = (
         decided.live
         if isinstance(decided, Undecided)
@@ -121,7 +127,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         replicas=wanted,
         objects=workload_children(workload_inputs, workload, open_to_all=open_to_all),
         notice=sentences(
-            older_image(pinned.image, stated, settings),
+            older_image(pinned.image, stated, context.engine, settings),
             older_template(template.template, built),
             capped(wanted, replicas),
             moved.notice,
@@ -154,7 +160,7 @@ def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTempla
         template=template.template_hash,
         pod=template.template["spec"],
         live=context.live.workload,
-        pods=context.live.pods,
+        engines=context.live.engines,
         gpu_resource=plan.plan.resource,
         node_wait=context.settings.surge_wait,
         one_node=bool(one_node_claim(inputs, stated)),

@@ -12,7 +12,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
-from inference_operator.router.haproxy import RouterRequest, slots
+from inference_operator.router.inputs import RouterInputs, Upstream, slots, upstream
 from inference_operator.workload.children import engines_selector, service_host
 from inference_operator.workload.deployment import progress_deadline_seconds
 
@@ -55,25 +55,25 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
     """The routers, which send requests to the roles."""
     owner, settings, first = inputs.owner, inputs.settings, roles[0]
     spec = first.context.spec.effective
-    request = RouterRequest(
-        engines_host=service_host(owner, first.name, cluster_domain=settings.cluster_domain),
-        engine_port=first.process.port,
-        engine_health_path=first.process.health_path,
-        engine_max_concurrency=first.process.max_concurrency,
-        slots=slots(spec.stated.most_replicas, inputs.router_slots),
+    router_inputs = RouterInputs(
+        upstreams=tuple(_upstream(inputs, role) for role in roles),
+        slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
         spec=spec.router,
-        model_names=tuple(first.process.model_names),
-        api_paths=tuple(first.process.api_paths),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec.stated, first.process),
         owner=owner,
         settings=settings,
         engines_selector=engines_selector(first.objects, owner, first.name),
-        direct=way.desired,
+        bypasses_routers=way.desired,
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
     )
-    router = router_children(request, inputs.router_deployment, inputs.pods_of(ROUTER))
+    router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})
+
+
+def _upstream(inputs: Inputs, role: Role) -> Upstream:
+    host = service_host(inputs.owner, role.name, cluster_domain=inputs.settings.cluster_domain)
+    return upstream(role.process, name=role.name, host=host, weight=role.context.spec.weight)
 
 
 def _kept(inputs: Inputs, spec: Spec, way: Routing) -> Mapping[Ref, Manifest]:

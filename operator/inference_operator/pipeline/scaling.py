@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.autoscaling import autoscalers
+from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
 from inference_operator.autoscaling.query import QueryRequest, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
-from inference_operator.autoscaling.request import correction_factor, objective, scaling_request
+from inference_operator.autoscaling.request import objective, scaling_request, target_factor
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
@@ -29,8 +29,9 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
         scaling.recorded,
         target=target,
         plan=_plan_id(first.plan),
+        role=first.name,
         replicas=first.replicas,
-        engines=first.pods,
+        engines=first.engines,
         floor=floor,
     )
     times = [planned.recheck_at, floor.due if floor else None]
@@ -48,7 +49,7 @@ def _target(inputs: Inputs, first: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
     stated, scaling, plan = first.context.spec.stated, first.scaling, inputs.resource.status.plan
     recorded = f"{plan.spec_hash}/{plan.revision}" if plan else ""
-    factor = correction_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=recorded)
+    factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=recorded)
     return target_concurrency(
         first.plan.plan,
         max_num_seqs=first.process.max_concurrency,
@@ -70,7 +71,7 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
         cost
         for role in roles
         for cost in deletion_costs(
-            role.pods,
+            role.engines,
             inputs.samples,
             live=role.context.live.view.desired,
             wanted=workload_view(role.workload).desired,
@@ -88,13 +89,13 @@ def autoscaler(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
         key=inputs.owner.key,
         role=first.name,
         target=_target(inputs, first).concurrency,
-        external=stated.router.strategy is RouterStrategy.EXTERNAL,
+        bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
         metrics=first.engine.series,
     )
     url = inputs.settings.prometheus_url
     least = floor.replicas if floor else stated.autoscaling.min_replicas
-    request = autoscalers.AutoscalerRequest(stated.autoscaling, inputs.owner, engines_query(query), url, least)
-    built = autoscalers.autoscaler(request)
+    request = ExternalInputs(stated.autoscaling, inputs.owner, engines_query(query), url, least)
+    built = external_autoscaler(request)
     if built is None:
         return {}
     ref = Ref.of(built)

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import room_for
 from inference_operator.sizing.plan import Plan
+from inference_operator.views.engine import EngineView
 from inference_operator.views.node import NodeView
-from inference_operator.views.pod import PodView
 
 
 def fixed_replicas(
-    requested: int, nodes: Sequence[NodeView] | None, engines: Sequence[PodView], pod: Manifest, *, plan: Plan
+    requested: int, nodes: Sequence[NodeView] | None, engines: Sequence[EngineView], pod: Manifest, *, plan: Plan
 ) -> int:
     """The requested replicas, but at most as many as nodes have GPUs for. Engines that are already on a node stay.
 
@@ -22,9 +21,8 @@ def fixed_replicas(
     return min(requested, max(room_for(nodes, pod, plan), sum(_is_placed(engine) for engine in engines)))
 
 
-def _is_placed(engine: PodView) -> bool:
-    unschedulable = engine.problem is not None and engine.problem.reason is Reason.UNSCHEDULABLE
-    return not (unschedulable or engine.failed or engine.terminating)
+def _is_placed(engine: EngineView) -> bool:
+    return not (engine.is_unschedulable or engine.failed or engine.terminating)
 
 
 def capped(requested: int, replicas: int) -> str:

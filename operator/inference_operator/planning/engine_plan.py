@@ -18,10 +18,9 @@ from inference_operator.planning.gpu_offers import GpuOffers
 from inference_operator.planning.known_model import KnownModel, with_draft
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, may_be_used
-from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
-from inference_operator.sizing.learned import Learned, corrected, on_the_same_gpus, shorter_context
+from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
 from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Shape, SizingRequest
 
@@ -162,9 +161,8 @@ def _on_cpus(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         return unavailable
     facts = inputs.model.facts if isinstance(inputs.model.facts, ModelFacts) else None
     sizes = sizing_request(inputs.spec, engine)
-    memory = engine.cpu_memory(latent=facts is not None and facts.uses_mla)
     sizes = replace(sizes, shape=_uncounted_shape(sizes, inputs.learned))
-    needs = cpu_needs(facts, memory, sizes.requested_shape)
+    needs = engine.cpu_needs(facts, sizes.requested_shape)
     return cpu_plan(sizes, needs, facts, downloads=_downloads(inputs))
 
 
@@ -206,13 +204,14 @@ def _downloads(inputs: PlanInputs) -> bool:
 def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:
     """The choice of sizes. After a correction a shorter context on the same GPUs comes before any other GPUs."""
     sizes, learned = sizing_request(inputs.spec, engine), inputs.learned
+    reported = learned.memory_gib if learned else 0.0
     same = on_the_same_gpus(sizes, learned, least=least_context(facts, sizes)) if learned else None
 
     def choice(requested: SizingRequest) -> GpuPlan | Infeasible:
         return choose(
             facts,
             inputs.offers.possible,
-            lambda offer: corrected(engine.memory(inputs.image, offer), learned),
+            lambda offer: engine.gpu_memory(inputs.image, offer, reported_gib=reported),
             requested,
             inputs.previous_kind,
         )
@@ -254,15 +253,14 @@ def _no_offer(offers: GpuOffers, resource: str | None) -> Refusal:
     return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", problem, f"{cure} {UNCHECKED_CURE}")
 
 
-def wanted_image(spec: Spec, settings: Settings) -> str:
-    """The image that the spec sets, or the operator's default for the device."""
-    default = settings.gpu_engine_image if spec.hardware.device is Device.GPU else settings.cpu_engine_image
-    return spec.engine.image or default
+def wanted_image(spec: Spec, engine: Engine, settings: Settings) -> str:
+    """The image that the spec sets, or the operator's default for the engine on the device."""
+    return spec.engine.image or engine.image(spec.hardware.device, settings)
 
 
-def older_image(pinned: str, spec: Spec, settings: Settings) -> str:
+def older_image(pinned: str, spec: Spec, engine: Engine, settings: Settings) -> str:
     """A sentence that says that the pinned image is not the default any more; empty if it is."""
-    default = wanted_image(spec, settings)
+    default = wanted_image(spec, engine, settings)
     if pinned == default:
         return ""
     return (

@@ -20,30 +20,32 @@ from collections.abc import Iterable, Iterator
 from inference_operator.engines.base import Engine
 from inference_operator.sizing.learned import Learned, Shortage
 from inference_operator.sizing.plan import Plan
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogText, LookupResults
-from inference_operator.views.pod import PodView, has_answered
+from inference_operator.views.pod import PodView
 
 DIGITS = 2
 
 
 def learned_from(
-    plan: Plan, pods: Iterable[PodView], lookups: LookupResults, engine: Engine, *, template: str | None
+    plan: Plan, engines: Iterable[EngineView], lookups: LookupResults, engine: Engine, *, template: str | None
 ) -> Learned | None:
     """The correction of a plan, by the rules at the top of this module; None if there is none.
 
     Args:
         plan: the plan of the live workload.
-        pods: the pods of the role.
+        engines: those of the role.
         lookups: results of lookups, with logs of terminated containers.
         engine: the engine of the plan; it reads its own log.
         template: hash of the live pod template.
     """
     if plan.learned is not None or template is None:
         return None
-    own = [pod for pod in pods if pod.template == template]
-    if any(has_answered(pod) for pod in own):
+    own = [one for one in engines if one.template == template]
+    if any(one.has_answered for one in own):
         return None
-    shortages = (shortage for pod in own for text in ended_output(pod, lookups) if (shortage := engine.shortage(text)))
+    pods = (pod for one in own for pod in one.pods)
+    shortages = (shortage for pod in pods for text in ended_output(pod, lookups) if (shortage := engine.shortage(text)))
     return next((found for shortage in shortages if (found := _correction(plan, shortage))), None)
 
 

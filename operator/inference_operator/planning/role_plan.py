@@ -32,7 +32,7 @@ from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.sizing.plan import SIZING_RULES
-from inference_operator.views.pod import PodView
+from inference_operator.views.engine import EngineView
 from inference_operator.views.raw import annotations
 
 
@@ -68,8 +68,9 @@ def plan_state(context: RoleContext) -> PlanState:
     current = spec_hash(spec, context.engine)
     recorded = context.live.recorded
     latest = next((one for one in recorded if (one.spec_hash, one.engine) == (current, context.spec.engine)), None)
-    kept = None if _all_unschedulable(context.live.pods) else latest
-    return PlanState(context, current, latest, kept, kept.image if kept else wanted_image(spec, settings))
+    kept = None if _all_unschedulable(context.live.engines) else latest
+    image = kept.image if kept else wanted_image(spec, context.engine, settings)
+    return PlanState(context, current, latest, kept, image)
 
 
 def spec_hash(spec: Spec, engine: Engine) -> str:
@@ -80,8 +81,8 @@ def spec_hash(spec: Spec, engine: Engine) -> str:
     return content_hash([spec.model.source, spec.engine.image, requested_of_sizes(spec, engine), *revisions, *pickle])
 
 
-def _all_unschedulable(pods: Sequence[PodView]) -> bool:
-    return bool(pods) and all(pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE for pod in pods)
+def _all_unschedulable(engines: Sequence[EngineView]) -> bool:
+    return bool(engines) and all(engine.is_unschedulable for engine in engines)
 
 
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
@@ -112,7 +113,7 @@ def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedP
     """The plan that stays; decided once more if its engines reported too little memory."""
     context = state.context
     live, engine = context.live, context.engine
-    learned = learned_from(kept.plan, live.pods, context.lookups, engine, template=live.view.template)
+    learned = learned_from(kept.plan, live.engines, context.lookups, engine, template=live.view.template)
     if learned is None:
         return kept
     annotated = pinned_plan(annotations(live.workload).get(PLAN_ANNOTATION))

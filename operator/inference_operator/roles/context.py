@@ -10,6 +10,7 @@ from inference_operator.models.source import ModelSource
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.settings import Settings
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
@@ -30,6 +31,8 @@ class LiveRole:
     service: Manifest | None
     """Its live headless Service."""
     pods: Sequence[PodView]
+    engines: Sequence[EngineView]
+    """The engines that its pods make."""
     recorded: Sequence[PinnedPlan]
     """The plans recorded for it, the latest decision first."""
 

@@ -1,20 +1,28 @@
-"""All objects of the router, built from one RouterRequest."""
+"""All objects of the router, built from one RouterInputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.manifest import Manifest, Ref
-from inference_operator.objects.child import content_hash
+from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
+from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
-from inference_operator.router.config_map import router_config
 from inference_operator.router.deployment import router_deployment, router_template
-from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, RouterRequest, config_files, limits_keys
+from inference_operator.router.haproxy import config_files
 from inference_operator.router.http_route import http_route
 from inference_operator.router.ingress import ingress
-from inference_operator.router.pinned_router import PinnedRouter, older_router, router_in_use, router_inputs
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.limits import limits_keys
+from inference_operator.router.pinned_router import (
+    SLOTS_ANNOTATION,
+    PinnedRouter,
+    older_router,
+    router_in_use,
+    router_inputs,
+)
+from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 from inference_operator.router.service import main_service, peers_service
 from inference_operator.views.pod import PodView
 
@@ -29,54 +37,66 @@ class RouterObjects:
     """What users should know about the decision; empty if nothing."""
 
 
-def children(request: RouterRequest, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
+def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
     """All objects of the router. Pod template and configuration change together, or not at all.
 
     With `External` these are the main Service alone: something else routes.
 
     Args:
-        request: what they are built from.
+        inputs: what they are built from.
         live: the live Deployment of the routers.
         pods: the router pods.
     """
-    service = main_service(request)
-    if request.spec.strategy is RouterStrategy.EXTERNAL:
+    service = main_service(inputs)
+    if inputs.spec.strategy is RouterStrategy.EXTERNAL:
         return RouterObjects({Ref.of(service): service})
-    now = _built(request)
+    now = _built(inputs)
     used = router_in_use(now, live, pods)
-    built = [*_router(request, used), service, *_exposure(request)]
+    built = [*_router(inputs, used), service, *_exposure(inputs)]
     return RouterObjects({Ref.of(manifest): manifest for manifest in built}, older_router(used, now))
 
 
-def _built(request: RouterRequest) -> PinnedRouter:
+def _built(inputs: RouterInputs) -> PinnedRouter:
     """The router as this release builds it."""
-    config = config_files(request)
-    inputs_hash = content_hash(router_inputs(request))
-    return PinnedRouter(inputs_hash, request.slots, router_template(request, config), config)
+    config = config_files(inputs)
+    inputs_hash = content_hash(router_inputs(inputs))
+    return PinnedRouter(inputs_hash, inputs.slots, router_template(inputs, config), config)
 
 
-def _router(request: RouterRequest, used: PinnedRouter) -> Iterator[Manifest]:
-    yield router_config(used.files, slots=used.slots, owner=request.owner)
-    yield router_deployment(request, used)
-    if limits_keys(request.spec):
-        yield peers_service(request)
-    if request.settings.network_policies:
-        yield _network_policy(request)
-    if request.spec.replicas >= FEWEST_REPLICAS:
-        yield disruption_budget(router_name(request.name), ROUTER, owner=request.owner)
+def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:
+    yield _config(used.files, slots=used.slots, owner=inputs.owner)
+    yield router_deployment(inputs, used)
+    if limits_keys(inputs.spec):
+        yield peers_service(inputs)
+    if inputs.settings.network_policies:
+        yield _network_policy(inputs)
+    if inputs.spec.replicas >= FEWEST_REPLICAS:
+        yield disruption_budget(router_name(inputs.name), ROUTER, owner=inputs.owner)
 
 
-def _exposure(request: RouterRequest) -> Iterator[Manifest]:
-    if request.spec.ingress:
-        yield ingress(request.spec.ingress, request)
-    if request.spec.http_route and request.has_http_routes:
-        yield http_route(request.spec.http_route, request)
+def _config(files: Mapping[str, str], *, slots: int, owner: Owner) -> Manifest:
+    """The ConfigMap with the routers' configuration."""
+    return child(
+        CONFIG_MAP,
+        router_name(owner.key.name),
+        owner=owner,
+        component=ROUTER,
+        content={"data": dict(files)},
+        annotations={SLOTS_ANNOTATION: str(slots)},
+    )
 
 
-def _network_policy(request: RouterRequest) -> Manifest:
+def _exposure(inputs: RouterInputs) -> Iterator[Manifest]:
+    if inputs.spec.ingress:
+        yield ingress(inputs.spec.ingress, inputs)
+    if inputs.spec.http_route and inputs.has_http_routes:
+        yield http_route(inputs.spec.http_route, inputs)
+
+
+def _network_policy(inputs: RouterInputs) -> Manifest:
     """Routers accept everybody on the ports of the API, and the readers of metrics on the metrics ports."""
-    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(request.name, ROUTER)}}
-    peers = [routers] if limits_keys(request.spec) else []
-    ports = (PORT, TLS_PORT) if request.spec.tls else (PORT,)
-    rules = [rule([], *ports), rule([*metrics_readers(request.settings), *peers], *METRICS_PORTS)]
-    return network_policy(router_name(request.name), ROUTER, rules, owner=request.owner)
+    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
+    peers = [routers] if limits_keys(inputs.spec) else []
+    ports = (PORT, TLS_PORT) if inputs.spec.tls else (PORT,)
+    rules = [rule([], *ports), rule([*metrics_readers(inputs.settings), *peers], *METRICS_PORTS)]
+    return network_policy(router_name(inputs.name), ROUTER, rules, owner=inputs.owner)

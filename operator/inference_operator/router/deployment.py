@@ -1,6 +1,7 @@
 """The Deployment of the routers: two HAProxy processes in each pod."""
 
 from collections.abc import Mapping
+from importlib.resources import files
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
@@ -20,24 +21,22 @@ from inference_operator.objects.pod import (
 )
 from inference_operator.objects.pod_additions import PodParts, mounts, sidecars, volumes
 from inference_operator.objects.scheduling import scheduling
-from inference_operator.router.haproxy import (
+from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.keys import KEYS_FOLDER
+from inference_operator.router.pinned_router import PinnedRouter
+from inference_operator.router.process import (
     CONFIG_FILE,
     CONFIG_FOLDER,
-    DNS_SERVER_VARIABLE,
     HEALTH_PATH,
-    KEYS_FOLDER,
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
     POD_IPS_VARIABLE,
-    TLS_CERTIFICATE_FILE,
-    TLS_FOLDER,
-    TLS_KEY_FILE,
-    RouterRequest,
-    asks_dns_over_tcp,
 )
-from inference_operator.router.pinned_router import PinnedRouter
 from inference_operator.router.resources import process_resources
-from inference_operator.router.stop_hook import ENDPOINT_REMOVAL_SECONDS, stop_hook
+from inference_operator.router.stats import STATS_PATH
+from inference_operator.router.tls import TLS_CERTIFICATE_FILE, TLS_FOLDER, TLS_KEY_FILE
+from inference_operator.router.waiting import HELD_PATH, HOOK_ADDRESS
 from inference_operator.settings import Settings
 
 ROUTER_USER = 99
@@ -45,6 +44,13 @@ ROUTER_USER = 99
 
 CHECKSUM_ANNOTATION = "inference-operator.dev/config"
 """Hash of the configuration in the pod template: a new configuration causes a rolling update, which drains routers."""
+
+ENDPOINT_REMOVAL_SECONDS = 10
+"""How long a stopping router still accepts connections: until every kube-proxy has removed it, with a margin."""
+
+_WITH_BASH = 'command -v bash > /dev/null || exec sleep "$1"; exec bash -c "$0" stop-hook "$@"'
+"""Runs the script where the image has bash. Without it, held requests are not waited for, but endpoint removal is."""
+
 
 _KEYS_MOUNT: Manifest = {"name": "api-keys", "mountPath": KEYS_FOLDER, "readOnly": True}
 """The whole folder, because the kubelet never updates a single file (Kubernetes documentation, "Secrets")."""
@@ -54,49 +60,49 @@ _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
-def router_deployment(request: RouterRequest, router: PinnedRouter) -> Manifest:
+def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
     """The Deployment of the routers.
 
     Args:
-        request: what the router's objects are built from.
+        inputs: what the router's objects are built from.
         router: the pod template in use.
     """
     content = {
         "spec": {
-            "replicas": request.spec.replicas,
+            "replicas": inputs.spec.replicas,
             "revisionHistoryLimit": 2,
-            "progressDeadlineSeconds": request.progress_deadline_seconds,
+            "progressDeadlineSeconds": inputs.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "selector": {"matchLabels": selector_labels(request.name, ROUTER)},
+            "selector": {"matchLabels": selector_labels(inputs.name, ROUTER)},
             "template": router.template,
         }
     }
     return child(
         DEPLOYMENT,
-        router_name(request.name),
-        owner=request.owner,
+        router_name(inputs.name),
+        owner=inputs.owner,
         component=ROUTER,
         content=content,
         annotations=router.annotations,
     )
 
 
-def router_template(request: RouterRequest, config: Mapping[str, str]) -> Manifest:
+def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest:
     """The template of the router pods.
 
     Args:
-        request: what the router's objects are built from.
+        inputs: what the router's objects are built from.
         config: the files of the configuration folder.
     """
     return pod_template(
-        _pod(request),
-        labels=labels(request.name, ROUTER),
+        _pod(inputs),
+        labels=labels(inputs.name, ROUTER),
         annotations={
-            **evictable(_own_volumes(request)),
-            **request.spec.pod_template.annotations,
+            **evictable(_own_volumes(inputs)),
+            **inputs.spec.pod_template.annotations,
             CHECKSUM_ANNOTATION: content_hash(config),
         },
-        added_labels={**request.owner.child_labels, **request.spec.pod_template.labels},
+        added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels},
     )
 
 
@@ -106,18 +112,18 @@ def own_parts(path: str) -> PodParts:
     return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT])
 
 
-def _own_volumes(request: RouterRequest) -> list[Manifest]:
+def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
     return [
-        {"name": "config", "configMap": {"name": router_name(request.name)}},
+        {"name": "config", "configMap": {"name": router_name(inputs.name)}},
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
-        *_keys_volume(request),
-        *([_tls_volume(request.spec.tls)] if request.spec.tls else []),
+        *_keys_volume(inputs),
+        *([_tls_volume(inputs.spec.tls)] if inputs.spec.tls else []),
     ]
 
 
-def _keys_volume(request: RouterRequest) -> list[Manifest]:
+def _keys_volume(inputs: RouterInputs) -> list[Manifest]:
     """The Secret with the API keys. Without it no router starts: none must accept everybody."""
-    if (keys := request.spec.keys) is None:
+    if (keys := inputs.spec.keys) is None:
         return []
     items = [{"key": KEYS_FILE, "path": KEYS_FILE}]
     return [{"name": _KEYS_MOUNT["name"], "secret": {"secretName": keys.secret_name, "items": items}}]
@@ -142,10 +148,10 @@ def _name(number: int) -> str:
     return f"haproxy-{number}"
 
 
-def _scheduling(request: RouterRequest) -> Manifest:
+def _scheduling(inputs: RouterInputs) -> Manifest:
     """The requested fields. Routers prefer different nodes, unless a requested constraint has the same topology key."""
-    selector = selector_labels(request.name, ROUTER)
-    fields = scheduling(request.spec.scheduling, gpus=0, selector=selector)
+    selector = selector_labels(inputs.name, ROUTER)
+    fields = scheduling(inputs.spec.scheduling, gpus=0, selector=selector)
     spread = fields.get("topologySpreadConstraints", [])
     own = {
         "maxSkew": 1,
@@ -157,9 +163,9 @@ def _scheduling(request: RouterRequest) -> Manifest:
     return {**fields, "topologySpreadConstraints": [*missing, *spread]}
 
 
-def _pod(request: RouterRequest) -> Manifest:
-    stop_seconds = ENDPOINT_REMOVAL_SECONDS + request.drain_seconds + STOP_MARGIN_SECONDS
-    settings, added = request.settings, request.spec.pod_template
+def _pod(inputs: RouterInputs) -> Manifest:
+    stop_seconds = ENDPOINT_REMOVAL_SECONDS + inputs.drain_seconds + STOP_MARGIN_SECONDS
+    settings, added = inputs.settings, inputs.spec.pod_template
     added_sidecars = sidecars(added.sidecars, pull_policy=settings.image_pull_policy)
     return {
         "automountServiceAccountToken": False,
@@ -167,9 +173,9 @@ def _pod(request: RouterRequest) -> Manifest:
         "terminationGracePeriodSeconds": stop_seconds,
         "securityContext": restricted_pod(settings.pod_users, user=ROUTER_USER, group=ROUTER_USER),
         **account(settings.router_defaults),
-        **_scheduling(request),
-        "containers": [_container(number, port, request) for number, port in _HAPROXIES],
-        "volumes": [*_own_volumes(request), *volumes(added.volumes, pull_policy=settings.image_pull_policy)],
+        **_scheduling(inputs),
+        "containers": [_container(number, port, inputs) for number, port in _HAPROXIES],
+        "volumes": [*_own_volumes(inputs), *volumes(added.volumes, pull_policy=settings.image_pull_policy)],
         **({"initContainers": added_sidecars} if added_sidecars else {}),
     }
 
@@ -203,24 +209,40 @@ def _environment(metrics_port: int, settings: Settings) -> list[Manifest]:
     ]
 
 
-def _container(number: int, metrics_port: int, request: RouterRequest) -> Manifest:
+def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest:
     """One HAProxy of the pod. All of them listen on the port of the Service, so no container declares that port."""
-    settings, metrics = request.settings, f"metrics-{number}"
+    settings, metrics = inputs.settings, f"metrics-{number}"
     return {
         "name": _name(number),
         "image": settings.router_image,
         "imagePullPolicy": settings.image_pull_policy,
-        **process_fields(command=haproxy_command(request.slots), env=_environment(metrics_port, settings)),
+        **process_fields(command=haproxy_command(inputs.slots), env=_environment(metrics_port, settings)),
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
-        "resources": process_resources(request.spec.resources),
+        "resources": process_resources(inputs.spec.resources),
         "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),
         "livenessProbe": fatal(http_probe(HEALTH_PATH, port=metrics, period=10, timeout=5, failures=6)),
-        **pre_stop(stop_hook(request.drain_seconds)),
+        **pre_stop(stop_hook(inputs.drain_seconds)),
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
             *_own_mounts(number),
-            *([_KEYS_MOUNT] if request.spec.keys else []),
-            *([_TLS_MOUNT] if request.spec.tls else []),
-            *mounts(request.spec.pod_template.volume_mounts),
+            *([_KEYS_MOUNT] if inputs.spec.keys else []),
+            *([_TLS_MOUNT] if inputs.spec.tls else []),
+            *mounts(inputs.spec.pod_template.volume_mounts),
         ],
     }
+
+
+def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOVAL_SECONDS) -> list[str]:
+    """The command of the preStop hook: HAProxy is told to stop only when it holds no request without an engine.
+
+    A held request of a stopping HAProxy finds no engine that comes up later, and its connection is closed without an
+    answer at `hard-stop-after` (measured with HAProxy 3.0). So it stops after the held requests are served.
+
+    Args:
+        drain_seconds: how long requests may be held; then they get 503 with Retry-After.
+        endpoint_removal_seconds: how long to wait before that.
+    """
+    script = files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
+    times = [str(endpoint_removal_seconds), str(drain_seconds)]
+    arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
+    return ["sh", "-c", _WITH_BASH, script, *arguments]

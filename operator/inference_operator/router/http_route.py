@@ -4,18 +4,18 @@ from inference_operator.api.router_exposure import HttpRouteSpec, ParentRef
 from inference_operator.manifest import HTTP_ROUTE, Manifest
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, service_name
-from inference_operator.router.haproxy import RouterRequest
+from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.service import SERVICE_PORT
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 
-def http_route(wanted: HttpRouteSpec, request: RouterRequest) -> Manifest:
+def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
     """The HTTPRoute: every path goes to the main Service, and a request may take any time.
 
     It is written with the defaults of the CRD, so that they are no drift (Gateway API v1.4, config/crd/standard).
     """
-    name = service_name(request.name)
+    name = service_name(inputs.name)
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
         "backendRefs": [{"kind": "Service", "name": name, "port": SERVICE_PORT, "weight": 1}],
@@ -28,7 +28,7 @@ def http_route(wanted: HttpRouteSpec, request: RouterRequest) -> Manifest:
             "rules": [rule],
         }
     }
-    return child(HTTP_ROUTE, name, owner=request.owner, component=ROUTER, content=content)
+    return child(HTTP_ROUTE, name, owner=inputs.owner, component=ROUTER, content=content)
 
 
 def _parent(parent: ParentRef) -> Manifest:

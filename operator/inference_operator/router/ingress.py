@@ -4,7 +4,7 @@ from inference_operator.api.router_exposure import IngressSpec
 from inference_operator.manifest import INGRESS, Manifest
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, service_name
-from inference_operator.router.haproxy import RouterRequest
+from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.service import SERVICE_PORT
 
 STREAM_SECONDS = 3600
@@ -21,9 +21,9 @@ ingress-nginx v1.13, docs/user-guide/nginx-configuration/annotations.md and conf
 them; docs/how-to/expose.md has theirs."""
 
 
-def ingress(wanted: IngressSpec, request: RouterRequest) -> Manifest:
+def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
     """The Ingress: every path of one host goes to the main Service."""
-    name = service_name(request.name)
+    name = service_name(inputs.name)
     backend = {"service": {"name": name, "port": {"number": SERVICE_PORT}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
     content = {
@@ -34,7 +34,7 @@ def ingress(wanted: IngressSpec, request: RouterRequest) -> Manifest:
         }
     }
     annotations = {**STREAM_ANNOTATIONS, **wanted.annotations}
-    return child(INGRESS, name, owner=request.owner, component=ROUTER, content=content, annotations=annotations)
+    return child(INGRESS, name, owner=inputs.owner, component=ROUTER, content=content, annotations=annotations)
 
 
 def _secured(wanted: IngressSpec) -> bool:

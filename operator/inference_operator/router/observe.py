@@ -1,8 +1,12 @@
 """What a router tells of its requests: the fields of its access log, and the metrics that HAProxy's exporter lacks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_operator.api.router import RouterSpec, RouterUsage
+from inference_operator.api.router import RouterStrategy, RouterUsage
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import CONFIG_FOLDER
+from inference_operator.router.resources import threads
 
 METRICS_FILE, USAGE_FILE = "metrics.lua", "usage.lua"
 
@@ -131,16 +135,18 @@ def log_format() -> str:
     return "%{+json}o " + " ".join(f"%({name}){value}" for name, value in LOG_FIELDS.items())
 
 
-def template_values(spec: RouterSpec, folder: str) -> dict[str, object]:
-    """Values of observe.cfg.j2. `folder` is where HAProxy finds the scripts."""
+def values(inputs: RouterInputs) -> Mapping[str, object]:
+    """The values of observe.cfg.j2."""
     return {
-        "access_log": spec.access_log,
+        "access_log": inputs.spec.access_log,
         "log_format": log_format(),
         "log_line_bytes": LOG_LINE_BYTES,
         "request_id": REQUEST_ID,
         "traceparent": TRACEPARENT,
-        "metrics_lua": f"{folder}/{METRICS_FILE}",
-        "usage": spec.usage is RouterUsage.ENABLED,
-        "usage_lua": f"{folder}/{USAGE_FILE}",
-        "router_metrics_path": ROUTER_METRICS_PATH,
+        "threads": threads(inputs.spec.resources),
+        "metrics_lua": f"{CONFIG_FOLDER}/{METRICS_FILE}",
+        "has_usage": inputs.spec.usage is RouterUsage.ENABLED,
+        "usage_lua": f"{CONFIG_FOLDER}/{USAGE_FILE}",
+        "metrics_path": ROUTER_METRICS_PATH,
+        "has_affinity": inputs.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
     }

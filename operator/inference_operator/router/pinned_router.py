@@ -5,34 +5,28 @@ together in one annotation of the router Deployment, with a hash of their inputs
 the same and a router made from them is ready.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 
 from pydantic import TypeAdapter
-from pydantic_core import to_jsonable_python
 
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
-from inference_operator.router.haproxy import RouterRequest
+from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.views.pod import PodView, has_answered, pod_template_hash
 from inference_operator.views.raw import annotations, mapping
 
 ROUTER_ANNOTATION = "inference-operator.dev/router-template"
-_NO_INPUTS = {
-    "spec",
-    "owner",
-    "settings",
-    "api_paths",
-    "progress_deadline_seconds",
-    "engines_selector",
-    "direct",
-    "has_http_routes",
-}
-"""Fields of a request that are no inputs, or of which only a part is one: see `router_inputs`."""
 _OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
 """Fields of `spec.router` that change neither the pod template nor the configuration."""
+SLOTS_ANNOTATION = "inference-operator.dev/slots"
+"""Server slots of the configuration. It is read back, so that scaling down does not change the configuration."""
+
+_COUNT = re.compile("[0-9]{1,4}")
+"""Four digits are enough for the largest number of replicas; a longer number is a mistake of somebody who edited it."""
 MAX_BYTES = 192 * 1024
 """Longest annotation. All annotations of an object have at most 256 KiB (apimachinery 0.36, pkg/api/validation,
 `TotalAnnotationSizeLimitB`), and pod templates with many additions have large ones of their own."""
@@ -110,25 +104,48 @@ def pinned_router(text: object) -> PinnedRouter | None:
     return router if router.is_intact(parsed.hash) else None
 
 
-def pinned_slots(deployment: Manifest | None) -> int:
-    """Server slots of the pinned router; 0 if the live Deployment has none."""
-    pinned = pinned_router(annotations(deployment).get(ROUTER_ANNOTATION))
-    return pinned.slots if pinned else 0
+def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
+    """Server slots of the pinned router, else of the live configuration; 0 where there is none, or it was edited.
+
+    Args:
+        deployment: the live Deployment of the routers.
+        config: their live ConfigMap.
+    """
+    if pinned := pinned_router(annotations(deployment).get(ROUTER_ANNOTATION)):
+        return pinned.slots
+    text = annotations(config).get(SLOTS_ANNOTATION, "")
+    return int(text) if _COUNT.fullmatch(text) else 0
 
 
-def router_inputs(request: RouterRequest) -> Manifest:
+def router_inputs(inputs: RouterInputs) -> Manifest:
     """Everything that template and configuration are built from, release and the operator's image aside.
 
     They are `spec.router` over the owner's defaults, and what the engines are: their name, port, limits and slots.
     Values that are the default or empty are left out. So a field of a later
     release changes nothing for those who do not use it. Paths of the API come from the release and are no input.
     """
-    facts = {one.name: getattr(request, one.name) for one in fields(request) if one.name not in _NO_INPUTS}
-    defaults = request.settings.router_defaults.model_dump(mode="json", exclude_defaults=True)
-    spec = request.spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True)
-    used: Manifest = {name: value for name, value in facts.items() if value}
-    built: Manifest = to_jsonable_python({**used, "spec": spec, "defaults": defaults})
-    return built
+    first = inputs.upstreams[0]
+    found: Manifest = {
+        "engines_host": first.host,
+        "engine_port": first.port,
+        "engine_health_path": first.health_path,
+        "engine_max_concurrency": first.max_concurrency,
+        "model_names": list(inputs.model_names),
+        "slots": inputs.slots,
+        "drain_seconds": inputs.drain_seconds,
+        "upstreams": [_facts(one) for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
+    }
+    return {
+        **{name: value for name, value in found.items() if value},
+        "spec": inputs.spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True),
+        "defaults": inputs.settings.router_defaults.model_dump(mode="json", exclude_defaults=True),
+    }
+
+
+def _facts(upstream: Upstream) -> Manifest:
+    facts = asdict(upstream)
+    del facts["api_paths"]
+    return facts
 
 
 def router_in_use(built: PinnedRouter, live: Manifest | None, pods: Sequence[PodView]) -> PinnedRouter:

@@ -3,25 +3,26 @@
 from inference_operator.manifest import SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, service_name
-from inference_operator.router.haproxy import METRICS_PORTS, PORT, TLS_PORT, RouterRequest
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 
 SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
 
 
-def main_service(request: RouterRequest) -> Manifest:
+def main_service(inputs: RouterInputs) -> Manifest:
     """The main Service."""
-    wanted, name = request.spec.service, request.name
+    wanted, name = inputs.spec.service, inputs.name
     ports = [_port("http", SERVICE_PORT, PORT)]
-    if request.spec.tls:
+    if inputs.spec.tls:
         ports.append(_port("https", TLS_SERVICE_PORT, TLS_PORT))
-    if request.direct:
-        ports = [_port("http", SERVICE_PORT, request.engine_port)]
+    if inputs.bypasses_routers:
+        ports = [_port("http", SERVICE_PORT, inputs.upstreams[0].port)]
     of_balancer = {"loadBalancerClass": wanted.load_balancer_class} if wanted.load_balancer_class else {}
     content = {
         "spec": {
             "type": wanted.type.value,
-            "selector": dict(request.engines_selector) if request.direct else selector_labels(name, ROUTER),
+            "selector": dict(inputs.engines_selector) if inputs.bypasses_routers else selector_labels(name, ROUTER),
             "ports": ports,
             **of_balancer,
         }
@@ -29,7 +30,7 @@ def main_service(request: RouterRequest) -> Manifest:
     return child(
         SERVICE,
         service_name(name),
-        owner=request.owner,
+        owner=inputs.owner,
         component=ROUTER,
         content=content,
         annotations=wanted.annotations,
@@ -37,18 +38,18 @@ def main_service(request: RouterRequest) -> Manifest:
     )
 
 
-def peers_service(request: RouterRequest) -> Manifest:
+def peers_service(inputs: RouterInputs) -> Manifest:
     """The headless Service by which routers find each other. One that starts or stops has requests in flight too."""
     content = {
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": selector_labels(request.name, ROUTER),
+            "selector": selector_labels(inputs.name, ROUTER),
             "ports": [_port(f"metrics-{n}", port, port) for n, port in enumerate(METRICS_PORTS, start=1)],
         }
     }
-    name = headless_service_name(request.name, ROUTER)
-    return child(SERVICE, name, owner=request.owner, component=ROUTER, content=content)
+    name = headless_service_name(inputs.name, ROUTER)
+    return child(SERVICE, name, owner=inputs.owner, component=ROUTER, content=content)
 
 
 def url(owner: Owner, *, cluster_domain: str) -> str:

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.router.error_response import NO_ENGINE, ErrorResponse
+from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.resources import CONNECTION_BYTES, MOST_CONNECTIONS, PROCESSES, connections
 from inference_operator.router.resources import FIELD as RESOURCES
+from inference_operator.router.servers import servers
 
 FIELD = "spec.router.queue.maxSize"
 
@@ -31,6 +34,7 @@ BUFFERS_OF_WAITING = 2
 
 MODELS_PATH = "/v1/models"
 
+_QUEUE_FULL = ErrorResponse(429, "rate_limit_error", "too many requests wait for an engine", 2)
 _MEBIBYTE = 2**20
 
 
@@ -90,13 +94,9 @@ def _bytes_of_waiting(spec: RouterSpec) -> int:
     return BUFFERS_OF_WAITING * BODY_BYTES if affine else CONNECTION_BYTES
 
 
-def waiting(spec: RouterSpec, names: Sequence[str]) -> Mapping[str, object]:
-    """The values of `waiting.cfg.j2`, and the times of `haproxy.cfg.j2` that requests wait.
-
-    Args:
-        spec: the router section over the operator's defaults of router pods.
-        names: names of the model in the API.
-    """
+def values(inputs: RouterInputs) -> Mapping[str, object]:
+    """The values of waiting.cfg.j2."""
+    names, spec = inputs.model_names, inputs.spec
     return {
         "max_wait_seconds": int(spec.max_wait.total_seconds()),
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
@@ -106,6 +106,9 @@ def waiting(spec: RouterSpec, names: Sequence[str]) -> Mapping[str, object]:
         "models_path": MODELS_PATH,
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
+        "servers": [f"{one.prefix}{n}" for one in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
+        "no_engine": NO_ENGINE,
+        "queue_full": _QUEUE_FULL,
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
 
+from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
@@ -21,6 +22,7 @@ from inference_operator.scrape.held_watch import HeldWatch
 from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, PodClient
 from inference_operator.scrape.schedule import DEMAND_SECONDS, Intervals, Pace, Schedule
 from inference_operator.settings import Settings
+from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import (
     EngineActivity,
@@ -60,16 +62,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The pods to scrape."""
+    """The routers and engines to scrape. Of an engine with several pods, the leader is scraped."""
 
     keys: Callable[[], Iterable[Key]]
     pods: Callable[[Key], Sequence[PodView]]
+    """All pods of an InferenceDeployment."""
+    engines: Callable[[Key], Sequence[EngineView]]
     engine: Callable[[Key, str], Engine | None]
-    """The engine that runs in the pods of a component; None for a component that is no role, such as the router."""
-
-    def engine_pods(self, key: Key) -> Sequence[PodView]:
-        """The pods of an InferenceDeployment that run an engine."""
-        return [pod for pod in self.pods(key) if self.engine(key, pod.component)]
+    """The program of the engines of a role."""
 
 
 class OnScrape(Protocol):
@@ -227,26 +227,27 @@ class Scraper:
 
     async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
         """Scrape all pods of a key that belong to these components; routers first."""
-        pods = [pod for pod in self._targets.pods(key) if pod.ready and not pod.terminating and pod.address]
-        engines = [(pod, engine) for pod in pods if (engine := self._targets.engine(key, pod.component))]
+        routers = [pod for pod in self._routers_of(key) if pod.ready and not pod.terminating and pod.address]
+        engines = [one for one in self._targets.engines(key) if one.is_serving and one.address]
         failed = []
-        if ROUTER in components and not await self._scrape_routers(key, pods):
+        if ROUTER in components and not await self._scrape_routers(key, routers):
             failed.append(ROUTER)
         if ENGINE in components and not await self._scrape_engines(key, engines):
             failed.append(ENGINE)
-        pace = self._paces[key] = self._pace([pod for pod, _ in engines])
+        pace = self._paces[key] = self._pace(engines)
+        leaders = [engine.leader for engine in engines]
         if self._scaling.request(key):
-            return self._scaled_round(key, components, pods)
+            return self._scaled_round(key, components, [*routers, *leaders])
         # The stall watchdog needs the routers' sessions too, so no interval grows while an engine seems to stall.
-        often = [pod for pod, _ in engines] if pace is Pace.BUSY else pods
+        often = leaders if pace is Pace.BUSY else [*routers, *leaders]
         return Scraped(pace, () if pace is Pace.URGENT else failed, len(often))
 
     def _scaled_round(self, key: Key, components: Sequence[str], pods: Sequence[PodView]) -> Scraped:
         """Decide about a round of an autoscaled resource. It is read often, whatever its stall watchdog needs."""
         if {ROUTER, ENGINE} <= set(components):
-            routers = [pod for pod in self._targets.pods(key) if pod.component == ROUTER]
-            engines = self._targets.engine_pods(key)
-            if self._scaling.observe(key, engines, routers, self._store.of(pods), at=self._now()):
+            samples, at = self._store.of(pods), self._now()
+            scraped = ScrapeRound(self._targets.engines(key), self._routers_of(key), samples, at)
+            if self._scaling.observe(key, scraped):
                 self._callbacks.on_scaling(key)
         asked = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
         request = self._scaling.request(key)
@@ -254,14 +255,17 @@ class Scraper:
         pace = self._paces[key] = Pace.DEMAND if asked else Pace.CALM if at_zero else Pace.NO_DEMAND
         return Scraped(pace, (), len(pods))
 
-    def _pace(self, engines: Sequence[PodView]) -> Pace:
+    def _routers_of(self, key: Key) -> list[PodView]:
+        return [pod for pod in self._targets.pods(key) if pod.component == ROUTER]
+
+    def _pace(self, engines: Sequence[EngineView]) -> Pace:
         """The pace for these engines.
 
         An engine whose requests only routers count may hang since it was idle. Only their next samples show it.
         """
-        answering = self._store.of(engines).engines.values()
+        answering = self._store.of(engine.leader for engine in engines).engines.values()
         busy = [one for one in answering if one.sample.unfinished]
-        if not all(pod.traffic for pod in engines) or any(
+        if not all(engine.traffic for engine in engines) or any(
             one.seconds_without_progress > 0 or (one.sessions and not one.sample.unfinished) for one in answering
         ):
             return Pace.URGENT
@@ -273,9 +277,8 @@ class Scraper:
         """Whether the next scrape of a component follows so soon that connections are kept."""
         return self._schedule.interval(component, self._paces.get(key, Pace.CALM)) <= KEEP_ALIVE_SECONDS
 
-    async def _scrape_routers(self, key: Key, pods: Sequence[PodView]) -> bool:
+    async def _scrape_routers(self, key: Key, routers: Sequence[PodView]) -> bool:
         """Scrape all routers of a key; whether one answered or there is none."""
-        routers = [pod for pod in pods if pod.component == ROUTER]
         samples = [sample for pod in routers if (sample := await self._scrape_router(key, pod)) is not None]
         self._routers.pop(key, None)
         if samples:
@@ -302,12 +305,15 @@ class Scraper:
         self._store.see_router(pod.uid, total)
         return total
 
-    async def _scrape_engines(self, key: Key, engines: Sequence[tuple[PodView, Engine]]) -> bool:
-        """Scrape these engines; whether one answered or there is none."""
+    async def _scrape_engines(self, key: Key, engines: Sequence[EngineView]) -> bool:
+        """Scrape the leaders of these engines; whether one answered or there is none."""
         routers = self._routers.get(key)
         fresh = routers is not None and self._now() - routers.at <= self._settings.scrape_seconds
         sessions = routers.sample.sessions if routers and fresh else None
-        answered = [await self._scrape_engine(key, pod, engine, sessions) for pod, engine in engines]
+        programs = ((view, self._targets.engine(key, view.component)) for view in engines)
+        answered = [
+            await self._scrape_engine(key, view.leader, engine, sessions) for view, engine in programs if engine
+        ]
         return any(answered) or not engines
 
     async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, routed: Mapping[str, int] | None) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.engine_choices import left_to_engine
 from inference_operator.sizing.fitting import Candidate, MemoryOf, Pool, aimed_context, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
@@ -48,14 +47,14 @@ def choose(
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
 
     Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_memory
+        >>> from inference_operator.engines.vllm.vllm import Vllm
         >>> from inference_operator.hardware.kinds import kind_named
         >>> from inference_operator.hardware.offers import offer_of_kind
         >>> from inference_operator.models.catalogue import entry
         >>> from inference_operator.models.model import model_facts
         >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
         >>> cards = [offer_of_kind(kind_named("RTX 4090"), per_node=2)]
-        >>> plan = choose(facts, cards, lambda one: vllm_memory(memory_gib=one.memory_gib), SizingRequest())
+        >>> plan = choose(facts, cards, lambda offer: Vllm().gpu_memory("", offer), SizingRequest())
         >>> plan.shape.parallel.tensor, plan.budget.context, plan.replicas_per_node
         (2, 40960, 1)
     """
@@ -141,7 +140,7 @@ def _plan(pool: Pool, candidate: Candidate, request: SizingRequest, *, reduced: 
         budget=found,
         host=host_needs(pool.facts, candidate.shape),
         context_reduced=reduced,
-        left_to_engine=left_to_engine(pool.facts, pool.engine, candidate.shape, found, request),
+        left_to_engine=pool.memory.left_to_engine(pool.facts, candidate.shape, found, request),
         assumptions=pool.facts.assumptions,
         unaccounted=unaccounted(pool.facts, candidate.shape),
     )

@@ -1,6 +1,7 @@
 """Constants of an engine's memory use; each engine provides them for its version and device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,13 @@ class EngineMemory:
     smallest."""
     unprofiled_mxfp4_bytes: float
     """Bytes that MXFP4 kernels allocate for each batched token after the KV cache has been sized."""
+
+    def with_reported(self, gib: float) -> Self:
+        """The same with memory that an engine reported to use beyond the estimate; 0: it reported none."""
+        if not gib:
+            return self
+        origin = f"{self.origin}, and {gib:.2f} GiB that the engine reported"
+        return replace(self, activation_gib=self.activation_gib + gib, origin=origin)
 
     def context_gib(self, tensor: int, pipeline: int, *, linked: bool) -> float:
         """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""

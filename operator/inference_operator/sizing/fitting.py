@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, Gpu, budget
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.budget import Budget, GpuMemory
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Shape, SizingRequest
 
@@ -38,7 +37,7 @@ CONTEXT_STEP = 1024
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
 """`max_num_seqs` and `max_num_batched_tokens` of small GPUs; used on large GPUs if the defaults do not fit."""
 
-MemoryOf: TypeAlias = Callable[[GpuOffer], EngineMemory]
+MemoryOf: TypeAlias = Callable[[GpuOffer], GpuMemory]
 """The engine's use of memory on the GPUs of an offer."""
 
 
@@ -56,12 +55,11 @@ class Pool:
 
     facts: ModelFacts
     offer: GpuOffer
-    engine: EngineMemory
+    memory: GpuMemory
 
     def candidate(self, shape: Shape) -> Candidate:
         """The budget of one shape."""
-        gpu = Gpu(self.offer.kind, self.offer.memory_gib, self.offer.linked)
-        return Candidate(shape, budget(self.facts, gpu, self.engine, shape))
+        return Candidate(shape, self.memory.budget(self.facts, shape))
 
     def fits(self, candidate: Candidate, request: SizingRequest) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""

@@ -6,7 +6,6 @@ specification starts without it.
 
 from dataclasses import dataclass, replace
 
-from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.shape import SizingRequest
 
 KEPT_SHARE = 0.95
@@ -49,14 +48,6 @@ class Learned:
     """Memory of one GPU that the engine used beyond the estimate."""
     kv_cache_bytes: int | None = None
     """Size of the KV cache that the plan set."""
-
-
-def corrected(memory: EngineMemory, learned: Learned | None) -> EngineMemory:
-    """The engine's use of memory, with what an engine used beyond the estimate."""
-    if learned is None or not learned.memory_gib:
-        return memory
-    origin = f"{memory.origin}, and {learned.memory_gib:.2f} GiB that the engine reported"
-    return replace(memory, activation_gib=memory.activation_gib + learned.memory_gib, origin=origin)
 
 
 def on_the_same_gpus(request: SizingRequest, learned: Learned, *, least: int) -> SizingRequest | None:

@@ -1,15 +1,21 @@
-"""`status.autoscaling`: the last decision about the number of engines."""
+"""What is known of autoscaling, and `status.autoscaling`: the last decision about the number of engines."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC
 
 from inference_operator.api.autoscaling import AutoscalingSpec
+from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.request import start_seconds
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
-from inference_operator.pipeline.replicas import ObservedScaling
+from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
+from inference_operator.roles.context import LiveRole
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import workload_view
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
 SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it"
@@ -20,7 +26,50 @@ FACTOR_DIGITS = 3
 FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 
-def autoscaling_status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> AutoscalingStatus | None:
+@dataclass(frozen=True, slots=True)
+class ScalingObservation:
+    """What is known of autoscaling: of the first role."""
+
+    status: AutoscalingStatus | None
+    """The last decision about the number of engines; None without autoscaling."""
+    observed: ObservedScaling
+    """What it was, or will be, decided from."""
+    requested: int | None
+    """`spec.replicas`; None if the specification is invalid."""
+    without_gpu: int
+    """Engines that should run and have no node."""
+
+
+def scaling_observation(
+    inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[PodView]
+) -> ScalingObservation:
+    """What is known of autoscaling.
+
+    Args:
+        inputs: what was observed.
+        outcome: what was decided.
+        first: the first role.
+        engines: the engines of all roles that stay.
+    """
+    spec = inputs.resource.spec
+    observed = observed_scaling(inputs, spec, first) if isinstance(spec, Spec) else ObservedScaling()
+    return ScalingObservation(
+        status=_status(inputs, outcome, observed),
+        observed=observed,
+        requested=spec.replicas if isinstance(spec, Spec) else None,
+        without_gpu=_without_gpu(outcome, engines),
+    )
+
+
+def _without_gpu(outcome: Outcome, engines: Sequence[PodView]) -> int:
+    """Engines that wait for a node, and those that fixed capacity rules out."""
+    roles = outcome.roles if isinstance(outcome, Planned) else ()
+    capped = sum(role.replicas - workload_view(role.workload).desired for role in roles)
+    waiting = sum(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
+    return max(0, capped) + waiting
+
+
+def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> AutoscalingStatus | None:
     """The last decision.
 
     It changes with the number of engines, with the target of one, and with a start that took much longer or shorter.
@@ -33,7 +82,7 @@ def autoscaling_status(inputs: Inputs, outcome: Outcome, scaling: ObservedScalin
     if before and scaling.conflict and scaling.conflict.is_open:
         return before
     role = outcome.roles[0]
-    start = start_seconds(before, role.pods)
+    start = start_seconds(before, role.engines)
     known = {"start_seconds": None if start is None else int(start), **_target(outcome.target)}
     if before is not None and before.desired_replicas == role.replicas:
         return before.model_copy(update=known)

@@ -3,55 +3,104 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.chain import Chain
 from inference_operator.objects.names import ROUTER
-from inference_operator.status.facts import Facts, rejection_reason
-from inference_operator.status.verdict import Verdict
+from inference_operator.sentences import sentences
+from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
 
 
-def engines_available(facts: Facts) -> Verdict:
-    """Whether enough engines are ready, and why not."""
-    desired, ready = facts.desired, facts.engines.ready
-    if facts.refusal and not facts.engines.exists:
-        return Verdict("False", facts.refusal.reason, "There are no engines: the specification cannot be served.")
-    if facts.at_zero:
-        return Verdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero.")
-    if facts.stall:
-        return Verdict("False", Reason.ENGINE_STALLED, f"{facts.stall}; it is being replaced.")
-    counted = " ".join([f"{ready} of {desired} engines are ready.", *_out_of_traffic(facts)])
-    replaced = _stall_before(facts)
-    if ready >= desired and not replaced:
-        return _enough_ready(facts, counted)
-    if facts.engines.rejection:
-        return Verdict("False", rejection_reason(facts.engines), f"{counted} {facts.rejection}")
-    if facts.diagnosis and facts.diagnosis.pod.component != ROUTER:
-        return Verdict("False", facts.diagnosis.reason, f"{counted} {facts.diagnosis.message}")
-    if replaced:
-        return Verdict("False", Reason.ENGINE_STALLED, replaced)
-    return Verdict("False", Reason.STARTING if ready == 0 else Reason.ENGINES_UNAVAILABLE, counted)
+def _refused(observation: Observation) -> ConditionVerdict | None:
+    """The specification is refused, and there are no engines of an earlier one."""
+    if observation.refusal is None or observation.engines.exists:
+        return None
+    message = "There are no engines: the specification cannot be served."
+    return ConditionVerdict("False", observation.refusal.reason, message)
 
 
-def _unread(facts: Facts) -> str:
+def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
+    return ConditionVerdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero.") if observation.at_zero else None
+
+
+def _stalled(observation: Observation) -> ConditionVerdict | None:
+    """This round found a stalled engine."""
+    if not observation.stall:
+        return None
+    return ConditionVerdict("False", Reason.ENGINE_STALLED, f"{observation.stall}; it is being replaced.")
+
+
+def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
+    """Enough engines are ready, and some of them get no new requests."""
+    if not (_enough_ready(observation) and observation.out_of_traffic):
+        return None
+    return ConditionVerdict("False", Reason.ENGINE_NOT_PROGRESSING, _counted(observation))
+
+
+def _serving(observation: Observation) -> ConditionVerdict | None:
+    if not _enough_ready(observation):
+        return None
+    return ConditionVerdict("True", Reason.SERVING, sentences(_counted(observation), _unread(observation)))
+
+
+def _pod_refused(observation: Observation) -> ConditionVerdict | None:
+    """Kubernetes rejects the pod of an engine."""
+    if not observation.engines.rejection:
+        return None
+    message = sentences(_counted(observation), observation.rejection)
+    return ConditionVerdict("False", rejection_reason(observation.engines), message)
+
+
+def _pod_problem(observation: Observation) -> ConditionVerdict | None:
+    """The pod of an engine does not run."""
+    problem = observation.problem
+    if problem is None or problem.pod.component == ROUTER:
+        return None
+    return ConditionVerdict("False", problem.reason, sentences(_counted(observation), problem.message))
+
+
+def _being_replaced(observation: Observation) -> ConditionVerdict | None:
+    """An earlier round found a stalled engine, and its replacement is not ready."""
+    message = _stall_before(observation)
+    return ConditionVerdict("False", Reason.ENGINE_STALLED, message) if message else None
+
+
+def _too_few(observation: Observation) -> ConditionVerdict:
+    reason = Reason.STARTING if observation.engines.ready == 0 else Reason.ENGINES_UNAVAILABLE
+    return ConditionVerdict("False", reason, _counted(observation))
+
+
+engines_available: Chain[Observation, ConditionVerdict] = Chain(
+    (_refused, _scaled_to_zero, _stalled, _out_of_traffic, _serving, _pod_refused, _pod_problem, _being_replaced),
+    otherwise=_too_few,
+)
+"""Whether enough engines are ready, and why not."""
+
+
+def _enough_ready(observation: Observation) -> bool:
+    return observation.engines.ready >= observation.desired and not _stall_before(observation)
+
+
+def _counted(observation: Observation) -> str:
+    return sentences(
+        f"{observation.engines.ready} of {observation.desired} engines are ready.", *_silent_engines(observation)
+    )
+
+
+def _silent_engines(observation: Observation) -> Sequence[str]:
+    return [f"Pod `{name}` makes no progress and gets no new requests." for name in observation.out_of_traffic]
+
+
+def _unread(observation: Observation) -> str:
     """That an engine that hangs would not be found, and how to cure it; empty if all metrics can be read."""
-    if not facts.unread:
+    if not observation.unread:
         return ""
     return (
-        f" The metrics of {facts.unread} of them cannot be read, so an engine that hangs is not found: "
+        f"The metrics of {observation.unread} of them cannot be read, so an engine that hangs is not found: "
         "let the operator's pods reach the port `http` of engines (NetworkPolicies, service mesh)."
     )
 
 
-def _enough_ready(facts: Facts, counted: str) -> Verdict:
-    if facts.out_of_traffic:
-        return Verdict("False", Reason.ENGINE_NOT_PROGRESSING, counted)
-    return Verdict("True", Reason.SERVING, f"{counted}{_unread(facts)}")
-
-
-def _out_of_traffic(facts: Facts) -> Sequence[str]:
-    return [f"Pod `{name}` makes no progress and gets no new requests." for name in facts.out_of_traffic]
-
-
-def _stall_before(facts: Facts) -> str:
+def _stall_before(observation: Observation) -> str:
     """The message about a stalled engine, until its replacement is ready; empty if there is none."""
-    before = facts.previous.condition(ConditionType.ENGINES_AVAILABLE)
-    stalled = before is not None and before.reason == Reason.ENGINE_STALLED and facts.replacing
+    before = observation.previous.condition(ConditionType.ENGINES_AVAILABLE)
+    stalled = before is not None and before.reason == Reason.ENGINE_STALLED and observation.replacing
     return before.message if before and stalled else ""

@@ -1,11 +1,12 @@
 """Condition ModelResolved: whether the model's architecture and size are known."""
 
 from inference_operator.api.reasons import Reason
+from inference_operator.chain import Chain
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ImageModel, ModelSource
-from inference_operator.status.facts import Facts
-from inference_operator.status.verdict import Verdict
+from inference_operator.sentences import sentences
+from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.units import GIB
 
 UNREADABLE = frozenset(
@@ -21,25 +22,55 @@ UNREADABLE = frozenset(
 """Reasons for which a model is unknown."""
 
 
-def model_resolved(facts: Facts) -> Verdict:
-    """Whether the model is known, and what it is."""
-    if facts.inspection:
-        return Verdict("Unknown", Reason.INSPECTING_MODEL, facts.inspection)
-    if facts.refusal and facts.refusal.reason is Reason.VERIFICATION_FAILED:
-        return Verdict("False", Reason.VERIFICATION_FAILED, facts.refusal.message)
-    if facts.model is None and facts.refusal and facts.refusal.reason in UNREADABLE:
-        return Verdict("False", facts.refusal.reason, facts.refusal.message)
-    if facts.model is None:
-        message = f"No model facts available: the model has not been inspected.{_tag(facts.source)}"
-        return Verdict("Unknown", Reason.MODEL_UNKNOWN, message)
-    model = facts.model.facts
+def _inspecting(observation: Observation) -> ConditionVerdict | None:
+    """The model is being inspected."""
+    message = observation.inspection
+    return ConditionVerdict("Unknown", Reason.INSPECTING_MODEL, message) if message else None
+
+
+def _not_verified(observation: Observation) -> ConditionVerdict | None:
+    """The model's signature is not the expected one."""
+    refusal = observation.refusal
+    if refusal is None or refusal.reason is not Reason.VERIFICATION_FAILED:
+        return None
+    return ConditionVerdict("False", Reason.VERIFICATION_FAILED, refusal.message)
+
+
+def _unreadable(observation: Observation) -> ConditionVerdict | None:
+    """The model is unknown, and the specification is refused for that."""
+    refusal = observation.refusal
+    if observation.model or refusal is None or refusal.reason not in UNREADABLE:
+        return None
+    return ConditionVerdict("False", refusal.reason, refusal.message)
+
+
+def _known(observation: Observation) -> ConditionVerdict | None:
+    """The model was read: what it is, or which figure it lacks."""
+    if observation.model is None:
+        return None
+    model, origin = observation.model.facts, observation.model.origin
     if not isinstance(model, ModelFacts):
-        return Verdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {facts.model.origin}.")
+        return ConditionVerdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {origin}.")
     size = f"{model.weight_bytes / GIB:.1f} GiB of weights ({model.weights_from})"
     name = model.architecture or "A model whose config names no architecture"
-    notes = f"{_tag(facts.source)}{_pickle(model)}{_without_chat(model)}"
-    message = f"{name}: {size}, up to {model.context:,} tokens. From {facts.model.origin}.{notes}"
-    return Verdict("True", Reason.MODEL_KNOWN, message)
+    message = sentences(
+        f"{name}: {size}, up to {model.context:,} tokens. From {origin}.",
+        _tag(observation.source),
+        _pickle(model),
+        _without_chat(model),
+    )
+    return ConditionVerdict("True", Reason.MODEL_KNOWN, message)
+
+
+def _unknown(observation: Observation) -> ConditionVerdict:
+    message = sentences("No model facts available: the model has not been inspected.", _tag(observation.source))
+    return ConditionVerdict("Unknown", Reason.MODEL_UNKNOWN, message)
+
+
+model_resolved: Chain[Observation, ConditionVerdict] = Chain(
+    (_inspecting, _not_verified, _unreadable, _known), otherwise=_unknown
+)
+"""Whether the model is known, and what it is."""
 
 
 def _tag(source: ModelSource | None) -> str:
@@ -47,7 +78,7 @@ def _tag(source: ModelSource | None) -> str:
     if not isinstance(source, ImageModel) or source.is_pinned:
         return ""
     return (
-        f" The image `{source.reference}` has no digest in its name, so engines may get different files under one tag:"
+        f"The image `{source.reference}` has no digest in its name, so engines may get different files under one tag:"
         " add its digest, `@sha256:...`, to `spec.model.source`."
     )
 
@@ -57,7 +88,7 @@ def _pickle(model: ModelFacts) -> str:
     if format_of(model.weights_from) is not WeightFormat.PICKLE:
         return ""
     return (
-        " Its weights are pickle files, which can run code in the engine; `spec.model.allowPickle` allows them. To be"
+        "Its weights are pickle files, which can run code in the engine; `spec.model.allowPickle` allows them. To be"
         " safe, convert them to safetensors."
     )
 
@@ -67,6 +98,6 @@ def _without_chat(model: ModelFacts) -> str:
     if model.is_pooling or model.side.has_chat_template is not False:
         return ""
     return (
-        " Its files have no chat template, so `/v1/chat/completions` works only if the engine has one for this model:"
+        "Its files have no chat template, so `/v1/chat/completions` works only if the engine has one for this model:"
         " name one with `--chat-template` in `spec.engine.args`, or use a chat model."
     )

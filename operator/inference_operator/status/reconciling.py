@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.api.status import StartupStep
-from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
-from inference_operator.status.facts import Facts, rejection_reason
+from inference_operator.chain import Chain
+from inference_operator.sentences import sentences
+from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
 from inference_operator.status.ready import missing_node, ready
 from inference_operator.status.stalled import stalled
-from inference_operator.status.verdict import Verdict
 from inference_operator.status.write_results import Failed, Waiting
 from inference_operator.workload.rollout import Rollout, RolloutReason
 
@@ -17,84 +17,149 @@ UNDECIDED_ROLLOUT = "Engines will be replaced once free GPUs are known."
 """Message while a rollout waits for the lookup that decides its strategy."""
 
 
-def reconciling(facts: Facts) -> Verdict:
-    """Whether work goes on.
-
-    The first rule that applies:
-
-    - Paused, or the specification is refused: no.
-    - A write waits or failed and will be repeated, or the model is inspected: yes.
-    - The resource is stalled: no.
-    - Ready, and no pod of an earlier template is left: no; yes if a rollout waits for the lookup of free GPUs.
-    - Kubernetes rejects a pod, or a pod does not run: yes, with that cause.
-    - Not ready: yes, with the reason of Ready.
-    - Otherwise a rollout is in progress.
-    """
-    if verdict := _unchanged(facts) or _waiting(facts):
-        return verdict
-    if stalled(facts).status == "True":
-        return Verdict("False", Reason.SETTLED, "Waiting does not help: see the condition Stalled.")
-    state = ready(facts)
-    if state.status == "True" and not facts.rolling:
-        if facts.rollout_undecided:
-            return Verdict("True", Reason.ROLLING_OUT, UNDECIDED_ROLLOUT)
-        return Verdict("False", Reason.SETTLED, "No changes are in progress.")
-    if facts.rejected_workload:
-        return Verdict("True", rejection_reason(facts.rejected_workload), facts.rejection)
-    if facts.diagnosis:
-        return _pod_problem(facts, facts.diagnosis)
-    if state.status == "False":
-        return Verdict("True", state.reason, state.message)
-    how = f" {_strategy(facts.rollout)}" if facts.engines.rolling and facts.rollout else ""
-    message = f"Pods of the previous specification are being replaced.{how} {facts.progress}{_download(facts)}"
-    return Verdict("True", Reason.ROLLING_OUT, message.strip())
+def _paused(observation: Observation) -> ConditionVerdict | None:
+    if not observation.paused:
+        return None
+    message = "Paused: the operator changes nothing while `spec.paused` is true."
+    return ConditionVerdict("False", Reason.PAUSED, message)
 
 
-def _download(facts: Facts) -> str:
-    """That a new engine downloads the model while others serve."""
-    if facts.startup is None or facts.startup.step is not StartupStep.DOWNLOADING_MODEL:
-        return ""
-    return " Earlier engines serve until it is ready. With `spec.cache` a Job downloads before the rollout."
+def _refused(observation: Observation) -> ConditionVerdict | None:
+    """The specification is refused, so nothing is applied."""
+    if observation.refusal is None:
+        return None
+    message = "Engines keep their specification until this is solved: see the condition Stalled."
+    return ConditionVerdict("False", Reason.SETTLED, message)
 
 
-def _unchanged(facts: Facts) -> Verdict | None:
-    """The operator applies nothing: paused or refused."""
-    if facts.paused:
-        return Verdict("False", Reason.PAUSED, "Paused: the operator changes nothing while `spec.paused` is true.")
-    if facts.refusal:
-        return Verdict(
-            "False", Reason.SETTLED, "Engines keep their specification until this is solved: see the condition Stalled."
-        )
-    return None
-
-
-def _waiting(facts: Facts) -> Verdict | None:
-    """What passes without a user: a deletion, a request that is repeated, or an inspection."""
-    match facts.blocked:
+def _write_pending(observation: Observation) -> ConditionVerdict | None:
+    """A write waits for a deletion, or failed and will be repeated."""
+    match observation.blocked:
         case Waiting(ref):
-            return Verdict("True", Reason.WAITING_FOR_DELETION, f"{ref} is still being deleted.")
+            return ConditionVerdict("True", Reason.WAITING_FOR_DELETION, f"{ref} is still being deleted.")
         case Failed(ref, cause):
             message = f"{ref} could not be changed: {cause}. The operator retries with increasing delays."
-            return Verdict("True", Reason.REQUEST_FAILED, message)
-        case _ if facts.inspection:
-            return Verdict("True", Reason.INSPECTING_MODEL, facts.inspection)
-        case _ if facts.model_wait:
-            return Verdict("True", facts.model_wait.reason, facts.model_wait.message)
+            return ConditionVerdict("True", Reason.REQUEST_FAILED, message)
         case _:
             return None
 
 
-def _pod_problem(facts: Facts, diagnosis: PodDiagnosis) -> Verdict:
-    """A pod does not run. During a rollout that replaces engines because GPUs are missing, that is no problem."""
-    if facts.rollout and facts.unschedulable and facts.engines.rolling:
-        how = f"{_strategy(facts.rollout)} {diagnosis.message}"
-        if facts.rollout.why in (RolloutReason.UNSCHEDULABLE, RolloutReason.NO_NODE_CAME, RolloutReason.ONE_NODE):
-            return Verdict("True", Reason.SWITCHED_TO_REPLACE, how)
-        if facts.rollout.why is RolloutReason.NODE_MAY_COME:
-            return Verdict("True", Reason.WAITING_FOR_NODE, how)
-    if message := missing_node(facts):
-        return Verdict("True", Reason.WAITING_FOR_NODE, message)
-    return Verdict("True", diagnosis.reason, diagnosis.message)
+def _inspecting(observation: Observation) -> ConditionVerdict | None:
+    """The model is being inspected."""
+    message = observation.inspection
+    return ConditionVerdict("True", Reason.INSPECTING_MODEL, message) if message else None
+
+
+def _model_wait(observation: Observation) -> ConditionVerdict | None:
+    """Engines wait for the download of the model to a claim, or for the verification of its signature."""
+    wait = observation.model_wait
+    return ConditionVerdict("True", wait.reason, wait.message) if wait else None
+
+
+def _stalled(observation: Observation) -> ConditionVerdict | None:
+    if stalled(observation).status != "True":
+        return None
+    return ConditionVerdict("False", Reason.SETTLED, "Waiting does not help: see the condition Stalled.")
+
+
+def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
+    """Ready, and a rollout waits for the lookup of free GPUs."""
+    if not (_settled(observation) and observation.rollout_undecided):
+        return None
+    return ConditionVerdict("True", Reason.ROLLING_OUT, UNDECIDED_ROLLOUT)
+
+
+def _done(observation: Observation) -> ConditionVerdict | None:
+    """Ready, and no pod of an earlier template is left."""
+    if not _settled(observation):
+        return None
+    return ConditionVerdict("False", Reason.SETTLED, "No changes are in progress.")
+
+
+def _settled(observation: Observation) -> bool:
+    return ready(observation).status == "True" and not observation.rolling
+
+
+def _pod_refused(observation: Observation) -> ConditionVerdict | None:
+    """Kubernetes rejects a pod."""
+    workload = observation.rejected_workload
+    return ConditionVerdict("True", rejection_reason(workload), observation.rejection) if workload else None
+
+
+def _rollout_without_gpu(observation: Observation) -> ConditionVerdict | None:
+    """A new engine has no GPU, and the rollout ends old engines for it or waits for a node: that is no problem."""
+    rollout = observation.rollout
+    if not (rollout and observation.problem and observation.unschedulable and observation.engines.rolling):
+        return None
+    reason = _WITHOUT_GPU.get(rollout.why)
+    message = sentences(_strategy(rollout), observation.problem.message)
+    return ConditionVerdict("True", reason, message) if reason else None
+
+
+_WITHOUT_GPU: Mapping[RolloutReason, Reason] = {
+    RolloutReason.UNSCHEDULABLE: Reason.SWITCHED_TO_REPLACE,
+    RolloutReason.NO_NODE_CAME: Reason.SWITCHED_TO_REPLACE,
+    RolloutReason.ONE_NODE: Reason.SWITCHED_TO_REPLACE,
+    RolloutReason.NODE_MAY_COME: Reason.WAITING_FOR_NODE,
+}
+"""Why the strategy of a rollout was chosen, and the reason that it gives while a new engine has no GPU."""
+
+
+def _missing_node(observation: Observation) -> ConditionVerdict | None:
+    """No node has the GPUs that an engine needs."""
+    message = missing_node(observation)
+    return ConditionVerdict("True", Reason.WAITING_FOR_NODE, message) if message else None
+
+
+def _pod_problem(observation: Observation) -> ConditionVerdict | None:
+    """A pod does not run."""
+    problem = observation.problem
+    return ConditionVerdict("True", problem.reason, problem.message) if problem else None
+
+
+def _not_ready(observation: Observation) -> ConditionVerdict | None:
+    """Not ready, with the reason of Ready."""
+    state = ready(observation)
+    return ConditionVerdict("True", state.reason, state.message) if state.status == "False" else None
+
+
+def _rolling_out(observation: Observation) -> ConditionVerdict:
+    """Pods of an earlier template are being replaced."""
+    message = sentences(
+        "Pods of the previous specification are being replaced.",
+        _strategy(observation.rollout) if observation.engines.rolling and observation.rollout else "",
+        observation.progress,
+        _download(observation),
+    )
+    return ConditionVerdict("True", Reason.ROLLING_OUT, message)
+
+
+reconciling: Chain[Observation, ConditionVerdict] = Chain(
+    (
+        _paused,
+        _refused,
+        _write_pending,
+        _inspecting,
+        _model_wait,
+        _stalled,
+        _undecided_rollout,
+        _done,
+        _pod_refused,
+        _rollout_without_gpu,
+        _missing_node,
+        _pod_problem,
+        _not_ready,
+    ),
+    otherwise=_rolling_out,
+)
+"""Whether work goes on."""
+
+
+def _download(observation: Observation) -> str:
+    """The sentence about a new engine that downloads the model while others serve; empty if none does."""
+    if observation.startup is None or observation.startup.step is not StartupStep.DOWNLOADING_MODEL:
+        return ""
+    return "Earlier engines serve until it is ready. With `spec.cache` a Job downloads before the rollout."
 
 
 _STRATEGIES: Mapping[RolloutStrategy, str] = {

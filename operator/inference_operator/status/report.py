@@ -13,20 +13,19 @@ from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
 from inference_operator.sizing.stored_plan import flat_fields
 from inference_operator.status.engines_available import engines_available
-from inference_operator.status.exposed import exposed
-from inference_operator.status.facts import Facts, facts
 from inference_operator.status.model_resolved import model_resolved
+from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.observed import observed
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
-from inference_operator.status.router_available import router_available
+from inference_operator.status.routing import exposed, router_available
 from inference_operator.status.scaling_active import scaling_active
 from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
-from inference_operator.status.verdict import Verdict
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import Lookup
 
-RULES: dict[ConditionType, Callable[[Facts], Verdict | None]] = {
+RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.READY: ready,
     ConditionType.RECONCILING: reconciling,
     ConditionType.STALLED: stalled,
@@ -71,10 +70,10 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         outcome: what was decided in this round.
         results: the results of this round's writes.
     """
-    current = facts(inputs, outcome, results)
+    current = observed(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
-    decided = current.decided
+    decided = current.pinned
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,
@@ -90,7 +89,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         engine=EngineStatus(
             image=decided.image,
             model_commit=decided.commit,
-            kv_cache=current.kv_cache,
+            kv_cache=current.roles[0].kv_cache,
             unread_metrics=current.unread,
         )
         if decided
@@ -102,7 +101,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     return Report(status, requeue if requeue != Requeue() else None)
 
 
-def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Condition:
+def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs) -> Condition:
     before = inputs.resource.status.condition(kind)
     unmoved = before is not None and before.status == verdict.status
     now = inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -116,7 +115,7 @@ def _condition(kind: ConditionType, verdict: Verdict, inputs: Inputs) -> Conditi
     )
 
 
-def _requeue(current: Facts, status: Status) -> Requeue:
+def _requeue(current: Observation, status: Status) -> Requeue:
     """Reconcile again after a failure, while a foreign object has the name of a child, and when a deadline passes."""
     if current.failures:
         return Requeue(max(failure.retry_after for failure in current.failures), backoff=True)

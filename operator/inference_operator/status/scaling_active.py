@@ -3,100 +3,174 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.autoscaler_state import AutoscalerState
-from inference_operator.autoscaling.conflict import ScalingConflict
-from inference_operator.status.facts import Facts
-from inference_operator.status.verdict import Verdict
+from inference_operator.chain import Chain
+from inference_operator.sentences import sentences
+from inference_operator.status.observation import ConditionVerdict, Observation
 
 MOST_NAMES = 5
 """Names of pods in a message."""
 
+_CURE_OF_CONFLICT = (
+    "Delete it, or set `autoscaling.backend` to `HPA` or `KEDA` to scale by one that the operator creates."
+)
 
-def scaling_active(facts: Facts) -> Verdict | None:
+
+def scaling_active(observation: Observation) -> ConditionVerdict | None:
     """Whether the number of engines follows the demand; None without autoscaling."""
-    autoscaling = facts.scaling.status
-    if autoscaling is None:
+    return _with_autoscaling(observation) if observation.scaling.status else None
+
+
+def _paused(observation: Observation) -> ConditionVerdict | None:
+    if not observation.paused:
         return None
-    if facts.paused:
-        return Verdict("False", Reason.PAUSED, "Paused: the number of engines stays while `spec.paused` is true.")
-    if facts.scaling.autoscaler is not None:
-        return _of_autoscaler(facts.scaling.autoscaler, facts, autoscaling)
-    if facts.scaling.conflict is not None and (told := _conflict(facts.scaling.conflict, facts, autoscaling)):
-        return told
-    if facts.scaling.result is None:
-        return _before_the_first_sample(facts)
-    if missing := facts.scaling.result.missing:
-        return Verdict("False", Reason.METRICS_MISSING, _missing(missing, autoscaling.desired_replicas))
-    wanted = f"{_engines(autoscaling.desired_replicas)} wanted: {autoscaling.reason}.{_scheduled(facts)}"
-    if facts.scaling.without_gpu:
-        what = f"{facts.scaling.without_gpu} of them have no GPU: add nodes, or lower `autoscaling.maxReplicas`."
-        return Verdict("True", Reason.CAPACITY_LIMITED, f"{wanted} {what}")
-    return Verdict("True", Reason.FOLLOWING_DEMAND, f"{wanted} {_without_effect(facts, autoscaling)}".strip())
+    message = "Paused: the number of engines stays while `spec.paused` is true."
+    return ConditionVerdict("False", Reason.PAUSED, message)
 
 
-def _of_autoscaler(state: AutoscalerState, facts: Facts, autoscaling: AutoscalingStatus) -> Verdict:
-    """What a HorizontalPodAutoscaler or KEDA does, and how many engines follow from it."""
-    wanted = f"{_engines(autoscaling.desired_replicas)} wanted."
-    if state.reason is Reason.FOLLOWING_AUTOSCALER:
-        if facts.scaling.without_gpu:
-            cure = "add nodes, or lower `autoscaling.maxReplicas`."
-            message = f"{state.message} {wanted} {facts.scaling.without_gpu} of them have no GPU: {cure}"
-            return Verdict("True", Reason.CAPACITY_LIMITED, message)
-        return Verdict("True", state.reason, f"{state.message} {wanted}{_scheduled(facts)}")
-    pending = state.reason is Reason.AUTOSCALER_PENDING
-    return Verdict("Unknown" if pending else "False", state.reason, f"{state.message} {wanted}")
+def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
+    """A HorizontalPodAutoscaler or KEDA decides, and some engines have no GPU."""
+    external = observation.scaling.observed.autoscaler
+    if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not observation.scaling.without_gpu:
+        return None
+    message = sentences(external.message, f"{_wanted(observation)}.", _capacity(observation))
+    return ConditionVerdict("True", Reason.CAPACITY_LIMITED, message)
 
 
-def _conflict(conflict: ScalingConflict, facts: Facts, autoscaling: AutoscalingStatus) -> Verdict | None:
-    """That another autoscaler acts beside the operator; None if none does."""
-    cure = "delete it, or set `autoscaling.backend` to `HPA` or `KEDA` to scale by one that the operator creates"
-    wanted = f"{_engines(autoscaling.desired_replicas)} wanted"
-    if conflict.on_workload:
-        names = " and ".join(map(str, conflict.on_workload[:MOST_NAMES]))
-        what = f"{names} acts on the Deployment of the engines, so the operator leaves its number ({wanted})"
-        return Verdict("False", Reason.AUTOSCALER_CONFLICT, f"{what}. It knows no held request: {cure}.")
-    if conflict.on_scale:
-        names = " and ".join(map(str, conflict.on_scale[:MOST_NAMES]))
-        what = f"{names} acts on `/scale` of {facts.key.name}, which has no effect with the backend `BuiltIn`"
-        return Verdict("True", Reason.AUTOSCALER_CONFLICT, f"{what} ({wanted}): {cure}.")
-    return _before_the_first_sample(facts) if conflict.holds else None
+def _following_external(observation: Observation) -> ConditionVerdict | None:
+    """A HorizontalPodAutoscaler or KEDA decides."""
+    external = observation.scaling.observed.autoscaler
+    if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
+        return None
+    message = sentences(external.message, f"{_wanted(observation)}.", _scheduled(observation))
+    return ConditionVerdict("True", external.reason, message)
 
 
-def _before_the_first_sample(facts: Facts) -> Verdict:
-    """A new leader knows nothing for some seconds: what was said before stays."""
-    before = facts.previous.condition(ConditionType.SCALING_ACTIVE)
-    reasons = {str(reason): reason for reason in Reason}
-    if before is not None and before.reason in reasons and before.reason != Reason.PAUSED:
-        return Verdict(before.status, reasons[before.reason], before.message)
-    return Verdict("Unknown", Reason.METRICS_PENDING, "The metrics of routers and engines have not been read yet.")
+def _external_problem(observation: Observation) -> ConditionVerdict | None:
+    """A HorizontalPodAutoscaler or KEDA should decide, and does not."""
+    external = observation.scaling.observed.autoscaler
+    if external is None:
+        return None
+    pending = external.reason is Reason.AUTOSCALER_PENDING
+    message = sentences(external.message, f"{_wanted(observation)}.")
+    return ConditionVerdict("Unknown" if pending else "False", external.reason, message)
 
 
-def _missing(missing: Sequence[str], replicas: int) -> str:
-    names = ", ".join(f"`{name}`" for name in missing[:MOST_NAMES])
-    more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
-    return (
-        f"The metrics of {names}{more} cannot be read, so no engine is taken away ({_engines(replicas)} wanted)."
+def _conflict_on_workload(observation: Observation) -> ConditionVerdict | None:
+    """Another autoscaler acts on the Deployment, beside the operator."""
+    conflict = observation.scaling.observed.conflict
+    if conflict is None or not conflict.on_workload:
+        return None
+    names = " and ".join(map(str, conflict.on_workload[:MOST_NAMES]))
+    message = sentences(
+        f"{names} acts on the Deployment of the engines, so the operator leaves its number ({_wanted(observation)}).",
+        "It cannot see requests held in the routers.",
+        _CURE_OF_CONFLICT,
+    )
+    return ConditionVerdict("False", Reason.AUTOSCALER_CONFLICT, message)
+
+
+def _conflict_on_scale(observation: Observation) -> ConditionVerdict | None:
+    """Another autoscaler acts on the resource, without effect."""
+    conflict = observation.scaling.observed.conflict
+    if conflict is None or not conflict.on_scale:
+        return None
+    names = " and ".join(map(str, conflict.on_scale[:MOST_NAMES]))
+    what = f"acts on `/scale` of {observation.key.name}, which has no effect with the backend `BuiltIn`"
+    message = sentences(f"{names} {what} ({_wanted(observation)}).", _CURE_OF_CONFLICT)
+    return ConditionVerdict("True", Reason.AUTOSCALER_CONFLICT, message)
+
+
+def _undecided(observation: Observation) -> ConditionVerdict | None:
+    """There was no sample yet, or it is open whether another autoscaler acts: what was reported before stays."""
+    conflict = observation.scaling.observed.conflict
+    if observation.scaling.observed.result is not None and not (conflict and conflict.holds):
+        return None
+    before = observation.previous.condition(ConditionType.SCALING_ACTIVE)
+    reason = _REASONS.get(before.reason) if before else None
+    if before and reason and reason is not Reason.PAUSED:
+        return ConditionVerdict(before.status, reason, before.message)
+    message = "The metrics of routers and engines have not been read yet."
+    return ConditionVerdict("Unknown", Reason.METRICS_PENDING, message)
+
+
+_REASONS = {str(reason): reason for reason in Reason}
+
+
+def _metrics_missing(observation: Observation) -> ConditionVerdict | None:
+    """Some metrics cannot be read."""
+    result = observation.scaling.observed.result
+    if result is None or not result.missing:
+        return None
+    message = (
+        f"The metrics of {_names(result.missing)} cannot be read, so no engine is taken away ({_wanted(observation)})."
         " Check that the pods run, and that network policies admit the operator to them."
     )
+    return ConditionVerdict("False", Reason.METRICS_MISSING, message)
 
 
-def _scheduled(facts: Facts) -> str:
-    """That the schedule asks for more engines than `minReplicas` now."""
-    floor = facts.scaling.floor
+def _without_gpu(observation: Observation) -> ConditionVerdict | None:
+    """The number follows the demand, and some engines have no GPU."""
+    if not observation.scaling.without_gpu:
+        return None
+    message = sentences(_decision(observation), _scheduled(observation), _capacity(observation))
+    return ConditionVerdict("True", Reason.CAPACITY_LIMITED, message)
+
+
+def _following_demand(observation: Observation) -> ConditionVerdict:
+    message = sentences(_decision(observation), _scheduled(observation), _without_effect(observation))
+    return ConditionVerdict("True", Reason.FOLLOWING_DEMAND, message)
+
+
+_with_autoscaling: Chain[Observation, ConditionVerdict] = Chain(
+    (
+        _paused,
+        _external_without_gpu,
+        _following_external,
+        _external_problem,
+        _conflict_on_workload,
+        _conflict_on_scale,
+        _undecided,
+        _metrics_missing,
+        _without_gpu,
+    ),
+    otherwise=_following_demand,
+)
+
+
+def _decision(observation: Observation) -> str:
+    status = observation.scaling.status
+    return f"{_wanted(observation)}: {status.reason}." if status else ""
+
+
+def _wanted(observation: Observation) -> str:
+    status = observation.scaling.status
+    number = status.desired_replicas if status else 0
+    return "1 engine is wanted" if number == 1 else f"{number} engines are wanted"
+
+
+def _names(pods: Sequence[str]) -> str:
+    names = ", ".join(f"`{name}`" for name in pods[:MOST_NAMES])
+    return f"{names} and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else names
+
+
+def _capacity(observation: Observation) -> str:
+    number = observation.scaling.without_gpu
+    return f"{number} of them have no GPU: add nodes, or lower `autoscaling.maxReplicas`."
+
+
+def _scheduled(observation: Observation) -> str:
+    """That the schedule keeps more engines than `minReplicas` now; empty if it does not."""
+    floor = observation.scaling.observed.floor
     if floor is None or floor.entry is None:
         return ""
     until = f" until {floor.until:%Y-%m-%dT%H:%M:%SZ}" if floor.until else ""
-    return f" `autoscaling.schedule[{floor.entry}]` keeps at least {floor.replicas}{until}."
+    return f"`autoscaling.schedule[{floor.entry}]` keeps at least {floor.replicas}{until}."
 
 
-def _without_effect(facts: Facts, autoscaling: AutoscalingStatus) -> str:
-    """That `kubectl scale` changes nothing, where the numbers differ."""
-    if facts.scaling.requested in (None, autoscaling.desired_replicas):
+def _without_effect(observation: Observation) -> str:
+    """That `kubectl scale` changes nothing, where the numbers differ; empty where they do not."""
+    scaling = observation.scaling
+    if scaling.status is None or scaling.requested in (None, scaling.status.desired_replicas):
         return ""
     limits = "`autoscaling.minReplicas` and `.maxReplicas`"
-    return f"`spec.replicas` is {facts.scaling.requested} and has no effect; {limits} have one."
-
-
-def _engines(number: int) -> str:
-    return "1 engine is" if number == 1 else f"{number} engines are"
+    return f"`spec.replicas` is {scaling.requested} and has no effect; {limits} have one."

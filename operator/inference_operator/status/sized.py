@@ -1,14 +1,18 @@
-"""Sized: whether an engine fits on its GPUs, by arithmetic that is shown."""
+"""Condition Sized: whether an engine fits on its GPUs, by arithmetic that is shown."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Device
+from inference_operator.chain import Chain
 from inference_operator.planning.disk import DISK_CURE
+from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.status.correction import correction
-from inference_operator.status.facts import Facts
 from inference_operator.status.kv_cache import remark
 from inference_operator.status.model_resolved import UNREADABLE
-from inference_operator.status.verdict import Verdict
+from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
 from inference_operator.units import GIB
 
 HOST_LINK_BYTES_PER_SECOND = 31.5e9
@@ -30,69 +34,120 @@ SIZE_REASONS = frozenset(
 """Why a specification is refused for its sizes."""
 
 
-def sized(facts: Facts) -> Verdict:
-    """The computed GPU memory use, or why there is none."""
-    if facts.refusal and facts.refusal.reason in SIZE_REASONS:
-        return Verdict("False", facts.refusal.reason, facts.refusal.message)
-    if facts.inspection:
-        return Verdict("Unknown", Reason.INSPECTING_MODEL, "Sizing waits for the inspection of the model.")
-    plan = facts.plan
-    if plan is None:
-        return Verdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
-    disk = f"{facts.disk_shortfall} {DISK_CURE}" if facts.disk_shortfall else ""
-    reported = " ".join(filter(None, (correction(plan), remark(facts.kv_cache), disk)))
-    if plan.per_gpu is None:
-        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, " ".join(filter(None, (_without_sizing(plan), reported))))
-    sentences = " ".join(filter(None, (*_sentences(plan, plan.per_gpu), reported)))
-    if plan.unaccounted:
-        return Verdict("Unknown", Reason.PARTLY_ESTIMATED, f"{_unaccounted(plan)} {sentences}")
-    reason = Reason.CONTEXT_REDUCED if plan.context_reduced else Reason.FITS
-    return Verdict("True", reason, sentences)
+def _refused(observation: Observation) -> ConditionVerdict | None:
+    """The specification is refused for its sizes."""
+    refusal = observation.refusal
+    if refusal is None or refusal.reason not in SIZE_REASONS:
+        return None
+    return ConditionVerdict("False", refusal.reason, refusal.message)
 
 
-def _unaccounted(plan: Plan) -> str:
-    """What the computation leaves out. It comes first, because the figures after it are only an upper bound."""
-    return f"Not counted: {', '.join(plan.unaccounted)}. Its memory reduces the KV cache."
+def _inspecting(observation: Observation) -> ConditionVerdict | None:
+    if not observation.inspection:
+        return None
+    return ConditionVerdict("Unknown", Reason.INSPECTING_MODEL, "Sizing waits for the inspection of the model.")
 
 
-def _without_sizing(plan: Plan) -> str:
+def _not_sized(observation: Observation) -> ConditionVerdict | None:
+    if any(role.plan for role in observation.roles):
+        return None
+    return ConditionVerdict("Unknown", Reason.NOT_SIZED, "Nothing has been sized yet.")
+
+
+def _of_roles(observation: Observation) -> ConditionVerdict:
+    """The figures of each role. What is not known of one is not known of all."""
+    verdicts = {role.name: _of_plan(_Sized(role, role.plan)) for role in observation.roles if role.plan}
+    worst = min(verdicts.values(), key=lambda verdict: verdict.status == "True")
+    if len(verdicts) == 1:
+        return worst
+    named = (f"Role `{name}`: {verdict.message}" for name, verdict in verdicts.items())
+    return replace(worst, message=sentences(*named))
+
+
+sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not_sized), otherwise=_of_roles)
+"""The computed GPU memory use, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A role that has a plan."""
+
+    role: RoleObservation
+    plan: Plan
+
+    @property
+    def reported(self) -> str:
+        """What engines and nodes add to the computation, in sentences."""
+        disk = f"{self.role.disk_shortfall} {DISK_CURE}" if self.role.disk_shortfall else ""
+        return sentences(correction(self.plan), remark(self.role.kv_cache), disk)
+
+
+def _without_sizing(sized: _Sized) -> ConditionVerdict | None:
+    """The memory of GPUs was not computed."""
+    if sized.plan.per_gpu is not None:
+        return None
+    return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(_unchecked(sized.plan), sized.reported))
+
+
+def _without_a_part(sized: _Sized) -> ConditionVerdict | None:
+    """The computation leaves a part out. That comes first, because the figures after it are only an upper bound."""
+    if not sized.plan.unaccounted:
+        return None
+    left_out = f"Not counted: {', '.join(sized.plan.unaccounted)}. Its memory reduces the KV cache."
+    message = sentences(left_out, *_figures(sized.plan), sized.reported)
+    return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, message)
+
+
+def _fits(sized: _Sized) -> ConditionVerdict:
+    reason = Reason.CONTEXT_REDUCED if sized.plan.context_reduced else Reason.FITS
+    return ConditionVerdict("True", reason, sentences(*_figures(sized.plan), sized.reported))
+
+
+_of_plan: Chain[_Sized, ConditionVerdict] = Chain((_without_sizing, _without_a_part), otherwise=_fits)
+
+
+def _unchecked(plan: Plan) -> str:
     if plan.device is Device.CPU:
         kv_cache = f", of which {plan.kv_cache_bytes / GIB:.1f} GiB for the KV cache" if plan.kv_cache_bytes else ""
-        model = "" if plan.weight_bytes else " Nothing is known about the model, so its weights are not counted."
-        missing = f" Not counted: {', '.join(plan.unaccounted)}." if plan.unaccounted else ""
-        memory = (
-            f"On CPUs an engine needs {plan.memory} of memory{kv_cache}. It requests as much, unless"
-            " `spec.engine.resources` names another amount. Free memory of nodes is not checked."
+        return sentences(
+            f"On CPUs an engine needs {plan.memory} of memory{kv_cache}.",
+            "It requests as much, unless `spec.engine.resources` names another amount.",
+            "Free memory of nodes is not checked.",
+            "" if plan.weight_bytes else "Nothing is known about the model, so its weights are not counted.",
+            f"Not counted: {', '.join(plan.unaccounted)}." if plan.unaccounted else "",
         )
-        return f"{memory}{model}{missing}"
     size = f"Tensor parallel {plan.parallel.tensor} is as requested; its memory use was not computed."
-    return f"{plan.unchecked_reason} {size}"
+    return sentences(plan.unchecked_reason, size)
 
 
-def _sentences(plan: Plan, per_gpu: PerGpu) -> list[str]:
-    group = f"Tensor parallel {plan.parallel.tensor}"
-    if plan.parallel.pipeline > 1:
-        group += f", pipeline parallel {plan.parallel.pipeline}"
+def _figures(plan: Plan) -> Iterator[str]:
+    """The memory of one GPU, in sentences; none if it was not computed."""
+    if plan.per_gpu is None:
+        return
+    yield from _memory(plan, plan.per_gpu)
+    if plan.context_reduced:
+        yield (
+            "That is less than the target of sizing, and no node has a larger group of these GPUs. Larger GPUs or a"
+            " quantized model allow more."
+        )
+    if plan.cpu_offload_gib:
+        seconds = plan.cpu_offload_gib * GIB / HOST_LINK_BYTES_PER_SECOND
+        yield (
+            f"{plan.cpu_offload_gib:g} GiB of each GPU's weights stay in host memory: each scheduler iteration, and so"
+            f" each token, takes at least {seconds:.1f} s more."
+        )
+    if plan.assumptions:
+        yield f"Assumed: {', '.join(plan.assumptions)}."
+
+
+def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
+    pipeline = f", pipeline parallel {plan.parallel.pipeline}" if plan.parallel.pipeline > 1 else ""
     terms = (
         f"weights {per_gpu.weights_gib:.1f}, activation {per_gpu.activation_gib:.1f},"
         f" non-torch {per_gpu.non_torch_gib:.1f}, CUDA graphs {per_gpu.cuda_graphs_gib:.1f}"
     )
     kv_cache = f"KV cache {per_gpu.kv_cache_gib:.1f} for {per_gpu.kv_cache_tokens:,} tokens"
+    size = f"Tensor parallel {plan.parallel.tensor}{pipeline} on {plan.gpu}"
+    yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
     longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
-    sentences = [
-        f"{group} on {plan.gpu}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}.",
-        f"That is {longest} at once, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048.",
-    ]
-    if plan.context_reduced:
-        sentences.append(
-            "That is less than the target of sizing, and no node has a larger group of these GPUs. Larger GPUs or a"
-            " quantized model allow more."
-        )
-    if plan.cpu_offload_gib:
-        sentences.append(
-            f"{plan.cpu_offload_gib:g} GiB of each GPU's weights stay in host memory: each scheduler iteration, and so"
-            f" each token, takes at least {plan.cpu_offload_gib * GIB / HOST_LINK_BYTES_PER_SECOND:.1f} s more."
-        )
-    if plan.assumptions:
-        sentences.append(f"Assumed: {', '.join(plan.assumptions)}.")
-    return sentences
+    yield f"That is {longest} at once, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."

@@ -1,81 +1,118 @@
-"""Condition Stalled: whether waiting cannot help, and until when it may."""
+"""Condition Stalled: whether waiting cannot help, and until when it may. Then a user must change something."""
 
 from datetime import datetime
 
 from inference_operator.api.duration import in_words
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.chain import Chain
 from inference_operator.objects.names import ROUTER
-from inference_operator.status.facts import Facts
+from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.ready import ready
-from inference_operator.status.verdict import Verdict
 from inference_operator.status.write_results import Conflict, Rejected, Waiting
 
 
-def stalled(facts: Facts) -> Verdict:
-    """Whether waiting cannot help: a user must change something."""
-    if facts.paused:
-        return Verdict("False", Reason.PAUSED, "Paused: the operator attempts nothing while `spec.paused` is true.")
-    if facts.refusal:
-        return Verdict("True", facts.refusal.reason, facts.refusal.message)
-    if isinstance(facts.blocked, Conflict):
-        return Verdict(
-            "True",
-            Reason.NAME_CONFLICT,
-            f"{facts.blocked.ref} exists and belongs to {facts.blocked.holder}."
-            " Delete or rename it, or create this InferenceDeployment under another name.",
-        )
-    if isinstance(facts.blocked, Rejected):
-        return Verdict("True", Reason.CHILD_REJECTED, f"{facts.blocked.ref} was rejected: {facts.blocked.message}")
-    if _deadline_exceeded(facts):
-        message = f"For {in_words(facts.engines.deadline)}: {_lasting_problem(facts)}"
-        return Verdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, message)
-    return Verdict("False", Reason.NOT_STALLED, "No blocking problem.")
+def _paused(observation: Observation) -> ConditionVerdict | None:
+    if not observation.paused:
+        return None
+    message = "Paused: the operator attempts nothing while `spec.paused` is true."
+    return ConditionVerdict("False", Reason.PAUSED, message)
 
+
+def _refused(observation: Observation) -> ConditionVerdict | None:
+    """The specification is refused."""
+    refusal = observation.refusal
+    return ConditionVerdict("True", refusal.reason, refusal.message) if refusal else None
+
+
+def _name_conflict(observation: Observation) -> ConditionVerdict | None:
+    """A foreign object has the name of a child."""
+    match observation.blocked:
+        case Conflict(ref, holder):
+            message = (
+                f"{ref} exists and belongs to {holder}."
+                " Delete or rename it, or create this InferenceDeployment under another name."
+            )
+            return ConditionVerdict("True", Reason.NAME_CONFLICT, message)
+        case _:
+            return None
+
+
+def _child_rejected(observation: Observation) -> ConditionVerdict | None:
+    """The API server rejects a child."""
+    match observation.blocked:
+        case Rejected(ref, message):
+            return ConditionVerdict("True", Reason.CHILD_REJECTED, f"{ref} was rejected: {message}")
+        case _:
+            return None
+
+
+def _too_late(observation: Observation) -> ConditionVerdict | None:
+    """A first start or a rollout makes no progress, or serving engines are down, for too long."""
+    if not _deadline_exceeded(observation):
+        return None
+    message = f"For {in_words(observation.engines.deadline)}: {_lasting_problem(observation)}"
+    return ConditionVerdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, message)
+
+
+def _not_stalled(_: Observation) -> ConditionVerdict:
+    return ConditionVerdict("False", Reason.NOT_STALLED, "No blocking problem.")
+
+
+stalled: Chain[Observation, ConditionVerdict] = Chain(
+    (_paused, _refused, _name_conflict, _child_rejected, _too_late), otherwise=_not_stalled
+)
+"""Whether waiting cannot help."""
 
 _TRANSIENT = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
-"""An unschedulable pod may wait for a node for any time, and a rejected pod is replaced. Every other problem of a pod
-lasts until somebody acts."""
+"""Problems of a pod that pass: an unschedulable pod may wait for a node for any time, and a rejected pod is replaced.
+Every other problem lasts until somebody acts."""
 
 
-def _deadline_exceeded(facts: Facts) -> bool:
-    """Whether a first start or a rollout makes no progress, or serving engines are down, for too long.
+def _deadline_exceeded(observation: Observation) -> bool:
+    """Whether the current problem has lasted too long.
 
     Not while a rollout is undecided: the problem is one of the template that it replaces.
     """
-    if isinstance(facts.blocked, Waiting) or facts.unschedulable or facts.rollout_undecided:
+    if isinstance(observation.blocked, Waiting) or observation.unschedulable or observation.rollout_undecided:
         return False
-    deadline = progress_deadline(facts)
-    if deadline is not None and facts.now >= deadline:
+    deadline = progress_deadline(observation)
+    if deadline is not None and observation.now >= deadline:
         return True
-    if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
+    if _engines_are_down(observation):
         return False  # the Deployment may have given up earlier, on an engine beside those that have served
-    return facts.engines.failed or facts.routers.failed
+    return observation.engines.failed or observation.routers.failed
 
 
-def _lasting_problem(facts: Facts) -> str:
-    if facts.diagnosis:
-        return facts.diagnosis.message
-    if facts.rejection:
-        return facts.rejection
-    state = ready(facts)
+def _engines_are_down(observation: Observation) -> bool:
+    """Whether engines have served, none is ready now, and no rollout replaces them."""
+    return ready(observation).reason is Reason.ENGINES_UNAVAILABLE and not observation.rolling
+
+
+def _lasting_problem(observation: Observation) -> str:
+    problem = observation.problem.message if observation.problem else observation.rejection
+    if problem:
+        return problem
+    state = ready(observation)
     return state.message if state.status == "False" else "No pod of the new specification has become ready."
 
 
-def progress_deadline(facts: Facts) -> datetime | None:
+def progress_deadline(observation: Observation) -> datetime | None:
     """When the current problem has lasted too long; None if there is none, or the Deployment measures it itself."""
-    if facts.paused or ready(facts).status == "True" or facts.unschedulable:
+    if observation.paused or ready(observation).status == "True" or observation.unschedulable:
         return None
-    diagnosis = facts.diagnosis
-    if diagnosis and diagnosis.pod.created and diagnosis.reason not in _TRANSIENT:
-        return max(diagnosis.pod.created, _down_since(facts, diagnosis.pod.component)) + facts.engines.deadline
-    if ready(facts).reason is Reason.ENGINES_UNAVAILABLE and not facts.rolling:
-        down = _down_since(facts)
-        return max(down, facts.engine_since or down) + facts.engines.deadline
+    problem, deadline = observation.problem, observation.engines.deadline
+    if problem and problem.pod.created and problem.reason not in _TRANSIENT:
+        return max(problem.pod.created, _down_since(observation, problem.pod.component)) + deadline
+    if _engines_are_down(observation):
+        down = _down_since(observation)
+        return max(down, observation.engine_since or down) + deadline
     return None
 
 
-def _down_since(facts: Facts, component: str = "") -> datetime:
+def _down_since(observation: Observation, component: str = "") -> datetime:
     """Since when requests fail because the component is not available; now if that begins now."""
     available = ConditionType.ROUTER_AVAILABLE if component == ROUTER else ConditionType.ENGINES_AVAILABLE
-    before = [facts.previous.condition(kind) for kind in (ConditionType.READY, available)]
-    return max(condition.since if condition and condition.status == "False" else facts.now for condition in before)
+    before = [observation.previous.condition(kind) for kind in (ConditionType.READY, available)]
+    return max(
+        condition.since if condition and condition.status == "False" else observation.now for condition in before
+    )

@@ -16,11 +16,11 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.request import ScalingResult
 from inference_operator.manifest import Key
-from inference_operator.views.pod import PodView
+from inference_operator.views.engine import EngineView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.resource_figures import ResourceFigures
 
-Resource = tuple[Key, ResourceFigures, Sequence[PodView]]
+Resource = tuple[Key, ResourceFigures, Sequence[EngineView]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class ResourceMetrics(Collector):
     def collect(self) -> Iterator[Family]:
         """The current values."""
         families = {one.name: _FAMILIES[one.type](one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
-        every = [(key, figures, _engines(pods)) for key, figures, pods in self.resources()]
+        every = [(key, figures, _staying(engines)) for key, figures, engines in self.resources()]
         keys = {key for key, _, _ in every}
         self._faults = {one: Counter({k: n for k, n in c.items() if k in keys}) for one, c in self._faults.items()}
         self._startups.update({key: engines for key, _, engines in every})
@@ -161,7 +161,7 @@ class ResourceMetrics(Collector):
                 families[metric.name].add_metric([key.namespace, key.name, *labels], value)
         yield from families.values()
 
-    def _series(self, key: Key, figures: ResourceFigures, engines: Sequence[PodView]) -> Iterator[Series]:
+    def _series(self, key: Key, figures: ResourceFigures, engines: Sequence[EngineView]) -> Iterator[Series]:
         """The series of one InferenceDeployment."""
         for condition in figures.conditions:
             yield CONDITION, 1, *condition
@@ -172,8 +172,8 @@ class ResourceMetrics(Collector):
         if scaling := self.scaling(key):
             yield from _decided(scaling.decision)
         gpus = _gpus(figures, engines)
-        for state, count in gpus.items():
-            yield GPUS, count, figures.gpu, state
+        for state, number in gpus.items():
+            yield GPUS, number, figures.gpu, state
         if gpus and figures.gpu in self.prices:
             yield COST, gpus["allocated"] * self.prices[figures.gpu], figures.gpu
         if figures.startup_step:
@@ -192,55 +192,56 @@ def _decided(decision: Decision) -> Iterator[Series]:
     yield BOUND, 1, decision.bound.name.lower()
 
 
-def _engines(pods: Sequence[PodView]) -> list[PodView]:
-    """The engine pods that use something: one that has failed has released its node."""
-    return [pod for pod in pods if not pod.failed]
+def _staying(engines: Sequence[EngineView]) -> list[EngineView]:
+    """The engines that use something: one that has failed has released its nodes."""
+    return [engine for engine in engines if not engine.failed]
 
 
-def _replicas(figures: ResourceFigures, engines: Sequence[PodView]) -> Mapping[str, int]:
-    counted = Counter(_state(pod) for pod in engines)
+def _replicas(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, int]:
+    counted = Counter(map(_state, engines))
     return {"desired": figures.desired, **{state: counted[state] for state in REPLICA_STATES[1:]}}
 
 
-def _state(pod: PodView) -> str:
-    if pod.terminating:
+def _state(engine: EngineView) -> str:
+    if engine.terminating:
         return "terminating"
-    if pod.ready:
+    if engine.ready:
         return "ready"
-    return "starting" if pod.node else "unscheduled"
+    return "starting" if engine.is_scheduled else "unscheduled"
 
 
-def _gpus(figures: ResourceFigures, engines: Sequence[PodView]) -> Mapping[str, int]:
+def _gpus(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, float]:
+    """The GPUs of engines, of which each pod has an equal part."""
     if not figures.gpus_per_replica:
         return {}
-    allocated = sum(1 for pod in engines if pod.node)
+    parts = sum(engine.scheduled_part for engine in engines)
     return {
-        "allocated": allocated * figures.gpus_per_replica,
-        "pending": (len(engines) - allocated) * figures.gpus_per_replica,
+        "allocated": parts * figures.gpus_per_replica,
+        "pending": (len(engines) - parts) * figures.gpus_per_replica,
     }
 
 
 class _Startups:
     """The last start of each InferenceDeployment.
 
-    A pod counts once it is ready, if an earlier scrape saw it unready. The time of readiness of any other pod may be
-    that of its return from a busy moment, which is not the end of its start.
+    An engine counts once it is ready, if an earlier scrape saw it unready. The time of readiness of any other engine
+    may be that of its return from a busy moment, which is not the end of its start.
     """
 
     def __init__(self) -> None:
         self._starting: set[str] = set()
-        """The uids of pods that were not ready yet."""
+        """The uids of engines that were not ready yet."""
         self._last: dict[Key, StartupTimes] = {}
 
-    def update(self, engines: Mapping[Key, Sequence[PodView]]) -> None:
-        """Note which pods have become ready since the last scrape, and forget those that are gone."""
-        last = {key: times for key, times in self._last.items() if key in engines}
-        for key, pods in engines.items():
-            for pod in pods:
-                times = pod.startup_times
-                if times and pod.uid in self._starting and (key not in last or last[key].ready < times.ready):
+    def update(self, resources: Mapping[Key, Sequence[EngineView]]) -> None:
+        """Note which engines have become ready since the last scrape, and forget those that are gone."""
+        last = {key: times for key, times in self._last.items() if key in resources}
+        for key, engines in resources.items():
+            for engine in engines:
+                times = engine.startup_times if engine.uid in self._starting else None
+                if times and (key not in last or last[key].ready < times.ready):
                     last[key] = times
-        self._starting = {pod.uid for pods in engines.values() for pod in pods if pod.start or pod.problem}
+        self._starting = {one.uid for engines in resources.values() for one in engines if one.is_starting}
         self._last = last
 
     def last(self, key: Key) -> Mapping[str, float]:

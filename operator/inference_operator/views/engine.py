@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.reasons import Reason
 from inference_operator.views.pod import PodProblem, PodView, has_answered
 from inference_operator.views.pod_startup import StartupTimes
 
@@ -96,6 +97,11 @@ class EngineView:
         return self.worst_pod.problem
 
     @property
+    def is_unschedulable(self) -> bool:
+        """Whether the scheduler finds no node for any of its pods."""
+        return any(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in self.pods)
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that its pods were scheduled to."""
         return tuple(dict.fromkeys(pod.node for pod in self.pods if pod.node))
@@ -104,6 +110,16 @@ class EngineView:
     def is_scheduled(self) -> bool:
         """Whether each of its pods has a node."""
         return all(pod.node for pod in self.pods)
+
+    @property
+    def scheduled_part(self) -> float:
+        """The part of its pods that have a node: 0 to 1."""
+        return sum(bool(pod.node) for pod in self.pods) / len(self.pods)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether any of its pods starts or cannot start."""
+        return any(pod.start or pod.problem for pod in self.pods)
 
     @property
     def created(self) -> datetime | None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from inference_operator.views.foreign_autoscaler import ForeignAutoscaler
 from inference_operator.views.node import NodeView
-from inference_operator.views.other_autoscaler import OtherAutoscaler
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class ConfigMapText:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoscalersLookup:
+class ForeignAutoscalersLookup:
     """The autoscalers of a namespace, for one InferenceDeployment."""
 
     namespace: str
@@ -136,12 +136,12 @@ class AutoscalersLookup:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherAutoscalers:
+class ForeignAutoscalers:
     """The autoscalers of a namespace."""
 
     seen: str
     """The trace for which they were listed."""
-    found: tuple[OtherAutoscaler, ...]
+    found: tuple[ForeignAutoscaler, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,9 @@ class Unavailable:
     """Words that complete "cannot be read: …"."""
 
 
-Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | ConfigMapLookup | AutoscalersLookup
+Lookup: TypeAlias = LogLookup | EventsLookup | FreeGpusLookup | ClaimLookup | ConfigMapLookup | ForeignAutoscalersLookup
 LookupResult: TypeAlias = (
-    LogText | ObjectEvents | ClusterGpus | ClaimView | ConfigMapText | OtherAutoscalers | Unavailable
+    LogText | ObjectEvents | ClusterGpus | ClaimView | ConfigMapText | ForeignAutoscalers | Unavailable
 )
 
 LookupResults: TypeAlias = Mapping[Lookup, LookupResult]

@@ -35,9 +35,9 @@ class EngineSample:
     """Capacity of the KV cache in tokens, as the engine reports it; None if it does not."""
     finished: float = 0.0
     """Requests since its start that it has finished."""
-    first_token: Histogram | None = None
+    ttft: Histogram | None = None
     """Seconds to the first token of each request since its start; None if the engine does not measure it."""
-    token: Histogram | None = None
+    tpot: Histogram | None = None
     """Mean seconds of each further token, for each request since its start."""
 
     @property

@@ -1,14 +1,15 @@
-"""Moves an engine away from a node whose GPU reports hardware errors: its pod is deleted once and scheduled again.
+"""Moves an engine away from a node whose GPU reports hardware errors: its pods are deleted once and scheduled again.
 
 1. A pod whose container ended `MOST_ENDS` times, the last time with a hardware error, is recorded in an annotation of
    the workload, with its node. Only one pod of a node is ever recorded.
-2. A pod that the live annotation names is deleted. So each node costs at most one deletion, also if the operator
-   restarts between the two steps, or if the next pod comes to the same node.
+2. A pod that the live annotation names is deleted, with all other pods of its engine: they wait for it, and may have to
+   be placed near it. So each node costs at most one deletion, also if the operator restarts between the two steps, or
+   if the next pod comes to the same node.
 3. The record of a node ends when the node is cordoned or gone: somebody has acted. Where the operator cannot see nodes,
    it stays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,6 +19,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
@@ -72,35 +74,42 @@ def recorded_moves(workload: Manifest | None) -> MovedPods:
 
 def moved_pods(
     live: Manifest | None,
-    pods: Sequence[PodView],
+    engines: Sequence[EngineView],
     lookups: LookupResults,
     engine: Engine,
     nodes: Sequence[NodeView] | None,
 ) -> MovedPods:
     """The record that the workload should have, by the rules at the top of this module."""
     kept = {node: uid for node, uid in recorded_moves(live).uids.items() if not _is_handled(node, nodes)}
+    pods = (pod for one in engines for pod in one.pods)
     broken = [pod for pod in pods if _has_broken_gpu(pod, lookups, engine) and not _is_handled(pod.node, nodes)]
     return MovedPods({**{pod.node: pod.uid for pod in sorted(broken, key=lambda pod: pod.name)}, **kept})
 
 
 def move_due(live: Manifest | None, moved: MovedPods, now: datetime) -> datetime | None:
-    """When a pod is deleted that the live workload does not record yet; None if there is none."""
+    """When to reconcile again so that a newly recorded pod is deleted; None if the live record is up to date."""
     return None if moved == recorded_moves(live) else now + RECORD_TIME
 
 
-def pods_to_move(live: Manifest | None, pods: Sequence[PodView], *, namespace: str) -> tuple[Removal, ...]:
-    """The pods to delete: those that the live workload records and that still exist."""
+def pods_to_move(live: Manifest | None, engines: Sequence[EngineView], *, namespace: str) -> tuple[Removal, ...]:
+    """The pods to delete: those of engines with a pod that the live workload records and that still exists."""
     recorded = recorded_moves(live).uids
-    return tuple(
-        Removal(
-            Ref(POD, namespace, pod.name),
-            pod.uid,
-            f"Pod `{pod.name}` ended {MOST_ENDS} times on node `{pod.node}`, at last with a hardware error of a GPU",
-            reason=Reason.GPU_HARDWARE_ERROR,
-        )
-        for pod in pods
-        if pod.node and recorded.get(pod.node) == pod.uid and not (pod.terminating or pod.ready)
-    )
+    moved = [(engine, pod) for engine in engines for pod in engine.pods if _is_moved(pod, recorded)]
+    removals = (removal for engine, broken in moved for removal in _removals(engine, broken, namespace))
+    return tuple({removal.uid: removal for removal in removals}.values())
+
+
+def _is_moved(pod: PodView, recorded: Mapping[str, str]) -> bool:
+    """Whether a pod is recorded and has not been replaced or recovered since."""
+    return bool(pod.node) and recorded.get(pod.node) == pod.uid and not (pod.terminating or pod.ready)
+
+
+def _removals(engine: EngineView, broken: PodView, namespace: str) -> Iterator[Removal]:
+    """The removal of the broken pod and of the other pods of its engine."""
+    ended = f"ended {MOST_ENDS} times on node `{broken.node}`, at last with a hardware error of a GPU"
+    why = f"Pod `{broken.name}` {ended}"
+    for pod in (broken, *(one for one in engine.pods if one is not broken and not one.terminating)):
+        yield Removal(Ref(POD, namespace, pod.name), pod.uid, why, reason=Reason.GPU_HARDWARE_ERROR)
 
 
 def _is_handled(node: str, nodes: Sequence[NodeView] | None) -> bool:

@@ -20,7 +20,8 @@ from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.stored_plan import stored_pod_sizes
-from inference_operator.views.pod import PodView, has_answered, pod_template_hash
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import pod_template_hash
 from inference_operator.views.raw import annotations, mapping
 
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
@@ -105,7 +106,7 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
     return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan)])
 
 
-def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence[PodView]) -> PinnedTemplate:
+def template_in_use(built: PinnedTemplate, live: Manifest | None, engines: Sequence[EngineView]) -> PinnedTemplate:
     """The template that engines should have: the pinned one if it has the same inputs and serves, else the new one.
 
     One in which Kubernetes would expand a string of the resource, as earlier releases wrote it, is never kept.
@@ -113,12 +114,12 @@ def template_in_use(built: PinnedTemplate, live: Manifest | None, pods: Sequence
     Args:
         built: the template as this operator builds it.
         live: the live workload.
-        pods: the pods of the role.
+        engines: those of the role.
     """
     pinned = pinned_template(annotations(live).get(TEMPLATE_ANNOTATION))
     if pinned is None or pinned.inputs_hash != built.inputs_hash or has_references(mapping(pinned.template, "spec")):
         return built
-    return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
+    return pinned if any(one.template == pinned.template_hash and one.has_answered for one in engines) else built
 
 
 def older_template(template: Manifest, built: Manifest) -> str:

@@ -26,9 +26,9 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
 from inference_operator.views.node_fit import schedulable_now
-from inference_operator.views.pod import PodView, has_answered
 from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
 
@@ -111,8 +111,8 @@ class RolloutRequest:
     """The pod specification of the desired template."""
     live: Manifest | None
     """The live workload, if there is one."""
-    pods: Sequence[PodView]
-    """All pods of the role."""
+    engines: Sequence[EngineView]
+    """All engines of the role."""
     gpu_resource: str
     """The resource name of its GPUs."""
     node_wait: timedelta | None = None
@@ -123,7 +123,7 @@ class RolloutRequest:
     @property
     def waits_for_node(self) -> bool:
         """Whether the rollout waits for a node: one may come, and to replace would end the last ready engine."""
-        ready = sum(pod.ready and not pod.terminating for pod in self.pods)
+        ready = sum(engine.is_serving for engine in self.engines)
         return self.node_wait is not None and ready <= 1
 
     @property
@@ -190,7 +190,7 @@ def switch_due(request: RolloutRequest) -> datetime | None:
         return None
     if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
         return None
-    waiting = [pod.created for pod in request.pods if _lacks_resources(pod, request.template) and pod.created]
+    waiting = [one.created for one in request.engines if _lacks_resources(one, request.template) and one.created]
     limit = request.node_wait if request.node_wait and request.waits_for_node else UNSCHEDULABLE_LIMIT
     return min(waiting) + limit if waiting else None
 
@@ -224,21 +224,24 @@ def _replace(template: str, why: RolloutReason) -> Rollout:
     return Rollout(template, RolloutStrategy.REPLACE, why)
 
 
-def _lacks_resources(pod: PodView, template: str) -> bool:
-    if pod.template != template or pod.terminating or pod.problem is None:
+def _lacks_resources(engine: EngineView, template: str) -> bool:
+    if engine.template != template or engine.terminating:
         return False
-    return pod.problem.reason is Reason.UNSCHEDULABLE and any(words in pod.problem.cause for words in _INSUFFICIENT)
+    problems = (pod.problem for pod in engine.pods if pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE)
+    return any(words in problem.cause for problem in problems for words in _INSUFFICIENT)
 
 
 def _is_apart(request: RolloutRequest) -> bool:
-    """Whether a new pod waits on another node than all engines of earlier templates."""
-    there = {pod.node for pod in request.pods if pod.template != request.template and has_answered(pod)}
-    new = [pod for pod in request.pods if pod.template == request.template and pod.node and not pod.terminating]
-    return bool(there) and any(pod.node not in there and not has_answered(pod) for pod in new)
+    """Whether a new engine waits on another node than all engines of earlier templates."""
+    old = [one for one in request.engines if one.template != request.template and one.has_answered]
+    new = [one for one in request.engines if one.template == request.template and not one.terminating]
+    there = {node for engine in old for node in engine.nodes}
+    return bool(there) and any(not (there.issuperset(one.nodes) or one.has_answered) for one in new)
 
 
 def _old_engines_run(request: RolloutRequest) -> bool:
-    return any(pod.template != request.template and not (pod.terminating or pod.failed) for pod in request.pods)
+    old = (one for one in request.engines if one.template != request.template)
+    return any(not (one.terminating or one.failed) for one in old)
 
 
 def _pod_spec(workload: Manifest) -> Manifest:

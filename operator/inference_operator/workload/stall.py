@@ -1,4 +1,4 @@
-"""Stall watchdog: finds an engine that has requests and makes no progress, so that its pod is deleted.
+"""Stall watchdog: finds an engine that has requests and makes no progress, so that its pods are deleted.
 
 The kubelet's probes cannot find it. vLLM's `/health` only reads an error flag (vLLM 0.32.0,
 vllm/v1/engine/async_llm.py, check_health), and so answers 200 while the engine core hangs.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import POD, Ref
-from inference_operator.views.pod import PodView
+from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 
 PROBE_SHARE = 0.5
@@ -58,28 +58,28 @@ def has_stalled(engine: EngineActivity, *, seconds: float) -> bool:
 
 
 def stalled_engines(
-    engines: Sequence[PodView], samples: Samples, *, desired: int, namespace: str, stall_seconds: float
+    engines: Sequence[EngineView], samples: Samples, *, desired: int, namespace: str, stall_seconds: float
 ) -> tuple[Removal, ...]:
-    """The stalled engine to delete, at most one at a time.
+    """The pods of the stalled engine to delete, at most one engine at a time.
 
-    None is deleted while a replacement is missing or loading. A pod that cannot start for another reason, such as one
-    that is unschedulable, delays nothing.
+    None is deleted while a replacement is missing or loading. An engine that cannot start for another reason, such as
+    one that is unschedulable, delays nothing.
 
     Args:
-        engines: the engines' pods.
+        engines: those of one role.
         samples: their latest samples.
         desired: how many engines the workload should have.
         namespace: namespace of the pods.
         stall_seconds: how long an engine may have requests and make no progress.
     """
-    staying = [pod for pod in engines if not (pod.terminating or pod.failed)]
-    if len(staying) < desired or any(not pod.ready and pod.problem is None for pod in staying):
+    staying = [engine for engine in engines if not (engine.terminating or engine.failed)]
+    if len(staying) < desired or any(not engine.ready and engine.problem is None for engine in staying):
         return ()
-    sampled = [(pod, samples.engines[pod.uid]) for pod in staying if pod.ready and pod.uid in samples.engines]
-    stalled = [(pod, engine) for pod, engine in sampled if has_stalled(engine, seconds=stall_seconds)]
+    sampled = [(one, samples.engines[one.uid]) for one in staying if one.ready and one.uid in samples.engines]
+    stalled = [(one, activity) for one, activity in sampled if has_stalled(activity, seconds=stall_seconds)]
     if not stalled:
         return ()
-    pod, engine = max(stalled, key=lambda pair: (pair[1].seconds_without_progress, pair[0].name))
-    what = f"had {engine.outstanding} requests and made no progress" if engine.outstanding else "answered no request"
-    why = f"Pod `{pod.name}` {what} for {stall_seconds:.0f} s"
-    return (Removal(Ref(POD, namespace, pod.name), pod.uid, why),)
+    engine, worst = max(stalled, key=lambda pair: (pair[1].seconds_without_progress, pair[0].name))
+    what = f"had {worst.outstanding} requests and made no progress" if worst.outstanding else "answered no request"
+    why = f"Pod `{engine.name}` {what} for {stall_seconds:.0f} s"
+    return tuple(Removal(Ref(POD, namespace, pod.name), pod.uid, why) for pod in engine.pods)

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.manifest import POD, Ref
-from inference_operator.views.pod import PodView
+from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 from inference_operator.workload.stall import has_stalled, is_suspect
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficChange:
-    """A new value of a pod's traffic label, and why."""
+    """A new value of the traffic label of an engine's leader, which serves its requests, and why."""
 
     ref: Ref
     uid: str
@@ -37,37 +37,37 @@ class TrafficChange:
 
 
 def traffic_changes(
-    engines: Sequence[PodView], samples: Samples, *, namespace: str, seconds: float
+    engines: Sequence[EngineView], samples: Samples, *, namespace: str, seconds: float
 ) -> tuple[TrafficChange, ...]:
     """The engines to take out of traffic, and those to take back in.
 
     Args:
-        engines: the pods of one role.
+        engines: those of one role.
         samples: their latest samples.
         namespace: namespace of the pods.
         seconds: how long an engine may make no progress.
     """
-    ready = [pod for pod in engines if pod.ready and not pod.terminating]
-    inside = [pod for pod in ready if pod.traffic]
-    outside = [pod for pod in ready if not pod.traffic]
-    sampled = [(pod, samples.engines[pod.uid]) for pod in inside if pod.uid in samples.engines]
-    stalled: list[PodView] = []
+    ready = [engine for engine in engines if engine.is_serving]
+    inside = [engine for engine in ready if engine.traffic]
+    outside = [engine for engine in ready if not engine.traffic]
+    sampled = [(engine, samples.engines[engine.uid]) for engine in inside if engine.uid in samples.engines]
+    stalled: list[EngineView] = []
     if not inside:
         returning, why = outside, "no other engine is ready"
     else:
-        returning, why = [pod for pod in outside if _serves_again(samples, pod, seconds)], "it responds again"
-        if any(not is_suspect(engine, seconds=seconds) for _, engine in sampled):
-            stalled = [pod for pod, engine in sampled if has_stalled(engine, seconds=seconds)]
+        returning, why = [one for one in outside if _serves_again(samples, one, seconds)], "it responds again"
+        if any(not is_suspect(activity, seconds=seconds) for _, activity in sampled):
+            stalled = [engine for engine, activity in sampled if has_stalled(activity, seconds=seconds)]
     out = f"it made no progress for {seconds:.0f} s"
     return (
-        *(TrafficChange(Ref(POD, namespace, pod.name), pod.uid, in_traffic=False, why=out) for pod in stalled),
-        *(TrafficChange(Ref(POD, namespace, pod.name), pod.uid, in_traffic=True, why=why) for pod in returning),
+        *(TrafficChange(Ref(POD, namespace, one.name), one.uid, in_traffic=False, why=out) for one in stalled),
+        *(TrafficChange(Ref(POD, namespace, one.name), one.uid, in_traffic=True, why=why) for one in returning),
     )
 
 
-def _serves_again(samples: Samples, pod: PodView, seconds: float) -> bool:
-    engine = samples.engines.get(pod.uid)
-    return engine is not None and has_responded(engine, seconds=seconds)
+def _serves_again(samples: Samples, engine: EngineView, seconds: float) -> bool:
+    activity = samples.engines.get(engine.uid)
+    return activity is not None and has_responded(activity, seconds=seconds)
 
 
 def has_responded(engine: EngineActivity, *, seconds: float) -> bool:

@@ -102,7 +102,7 @@ def engine_sample(text: str) -> EngineSample | None:
         for one in series(text, (*_PROGRESS, _ANSWERED)):
             sums[one.name] += one.value
             model = model or one.labels.get("model_name", "")
-        first_token, token = _histogram(text, TTFT), _histogram(text, TPOT)
+        ttft, tpot = _histogram(text, TTFT), _histogram(text, TPOT)
     except ValueError:
         return None
     if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
@@ -114,8 +114,8 @@ def engine_sample(text: str) -> EngineSample | None:
         progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
         kv_cache_tokens=_cache_tokens(text),
         finished=sums.get(_ANSWERED, 0.0),
-        first_token=first_token,
-        token=token,
+        ttft=ttft,
+        tpot=tpot,
     )
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, ModelSpec
+from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import checked_start
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
@@ -56,9 +56,12 @@ from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.facts import ModelFacts
 from inference_operator.settings import Settings
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.budget import Gpu
+from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.learned import Shortage
+from inference_operator.sizing.paged import PagedMemory
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
@@ -175,13 +178,14 @@ class Vllm:
         """What this image needs of GPUs and their driver; nothing for images that are not vLLM's own."""
         return gpu_needs(asked, image)
 
-    def memory(self, image: str, offer: GpuOffer) -> EngineMemory:
+    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedMemory:
         """Memory behaviour of the version in the image's tag, or of the latest known version, on these GPUs."""
-        return vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
+        engine = vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
+        return PagedMemory(Gpu(offer.kind, offer.memory_gib, offer.linked), engine.with_reported(reported_gib))
 
-    def cpu_memory(self, *, latent: bool) -> EngineMemory:
-        """Memory behaviour on CPUs."""
-        return vllm_cpu_memory(latent=latent)
+    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+        """Memory on CPUs, where the operator sets the size of the KV cache."""
+        return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
 
     def shape(self, asked: EngineSpec) -> Shape:
         """The engine part of a spec, in the types of sizing."""
@@ -190,6 +194,10 @@ class Vllm:
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
         """The parsers of the model's family, if this image has them."""
         return parsers_of(model, architecture, image=image)
+
+    def image(self, device: Device, settings: Settings) -> str:
+        """The setting `gpuEngineImage` or `cpuEngineImage`."""
+        return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
 
     def process(
         self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""

@@ -1,0 +1,168 @@
+"""The HorizontalPodAutoscaler, or the ScaledObject of KEDA, that acts on the `/scale` of an InferenceDeployment."""
+
+from dataclasses import dataclass
+
+from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
+from inference_operator.api.autoscaling_schedule import ScheduleSpec
+from inference_operator.manifest import (
+    API_VERSION,
+    HORIZONTAL_POD_AUTOSCALER,
+    KIND,
+    SCALED_OBJECT,
+    Manifest,
+    Owner,
+    Ref,
+)
+from inference_operator.objects.child import child
+from inference_operator.objects.names import ENGINE, MANAGED_BY_LABEL
+
+METRIC = "inference_operator_engines_wanted"
+"""The external metric that a HorizontalPodAutoscaler asks for; its value is that of the query."""
+
+METRIC_LABEL = "inferencedeployment"
+"""The label of the external metric that names the InferenceDeployment."""
+
+QUERY_ANNOTATION = "inference-operator.dev/prometheus-query"
+"""The query whose value the external metric must have, for the rules of Prometheus."""
+
+POLLING_SECONDS = 5
+"""Interval at which KEDA queries Prometheus: how long a request can wait at zero engines until KEDA hears of it."""
+
+FAILED_POLLS = 3
+"""Failed queries in a row after which KEDA falls back: 15 s, so that one scrape that fails changes nothing."""
+
+POLICY_SECONDS = 15
+"""Period of the scaling policies: one interval of the HorizontalPodAutoscaler controller (Kubernetes 1.36,
+`--horizontal-pod-autoscaler-sync-period`)."""
+
+KINDS = {AutoscalingBackend.HPA: HORIZONTAL_POD_AUTOSCALER, AutoscalingBackend.KEDA: SCALED_OBJECT}
+"""The kind of object that makes a backend act."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalInputs:
+    """What the object is built from."""
+
+    spec: AutoscalingSpec
+    owner: Owner
+    query: str
+    prometheus_url: str
+    """Address at which KEDA queries Prometheus."""
+    least: int
+    """Fewest engines now, for a HorizontalPodAutoscaler, which knows no times."""
+
+
+def external_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
+    """The object that makes the backend act; None with `BuiltIn`."""
+    kind = KINDS.get(spec.backend)
+    return Ref(kind, owner.key.namespace, owner.key.name) if kind else None
+
+
+def external_autoscaler(request: ExternalInputs) -> Manifest | None:
+    """The object that makes the backend act; None with `BuiltIn`, and for KEDA without an address of Prometheus."""
+    if request.spec.backend is AutoscalingBackend.HPA:
+        return _horizontal_pod_autoscaler(request)
+    if request.spec.backend is AutoscalingBackend.KEDA and request.prometheus_url:
+        return _scaled_object(request)
+    return None
+
+
+def _horizontal_pod_autoscaler(request: ExternalInputs) -> Manifest:
+    metric = {"name": METRIC, "selector": {"matchLabels": {METRIC_LABEL: request.owner.key.name}}}
+    target = {"type": "AverageValue", "averageValue": "1"}
+    content = {
+        "spec": {
+            "scaleTargetRef": _target(request.owner),
+            "minReplicas": request.least,
+            "maxReplicas": request.spec.max_replicas,
+            "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
+            "behavior": _behavior(request.spec),
+        }
+    }
+    return child(
+        HORIZONTAL_POD_AUTOSCALER,
+        request.owner.key.name,
+        owner=request.owner,
+        component=ENGINE,
+        content=content,
+        annotations={QUERY_ANNOTATION: request.query},
+    )
+
+
+def _scaled_object(request: ExternalInputs) -> Manifest:
+    """It keeps the replicas where the query fails; at zero or below the minimum it starts the minimum, at least one.
+
+    Fields: kedacore/keda v2.21.0, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/prometheus_scaler.go.
+    """
+    spec = request.spec
+    trigger = {
+        "type": "prometheus",
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": request.prometheus_url,
+            "query": request.query,
+            "threshold": "1",
+            "activationThreshold": "0",
+            "ignoreNullValues": "false",  # KEDA's default reads missing metrics as zero demand
+        },
+    }
+    content = {
+        "spec": {
+            "scaleTargetRef": _target(request.owner),
+            "pollingInterval": POLLING_SECONDS,
+            "cooldownPeriod": int(spec.idle_timeout.total_seconds()),
+            "minReplicaCount": spec.min_replicas,
+            "maxReplicaCount": spec.max_replicas,
+            "fallback": {
+                "failureThreshold": FAILED_POLLS,
+                "replicas": max(spec.min_replicas, 1),
+                "behavior": "currentReplicasIfHigher",
+            },
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
+            "triggers": [trigger, *map(_cron_trigger, spec.schedule)],
+        }
+    }
+    return child(
+        SCALED_OBJECT,
+        request.owner.key.name,
+        owner=request.owner,
+        component=ENGINE,
+        content=content,
+        # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
+        annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},
+    )
+
+
+def _cron_trigger(entry: ScheduleSpec) -> Manifest:
+    """KEDA's own schedule (kedacore/keda v2.21.0, pkg/scalers/cron_scaler.go)."""
+    metadata = {
+        "timezone": entry.time_zone,
+        "start": entry.start,
+        "end": entry.end,
+        "desiredReplicas": str(entry.min_replicas),
+    }
+    return {"type": "cron", "metricType": "AverageValue", "metadata": metadata}
+
+
+def _target(owner: Owner) -> Manifest:
+    return {"apiVersion": API_VERSION, "kind": KIND, "name": owner.key.name}
+
+
+def _behavior(spec: AutoscalingSpec) -> Manifest:
+    """Up at once to what is needed; down to the most that was needed within the delay.
+
+    It names every default of the API server, so that they are no drift (Kubernetes 1.36,
+    pkg/apis/autoscaling/v2/defaults.go).
+    """
+    return {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [{"type": "Pods", "value": spec.max_replicas, "periodSeconds": POLICY_SECONDS}],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": int(spec.scale_down_delay.total_seconds()),
+            "selectPolicy": "Max",
+            "policies": [{"type": "Percent", "value": 100, "periodSeconds": POLICY_SECONDS}],
+        },
+    }

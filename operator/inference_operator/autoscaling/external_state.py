@@ -1,0 +1,130 @@
+"""What another autoscaler does, as its live object shows it, and the replicas that follow from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
+from inference_operator.api.reasons import Reason
+from inference_operator.autoscaling.external import external_ref
+from inference_operator.manifest import Kind, Manifest, Owner
+from inference_operator.views.raw import condition, mapping, timestamp
+
+KEDA_FIRST_WRITE = timedelta(seconds=60)
+"""Time in which a new ScaledObject has surely set the replicas: 4 intervals of the HorizontalPodAutoscaler controller
+(Kubernetes 1.36, `--horizontal-pod-autoscaler-sync-period`, 15 s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalState:
+    """Whether another autoscaler acts."""
+
+    reason: Reason
+    """`FollowingAutoscaler`, `AutoscalerPending`, or the problem."""
+    message: str
+    """What is so, and what to do about a problem, in sentences."""
+    replicas: int | None = None
+    """Replicas that it has written to `/scale`; None if that is unknown. Until then the number does not fall."""
+    due: datetime | None = None
+    """When this changes although no event comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalStateInputs:
+    """What the state is read from."""
+
+    spec: AutoscalingSpec
+    owner: Owner
+    requested: int
+    """`spec.replicas`, which the autoscaler writes through `/scale`."""
+    live: Manifest | None
+    """The live HorizontalPodAutoscaler or ScaledObject."""
+    unavailable: Mapping[Kind, str]
+    """Kinds that the operator cannot use, and why."""
+    prometheus_url: str
+    now: datetime
+
+
+def external_state(inputs: ExternalStateInputs) -> ExternalState | None:
+    """What the autoscaler of the backend does; None with `BuiltIn`."""
+    ref = external_ref(inputs.spec, inputs.owner)
+    if ref is None:
+        return None
+    if why := inputs.unavailable.get(ref.kind):
+        return ExternalState(Reason.AUTOSCALER_MISSING, f"`autoscaling.backend` has no effect: {why}")
+    keda = inputs.spec.backend is AutoscalingBackend.KEDA
+    if keda and not inputs.prometheus_url:
+        fix = "Set `settings.prometheusUrl` of the operator's chart, or use the backend `BuiltIn`."
+        message = f"KEDA needs the address of Prometheus, which the operator does not know. {fix}"
+        return ExternalState(Reason.AUTOSCALER_MISSING, message)
+    if inputs.live is None:
+        return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} is not there yet.")
+    return _of_scaled_object(inputs, inputs.live) if keda else _of_hpa(inputs, inputs.live)
+
+
+def followed_replicas(requested: int, now: int, state: ExternalState) -> int:
+    """The number of engines: as the autoscaler wrote it; before it has written, not fewer than now.
+
+    So a change of the backend takes no engine away: `spec.replicas` is old until the first write.
+
+    Examples:
+        >>> waiting = ExternalState(Reason.AUTOSCALER_PENDING, "")
+        >>> followed_replicas(1, 5, waiting), followed_replicas(8, 5, waiting)
+        (5, 8)
+        >>> followed_replicas(1, 5, ExternalState(Reason.FOLLOWING_AUTOSCALER, "", replicas=1))
+        1
+    """
+    return requested if state.replicas == requested else max(requested, now)
+
+
+def _of_hpa(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
+    """By the conditions of the HorizontalPodAutoscaler controller (Kubernetes 1.36, pkg/controller/podautoscaler)."""
+    ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
+    active, able = condition(status, "ScalingActive"), condition(status, "AbleToScale")
+    for one in (able, active):
+        if one.get("status") == "False":
+            said = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
+            message = f"{ref} keeps the number of engines ({said}). {_hpa_fix(str(one.get('reason')))}"
+            return ExternalState(Reason.AUTOSCALER_FAILED, message)
+    if active.get("status") != "True":
+        return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} has not read its metric yet.")
+    written = status.get("desiredReplicas")
+    return ExternalState(Reason.FOLLOWING_AUTOSCALER, f"{ref} sets the number of engines.", replicas=written)
+
+
+def _hpa_fix(reason: str) -> str:
+    if reason == "ScalingDisabled":
+        return "It does not act at zero: set `spec.replicas` to 1 with `kubectl scale`."
+    return (
+        "Check that an adapter serves `external.metrics.k8s.io`, and that its rule and Prometheus have the metric"
+        " (docs/how-to/autoscaling-hpa-keda.md)."
+    )
+
+
+def _of_scaled_object(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
+    """By the conditions of KEDA (kedacore/keda v2.21.0, apis/keda/v1alpha1/condition_types.go)."""
+    ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
+    ready = condition(status, "Ready")
+    if problem := _problem_of_keda(status):
+        said = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
+        fix = "Check that KEDA reaches Prometheus, and that Prometheus scrapes routers and engines."
+        return ExternalState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({said}). {fix}")
+    if ready.get("status") != "True":
+        return ExternalState(Reason.AUTOSCALER_PENDING, f"KEDA has not accepted {ref} yet. Check that KEDA runs.")
+    created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
+    settled = created + KEDA_FIRST_WRITE if created else inputs.now
+    if inputs.now < settled:
+        message = f"{ref} is new; no engine is taken away in its first minute."
+        return ExternalState(Reason.AUTOSCALER_PENDING, message, due=settled)
+    message = f"{ref} sets the number of engines."
+    return ExternalState(Reason.FOLLOWING_AUTOSCALER, message, replicas=inputs.requested)
+
+
+def _problem_of_keda(status: Manifest) -> Manifest:
+    """The condition that tells why KEDA does not follow the demand; empty if it does."""
+    ready, fallback, metrics = (condition(status, kind) for kind in ("Ready", "Fallback", "HPAActive"))
+    if fallback.get("status") == "True":
+        return fallback
+    if metrics.get("status") == "False" and metrics.get("reason") == "HPAMetricsUnavailable":
+        return metrics
+    return ready if ready.get("status") == "False" else {}

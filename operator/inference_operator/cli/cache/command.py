@@ -1,0 +1,299 @@
+"""`infd cache`: lists the models on claims, downloads one before any resource exists, and deletes what is not used."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from inference_operator.api.effective_spec import effective_spec
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import EngineSpec
+from inference_operator.cli.cache.cluster import Ended, delete, follow, last_step, listed, observed, start, workloads
+from inference_operator.cli.cache.contents import OnClaim, models_on_claims
+from inference_operator.cli.cache.jobs import (
+    claim_node,
+    on_node,
+    prefetch_job,
+    prefetch_record,
+    prune_job,
+)
+from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.offline import UNKNOWN_UID
+from inference_operator.cli.output import add_output, dumped, table
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.jobs.download import DownloadInputs
+from inference_operator.jobs.download_result import Downloaded, parsed_download
+from inference_operator.jobs.result import Failure
+from inference_operator.jobs.task import JobInputs
+from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, Owner, Ref
+from inference_operator.model_files.pruning import PruneReport, parsed_report
+from inference_operator.model_files.uses import COMMAND, claim_uses, record_claim, record_commit, record_model
+from inference_operator.models.source import DOWNLOADED, model_source
+from inference_operator.objects.cache_volume import CacheVolume
+from inference_operator.objects.names import MANAGED_BY_LABEL
+from inference_operator.settings import Settings
+from inference_operator.units import GIB
+from inference_operator.views.raw import mapping
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+EXIT_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+
+
+def add_arguments(cache: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd cache`."""
+    cache.description = "List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig."
+    made = cache.add_subparsers(required=True, metavar="COMMAND")
+    _add_list(made)
+    _add_prefetch(made)
+    _add_prune(made)
+
+
+def _add_list(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = made.add_parser(
+        "list",
+        help="list the models on claims",
+        description="List the models on claims with size, state and the resources that use them, from ConfigMaps, Jobs"
+        " and resources. It reads no claim: `infd cache prune --dry-run` shows also what nobody recorded, and compiled"
+        " kernels.",
+    )
+    scope = command.add_mutually_exclusive_group()
+    scope.add_argument("-n", "--namespace", default="default", help="namespace of the claims; default `default`")
+    scope.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
+    add_output(command)
+    command.set_defaults(run=_list)
+
+
+def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = made.add_parser(
+        "prefetch",
+        help="download a model to a claim",
+        description="Download a model to a claim before any resource uses it: create the Job that the operator would"
+        " create, and show its progress. Resources find the model there. If this command ends early, the Job goes on;"
+        " the same command follows it again.",
+    )
+    command.add_argument("source", help="hf://org/name or s3://bucket/path")
+    command.add_argument("--revision", help="branch, tag or commit; default: the default branch")
+    command.add_argument("--allow-pickle", action="store_true", help="as `spec.model.allowPickle`; needs a commit")
+    _add_claim(command)
+    command.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="variable of the Job, as HF_ENDPOINT; repeatable",
+    )
+    command.add_argument("--token-secret", metavar="NAME/KEY", help="Secret with a token of the hub, and its key")
+    command.add_argument(
+        "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.secretName`"
+    )
+    command.set_defaults(run=_prefetch)
+
+
+def _add_prune(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = made.add_parser(
+        "prune",
+        help="delete what no resource uses from a claim",
+        description="Delete the models and compiled kernels on a claim that no object of its namespace uses, with a Job"
+        " that holds the locks of the downloads. Objects are InferenceDeployments, and Deployments, Jobs and pods that"
+        " mount the claim. What a Job used less than 10 minutes ago is kept.",
+    )
+    _add_claim(command)
+    command.add_argument("--dry-run", action="store_true", help="delete nothing, and show what would be deleted")
+    add_output(command)
+    command.set_defaults(run=_prune)
+
+
+def _add_claim(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--claim", required=True, metavar="NAME", help="the PersistentVolumeClaim")
+    command.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
+    command.add_argument("--image", help="image of the Job; default: the operator's of this release")
+
+
+def _list(options: argparse.Namespace, _: EngineRegistry) -> int:
+    namespace = None if options.all_namespaces else options.namespace
+
+    async def work(api: "Api", cluster: "KubeCluster") -> list[OnClaim]:
+        found = await observed(cluster, namespace)
+        steps = {
+            (job["metadata"]["namespace"], job["metadata"]["name"]): await last_step(api, cluster, job)
+            for job in found.jobs
+        }
+        return models_on_claims(found.resources, found.records, found.jobs, steps)
+
+    models = asyncio.run(in_cluster(work))
+    if options.output != "table":
+        print(dumped([{"models": [one.document for one in models]}], options.output))
+    elif not models:
+        print(f"No model is on a claim {f'in the namespace {namespace}' if namespace else 'in any namespace'}.")
+    else:
+        print("\n".join(table(_rows(models))))
+    return 0
+
+
+def _rows(models: Sequence[OnClaim]) -> list[tuple[str, ...]]:
+    """A claim is shown with its namespace, and a commit with as many digits as git shows."""
+    head = ("CLAIM", "MODEL", "REVISION", "SIZE", "USED BY", "STATE")
+    return [
+        head,
+        *(
+            (
+                f"{one.namespace}/{one.claim}",
+                one.model,
+                one.revision[:12] or "-",
+                _gib(one.size_bytes) if one.size_bytes else "-",
+                ",".join(one.used_by) or "-",
+                one.state,
+            )
+            for one in models
+        ),
+    ]
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / GIB:.2f} GiB"
+
+
+def _prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    inputs = _download(options, engines)
+
+    async def work(api: "Api", cluster: "KubeCluster") -> tuple[Ref, Ended, Downloaded | Failure | None]:
+        node = await _claim_node(cluster, options.namespace, options.claim)
+        ref = await start(cluster, on_node(prefetch_job(inputs), node), _say)
+        ended = await follow(api, cluster, ref, _say)
+        result = parsed_download(ended.message)
+        if ended.succeeded and isinstance(result, Downloaded):
+            record = prefetch_record(inputs, result)
+            await cluster.apply(Ref.of(record), record, force=True)
+            await delete(cluster, ref)
+        return ref, ended, result
+
+    ref, ended, result = _run_job(work)
+    if ended.succeeded and isinstance(result, Downloaded):
+        print(f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}.")
+        return 0
+    why = result.message if isinstance(result, Failure) else ended.message or "it ended without a result."
+    print(f"Job {ref.name}: {why}", file=sys.stderr)
+    return EXIT_REFUSED
+
+
+def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadInputs:
+    """What the operator would ask for, if a resource had this model and claim."""
+    if not isinstance(model_source(options.source), DOWNLOADED):
+        raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
+    model: Manifest = {"source": options.source, **({"revision": options.revision} if options.revision else {})}
+    if options.allow_pickle:
+        model["allowPickle"] = True
+    if options.token_secret:
+        name, _, key = options.token_secret.partition("/")
+        model["tokenSecret"] = {"name": name, "key": key}
+    if options.s3_secret:
+        model["s3"] = {"secretName": options.s3_secret}
+    variables = [text.partition("=") for text in options.env]
+    if any(not equals for _, equals, _ in variables):
+        raise UsageError("--env: write NAME=VALUE, for example `--env HF_ENDPOINT=https://hub.example`.")
+    env = [{"name": name, "value": value} for name, _, value in variables]
+    meta = {"name": COMMAND, "namespace": options.namespace, "uid": UNKNOWN_UID, "generation": 1}
+    spec = resource(
+        {"metadata": meta, "spec": {"model": model, "engine": {"env": env}, "cache": {"pvc": options.claim}}}
+    ).spec
+    if isinstance(spec, Refusal):
+        raise UsageError(spec.message)
+    settings = _settings(options)
+    effective = effective_spec(spec, settings.engine_defaults, settings.router_defaults)
+    access = engines[engines.default].access(effective.engine, effective.model)
+    owner = Owner(Key(options.namespace, COMMAND), UNKNOWN_UID)
+    return DownloadInputs(JobInputs(effective, access, owner, settings), "", CacheVolume(options.claim, ""))
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings(operator_image=options.image) if options.image else Settings()
+
+
+async def _claim_node(cluster: "KubeCluster", namespace: str, name: str) -> str:
+    """The only node that can mount the claim now; empty if any can. Raises `UsageError` if there is no such claim."""
+    claim = await cluster.get(Ref(CLAIM, namespace, name))
+    if claim is None:
+        raise UsageError(f"There is no PersistentVolumeClaim `{name}` in the namespace `{namespace}`.")
+    modes = mapping(claim, "spec").get("accessModes") or ()
+    return claim_node(name, modes, await listed(cluster, POD, namespace))
+
+
+def _prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    settings, access = _settings(options), engines[engines.default].access(EngineSpec())
+
+    async def work(api: "Api", cluster: "KubeCluster") -> tuple[Ref, Ended, PruneReport | None]:
+        node = await _claim_node(cluster, options.namespace, options.claim)
+        found = await observed(cluster, options.namespace)
+        uses = claim_uses(options.claim, found.resources, await workloads(cluster, options.namespace), found.records)
+        dry_run = options.dry_run
+        job = prune_job(options.claim, options.namespace, uses, access, settings, dry_run=dry_run, node=node)
+        ref = await start(cluster, job, _to_stderr)
+        ended = await follow(api, cluster, ref, _say_nothing)
+        report = (parsed_report(ended.log) or parsed_report(ended.message)) if ended.succeeded else None
+        if report is not None:
+            await _forget(cluster, options.claim, found.records, report)
+            await delete(cluster, ref)
+        return ref, ended, report
+
+    ref, ended, report = _run_job(work)
+    if report is None:
+        print(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}", file=sys.stderr)
+        return EXIT_REFUSED
+    _print_report(report, options.output)
+    return 0
+
+
+async def _forget(cluster: "KubeCluster", claim: str, records: Sequence[Manifest], report: PruneReport) -> None:
+    """Delete the records of prefetched models that the Job has deleted; the operator keeps its own records."""
+    gone = {item.what for item in report.items if item.action == "delete"} if not report.dry_run else set()
+    for record in records:
+        by_command = mapping(record["metadata"], "labels").get(MANAGED_BY_LABEL) == COMMAND
+        if by_command and record_claim(record) == claim and f"{record_model(record)}@{record_commit(record)}" in gone:
+            await delete(cluster, Ref(CONFIG_MAP, record["metadata"]["namespace"], record["metadata"]["name"]))
+
+
+def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"]) -> None:
+    if output != "table":
+        print(dumped([asdict(report) | {"items": [asdict(item) for item in report.items]}], output))
+        return
+    rows = [(one.what, one.state, _gib(one.size_bytes), f"{one.action}: {one.why}") for one in report.items]
+    if rows:
+        print("\n".join(table([("ON THE CLAIM", "STATE", "SIZE", "ACTION"), *rows])))
+    else:
+        print("The log of the Job's pod cannot be read, or nothing is on the claim.")
+    verb = "Would free" if report.dry_run else "Freed"
+    print(f"{verb} {_gib(report.freed_bytes)}.")
+
+
+_Result = TypeVar("_Result")
+
+
+def _run_job(work: "Callable[[Api, KubeCluster], Awaitable[_Result]]") -> _Result:
+    """The result of a Job; an interrupt ends the command and not the Job."""
+    try:
+        return asyncio.run(in_cluster(work))
+    except KeyboardInterrupt:
+        print("Interrupted. The Job goes on; the same command follows it again.", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _say_nothing(_: str) -> None:
+    pass
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

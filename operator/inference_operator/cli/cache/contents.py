@@ -1,0 +1,124 @@
+"""Which models are on which claim, who uses them, and how far they are: from records, Jobs and resources. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from inference_operator.jobs.download import RESULT_FILE
+from inference_operator.jobs.download_result import Downloaded, parsed_download
+from inference_operator.jobs.placement import mounted_claims
+from inference_operator.manifest import Manifest
+from inference_operator.model_files.uses import (
+    COMMIT,
+    claim_of,
+    claim_uses,
+    pod_of,
+    record_claim,
+    record_model,
+    repository_of,
+)
+from inference_operator.views.raw import mapping, objects
+
+COMPLETE, NOT_YET = "complete", "not downloaded yet"
+_REVISION = "--revision="
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OnClaim:
+    """One model on a claim."""
+
+    namespace: str
+    claim: str
+    model: str
+    """`org/name` or `s3://bucket/path`."""
+    revision: str
+    """The commit; or the branch, while it is downloaded; empty for the default branch."""
+    size_bytes: int
+    """0 if it is not known."""
+    state: str
+    """`complete`, the progress of its Job, or why there is none."""
+    used_by: tuple[str, ...] = ()
+    """Names of resources."""
+
+    @property
+    def document(self) -> Manifest:
+        """For programs."""
+        return asdict(self) | {"used_by": list(self.used_by)}
+
+
+def models_on_claims(
+    resources: Sequence[Manifest],
+    records: Sequence[Manifest],
+    jobs: Sequence[Manifest],
+    steps: Mapping[tuple[str, str], str],
+) -> list[OnClaim]:
+    """The models on the claims of some namespaces, sorted.
+
+    Args:
+        resources: the InferenceDeployments.
+        records: ConfigMaps of finished downloads.
+        jobs: Jobs of downloads.
+        steps: the last line of progress of Jobs, by namespace and name.
+    """
+    complete = [one for record in records if (one := _complete(record))]
+    loading = [one for job in jobs if (one := _loading(job, steps)) and not _is_known(complete, one)]
+    known = {(one.namespace, one.claim, one.model) for one in (*complete, *loading)}
+    missing = [wanted for resource in resources if (wanted := _missing(resource)) and wanted[:3] not in known]
+    found = {(one.namespace, one.claim, one.model, one.revision): one for one in (*loading, *complete)}
+    rows = [*found.values(), *(OnClaim(*one, size_bytes=0, state=NOT_YET) for one in missing)]
+    return sorted(replace(one, used_by=_users(one, resources, records)) for one in rows)
+
+
+def _complete(record: Manifest) -> OnClaim | None:
+    """The model in a record; None if the record cannot be read."""
+    result = parsed_download(str(mapping(record, "data").get(RESULT_FILE) or ""))
+    model = record_model(record)
+    if not isinstance(result, Downloaded) or not model:
+        return None
+    namespace = record["metadata"]["namespace"]
+    return OnClaim(namespace, record_claim(record), model, result.commit, result.size_bytes, COMPLETE)
+
+
+def _loading(job: Manifest, steps: Mapping[tuple[str, str], str]) -> OnClaim | None:
+    """The model that a Job downloads; None for any other Job."""
+    pod, namespace = pod_of(job), job["metadata"]["namespace"]
+    container = next(iter(objects(pod, "containers")), {})
+    words = [str(word) for part in ("command", "args") for word in container.get(part) or ()]
+    model = next((found for word in words if (found := repository_of(word))), "")
+    claim = next(iter(mounted_claims(pod).values()), "")
+    if not model or not claim:
+        return None
+    revision = next((word.removeprefix(_REVISION) for word in words if word.startswith(_REVISION)), "")
+    state = _state(job, steps.get((namespace, job["metadata"]["name"]), ""))
+    return OnClaim(namespace, claim, model, revision, 0, state)
+
+
+def _state(job: Manifest, step: str) -> str:
+    ends = {item["type"] for item in objects(mapping(job, "status"), "conditions") if item.get("status") == "True"}
+    if "Complete" in ends:
+        return COMPLETE
+    name = job["metadata"]["name"]
+    return f"half-loaded: Job {name} failed" if "Failed" in ends else f"half-loaded: {step or f'Job {name} starts'}"
+
+
+def _is_known(complete: Sequence[OnClaim], job: OnClaim) -> bool:
+    """Whether a Job that is over has a record: it may have been asked for a branch, and the record has the commit."""
+    same = [one for one in complete if (one.namespace, one.claim, one.model) == (job.namespace, job.claim, job.model)]
+    return any(one.revision == job.revision or job.state == COMPLETE for one in same)
+
+
+def _missing(resource: Manifest) -> tuple[str, str, str, str] | None:
+    """Namespace, claim, model and revision that a resource asks for; None without a claim."""
+    model = mapping(mapping(resource, "spec"), "model")
+    claim, repository = claim_of(resource), repository_of(model.get("source"))
+    if not claim or not repository:
+        return None
+    return resource["metadata"]["namespace"], claim, repository, str(model.get("revision") or "")
+
+
+def _users(one: OnClaim, resources: Sequence[Manifest], records: Sequence[Manifest]) -> tuple[str, ...]:
+    """Names of the resources that use a model."""
+    here = [found for found in resources if found["metadata"]["namespace"] == one.namespace]
+    own = [found for found in records if found["metadata"]["namespace"] == one.namespace]
+    uses = claim_uses(one.claim, here, (), own).models
+    commits = {"", one.revision} if COMMIT.fullmatch(one.revision) else {use.commit for use in uses}
+    return tuple(sorted({use.by.split()[-1] for use in uses if use.repository == one.model and use.commit in commits}))

@@ -1,0 +1,87 @@
+"""The diagnoses of all pods of an InferenceDeployment: of each role, and of the routers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.api.status import StartupStatus
+from inference_operator.diagnosis.component import Component
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, diagnosis_due, diagnosis_lookups, pod_diagnosis
+from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
+from inference_operator.diagnosis.volumes import VolumeDiagnosis, volume_diagnosis
+from inference_operator.views.lookups import Lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnoses:
+    """What is wrong with pods, and how far a start is."""
+
+    problems: Mapping[str, PodDiagnosis]
+    """The problem of each component that has one, by its name; roles before routers."""
+    startups: Mapping[str, StartupProgress]
+    """The start of each role, by its name."""
+    volumes: VolumeDiagnosis
+    """Of the roles, which may share a claim."""
+    router: str
+    """Name of the routers' component."""
+    router_volumes: VolumeDiagnosis
+
+    @property
+    def problem(self) -> PodDiagnosis | None:
+        """The problem that matters most. A failed pod, which is replaced, matters less than others."""
+        return self._worst or self.volumes.diagnosis or self.router_volumes.diagnosis
+
+    @property
+    def router_problem(self) -> PodDiagnosis | None:
+        """The problem of the routers that matters most."""
+        return self.problems.get(self.router) or self.router_volumes.diagnosis
+
+    @property
+    def startup(self) -> StartupProgress:
+        """The start to report: that of the first role which has one."""
+        return next((one for one in self.startups.values() if one.status), StartupProgress())
+
+    def lookups(self, request: DiagnosisRequest) -> tuple[Lookup, ...]:
+        """The lookups that tell more about what is reported."""
+        lookups = (self.startup.lookup, self.volumes.lookup, self.router_volumes.lookup)
+        return (*(lookup for lookup in lookups if lookup), *diagnosis_lookups(self._worst, request))
+
+    @property
+    def due(self) -> Iterator[datetime]:
+        """When there will be more to report without an event."""
+        starts = (startup.due for startup in self.startups.values())
+        moments = (*starts, self.volumes.due, self.router_volumes.due, diagnosis_due(self._worst))
+        return (moment for moment in moments if moment)
+
+    @property
+    def _worst(self) -> PodDiagnosis | None:
+        return min(self.problems.values(), key=lambda problem: problem.pod.failed, default=None)
+
+
+def diagnoses(
+    roles: Sequence[Component], routers: Component, reported: StartupStatus | None, request: DiagnosisRequest
+) -> Diagnoses:
+    """Diagnose the pods of all components.
+
+    Args:
+        roles: the components that run engines, in their order.
+        routers: the routers.
+        reported: the progress of a start that status reports now.
+        request: lookups, engines, settings and time.
+    """
+    found = ((one.name, pod_diagnosis(one.worst_pod, request)) for one in (*roles, routers))
+    return Diagnoses(
+        problems={name: problem for name, problem in found if problem},
+        startups={role.name: _startup(role, reported, request) for role in roles},
+        volumes=volume_diagnosis((pod for role in roles for pod in role.pods), request),
+        router=routers.name,
+        router_volumes=volume_diagnosis(routers.pods, request),
+    )
+
+
+def _startup(role: Component, reported: StartupStatus | None, request: DiagnosisRequest) -> StartupProgress:
+    """The progress of a role's start, if it is reported: while no engine serves, and during a rollout."""
+    if role.workload.ready and not role.workload.rolling:
+        return StartupProgress()
+    return startup_progress(role.pods, reported, request)

@@ -1,0 +1,75 @@
+"""One attempt of a task, as its Job and the Job's pods show it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from inference_operator.diagnosis.pending_causes import PendingWait, creation_wait, volume_wait
+from inference_operator.manifest import Manifest
+from inference_operator.views.pod import PodProblem, PodView, one_line
+from inference_operator.views.raw import annotations, timestamp
+
+JOB_HASH_ANNOTATION = "inference-operator.dev/asked"
+"""Annotation with the hash of the Job's content."""
+ATTEMPT_ANNOTATION = "inference-operator.dev/attempt"
+"""Annotation with the number of the attempt, counted from 1."""
+
+MOST_DIGITS = 4
+"""Digits of an attempt's number. A longer number is invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt."""
+
+    job: str
+    """Name of the Job."""
+    job_hash: str
+    """Hash of the Job's content."""
+    number: int
+    message: str = ""
+    """Termination message of its pod; empty until the pod has terminated."""
+    problem: PodProblem | None = None
+    """Why its pod does not run; None if the pod runs, has terminated or does not exist."""
+    finished: datetime | None = None
+    """When the Job controller marked it complete or failed; None before that."""
+    failure: str = ""
+    """Why it failed: how its container ended, else the Job controller's message; empty if it has not failed."""
+    exit_code: int | None = None
+    """Exit code of its container, the highest if it had several pods; None until one has terminated."""
+    wait: PendingWait | None = None
+    """Its wait for a pod, or its pod's wait for volumes; None if it waits for neither."""
+
+
+def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
+    """The attempt of a Job. Its pod may show the end of the attempt before the Job controller does."""
+    meta, notes = job["metadata"], annotations(job)
+    number = str(notes.get(ATTEMPT_ANNOTATION, ""))
+    own = [pod for pod in pods if pod.name.startswith(f"{meta['name']}-")]
+    end = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
+    failed = end is not None and end.get("type") == "Failed"
+    told = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
+    why = next((pod.problem.cause for pod in own if pod.failed and pod.problem), told)
+    return Attempt(
+        job=meta["name"],
+        job_hash=str(notes.get(JOB_HASH_ANNOTATION, "")),
+        number=int(number) if number.isdigit() and len(number) <= MOST_DIGITS else 1,
+        message=next((pod.termination_message for pod in own if pod.termination_message), ""),
+        problem=next((pod.problem for pod in own if pod.problem and not pod.failed), None),
+        finished=timestamp(end.get("lastTransitionTime")) if end else None,
+        failure=(why or "it has failed") if failed else "",
+        exit_code=max((pod.exit_code for pod in own if pod.exit_code is not None), default=None),
+        wait=_wait(job, own),
+    )
+
+
+def _wait(job: Manifest, own: Sequence[PodView]) -> PendingWait | None:
+    if not own:
+        return creation_wait(job)
+    namespace = str(job["metadata"].get("namespace", ""))
+    return next((wait for pod in own if (wait := volume_wait(pod, namespace=namespace))), None)
+
+
+def _is_end(condition: Manifest) -> bool:
+    """Whether a condition marks a Job as complete or failed (Kubernetes 1.36, batch/v1 JobConditionType)."""
+    return condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"

@@ -1,0 +1,154 @@
+"""The download of a model to a claim: a Job writes its files there, and its log shows how far it is."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+
+from inference_operator.api.reasons import Reason
+from inference_operator.jobs.download_result import Downloaded, downloaded_text, parsed_download
+from inference_operator.jobs.record import Record
+from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
+from inference_operator.jobs.task import JobInputs, JobTask
+from inference_operator.manifest import JOB, Manifest
+from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.container import environment, process_fields, secret_variables
+from inference_operator.objects.names import DOWNLOAD
+from inference_operator.objects.volumes import writable_mounts, writable_volumes
+from inference_operator.views.lookups import LogLookup, LogText, Lookup, LookupResults
+from inference_operator.views.pod import PodView
+
+RESULT_FILE = "download.json"
+"""Key of the record with the result."""
+
+DEADLINE_SECONDS = 24 * 3600
+"""Time limit of one attempt: 1,300 GB, as the largest open models have, at 15 MB/s. The next attempt continues it."""
+
+RESOURCES: Manifest = {
+    "requests": {"cpu": "500m", "memory": "512Mi", "ephemeral-storage": "64Mi"},
+    "limits": {"cpu": "4", "memory": "2Gi", "ephemeral-storage": "256Mi"},
+}
+"""Four downloads at once, which the hub's client writes in parts of 10 MiB, and SHA-256 of what was written."""
+
+_STEP = re.compile(r"^Downloading \d{1,3} %[ -~]{0,80}$", re.MULTILINE)
+"""A line of `infd download`, which writes one for each step of 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadInputs:
+    """A model, and the claim for it."""
+
+    job: JobInputs
+    commit: str
+    """The commit that engines load; empty if the hub could not be asked when the engines were sized."""
+    cache: CacheVolume
+    empties_kernels: bool = False
+    """Whether the Job deletes the compiled kernels, because an engine found them broken."""
+    placement: Manifest | None = None
+    """Scheduling fields instead of the requested ones, for a claim that one node only can mount; None for others."""
+    claim_known: bool = True
+    """Whether the claim has been looked up, whose access modes decide where a Job may run. If not, none starts."""
+
+    @property
+    def revision(self) -> str:
+        """What to download; empty is the default branch."""
+        return self.commit or self.job.access.revision or ""
+
+
+def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[Downloaded]:
+    """How far the download is, with the progress that the log of its pod shows."""
+    record = _record(inputs)
+    stored = record.stored(observed.live)
+    if stored and not inputs.empties_kernels:
+        return recorded(record, stored)
+    state = job_state(download_task(inputs), observed, repeated=inputs.empties_kernels)
+    logs = _logs(inputs, state, observed)
+    step = next((step for log in logs if (step := _last_step(observed.results, log))), "")
+    desired = {r: m for r, m in state.desired.items() if r.kind != JOB or inputs.claim_known or r in observed.live}
+    state = replace(state, desired=desired, lookups=(*state.lookups, *logs))
+    # While a retry makes progress, the failure before it is only mentioned.
+    return replace(state, refusal=None if step else state.refusal, message=_message(inputs, state, step))
+
+
+def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
+    """The download as a task."""
+    model, access, settings = inputs.job.spec.model, inputs.job.access, inputs.job.settings
+    revision = [f"--revision={inputs.revision}"] if inputs.revision else []
+    pickle = ["--allow-pickle"] if model.allow_pickle else []
+    empties = ["--empty-kernels"] if inputs.empties_kernels else []
+    paths = [f"--cache={ROOT}", f"--kernels={inputs.cache.key}", f"--to={TERMINATION_MESSAGE}"]
+    return JobTask(
+        inputs=inputs.job,
+        component=DOWNLOAD,
+        purpose=f"downloads the model to the claim {inputs.cache.claim}",
+        image=settings.operator_image,
+        process=process_fields(
+            command=["infd", "download", model.source],
+            args=[*revision, *pickle, *empties, *paths],
+            env=[*environment(access.env), *secret_variables(access.keys)],
+        ),
+        resources=RESOURCES,
+        deadline_seconds=DEADLINE_SECONDS,
+        volumes=[*cache_volumes(inputs.cache), *writable_volumes(access.writable)],
+        mounts=[whole_mount(), *writable_mounts(access.writable)],
+        where_engines_run=True,
+        placement=inputs.placement,
+        record=_record(inputs),
+        parse=parsed_download,
+        refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, repeated="tried"),
+    )
+
+
+def record_data(result: Downloaded, *, claim: str, model: str) -> dict[str, str]:
+    """The data of a record: the result, and what `infd cache` shows of it."""
+    return {RESULT_FILE: downloaded_text(result), "claim": claim, "model": model}
+
+
+def _record(inputs: DownloadInputs) -> Record[Downloaded]:
+    model, cache = inputs.job.spec.model.source, inputs.cache
+    asked = content_hash([model, inputs.revision, cache.claim, cache.key])
+    return Record(inputs.job.owner, DOWNLOAD, asked, partial(record_data, claim=cache.claim, model=model), _downloaded)
+
+
+def _downloaded(data: Manifest) -> Downloaded | None:
+    text = data.get(RESULT_FILE)
+    result = parsed_download(text) if isinstance(text, str) else None
+    return result if isinstance(result, Downloaded) else None
+
+
+def _logs(inputs: DownloadInputs, state: JobState[Downloaded], observed: ObservedJobs) -> list[LogLookup]:
+    """The logs of the Jobs' pods that run; none if the operator may not read logs."""
+    names = tuple(f"{job}-" for job in state.jobs)
+    if not inputs.job.settings.read_logs:
+        return []
+    namespace = inputs.job.owner.key.namespace
+    own = (pod for pod in observed.pods if pod.name.startswith(names) and _runs(pod))
+    return [LogLookup(namespace, pod.name, pod.uid, DOWNLOAD, run=0, previous=False, running=True) for pod in own]
+
+
+def _runs(pod: PodView) -> bool:
+    """Whether a pod is that of a Job and runs: it has no probes, so it is ready while it does."""
+    return pod.component == DOWNLOAD and pod.ready and not pod.terminating
+
+
+def _last_step(results: LookupResults, log: Lookup) -> str:
+    """The last line of progress in a log; empty if there is none yet."""
+    found = results.get(log)
+    steps = _STEP.findall(found.text) if isinstance(found, LogText) else []
+    return str(steps[-1]) if steps else ""
+
+
+def _message(inputs: DownloadInputs, state: JobState[Downloaded], step: str) -> str:
+    """Progress: the Job, why its pod does not run or how far it is, and why the attempt before failed."""
+    claim, waiting, failure = inputs.cache.claim, state.progress.waiting, state.progress.failure
+    if state.complete:
+        return ""
+    if not state.jobs:
+        return f"The claim {claim} is looked up, and then the model is downloaded to it."
+    job = state.jobs[-1]
+    why = f" Its pod does not run: {waiting}" if waiting else f" {step}." if step else ""
+    if inputs.empties_kernels:
+        return f"Compiled kernels on the claim {claim} are broken. Job {job} deletes them.{why}"
+    former = f" The attempt before failed: {failure.why.field} {failure.why.problem}" if failure else ""
+    return f"Job {job} downloads the model to the claim {claim}.{why}{former}"

@@ -1,0 +1,47 @@
+"""The result of a download: a model that is complete on a claim."""
+
+from dataclasses import asdict, dataclass
+
+from inference_operator.jobs.result import Failure, line, parsed
+from inference_operator.manifest import Manifest
+from inference_operator.views.raw import mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """A model that is complete on a claim."""
+
+    commit: str
+    size_bytes: int
+    """Of all its files."""
+    files: int
+    """Number of files."""
+
+
+def downloaded_text(result: Downloaded) -> str:
+    """One line of JSON.
+
+    Examples:
+        >>> text = downloaded_text(Downloaded("1234", 5, 2))
+        >>> text
+        '{"downloaded":{"commit":"1234","size_bytes":5,"files":2}}'
+        >>> parsed_download(text)
+        Downloaded(commit='1234', size_bytes=5, files=2)
+    """
+    return line({"downloaded": asdict(result)})
+
+
+def parsed_download(text: str) -> Downloaded | Failure | None:
+    """Reads the line, or that of a failure; None if it is invalid in any way.
+
+    Examples:
+        >>> parsed_download("Killed") is parsed_download('{"downloaded":{}}') is None
+        True
+    """
+    return parsed(text, _downloaded)
+
+
+def _downloaded(fields: Manifest) -> Downloaded | None:
+    found = mapping(fields, "downloaded")
+    result = Downloaded(str(found["commit"]), int(found["size_bytes"]), int(found["files"]))
+    return result if result.size_bytes > 0 and result.files > 0 else None

@@ -1,0 +1,104 @@
+"""The inspection of a model: a Job reads the model's files to determine its size."""
+
+from inference_operator.api.spec import ModelSpec
+from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
+from inference_operator.jobs.record import Record
+from inference_operator.jobs.result import TERMINATION_MESSAGE
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
+from inference_operator.jobs.task import JobInputs, JobTask
+from inference_operator.manifest import Manifest, Owner
+from inference_operator.models.entry import Entry
+from inference_operator.models.source import DOWNLOADED, ModelSource
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.container import environment, process_fields, secret_variables
+from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, model_volumes
+from inference_operator.objects.names import INSPECTION
+from inference_operator.objects.volumes import writable_mounts, writable_volumes
+
+INSPECTOR_VERSION, OLDER_VERSIONS = 3, (2,)
+"""Raised when facts depend on more of a model's files than before: new plans then need a new inspection. Results of
+older versions stay with the plans that were made from them."""
+
+MODEL_FILE = "model.json"
+"""Key of the record with the result."""
+
+DEADLINE_SECONDS = 600
+"""Time limit of the Job: for a node, the operator's image, the volume, and `infd inspect`, which may take 2 minutes."""
+
+RESOURCES: Manifest = {
+    "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"},
+    "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "256Mi"},
+}
+"""`infd inspect` uses 56 MiB of memory for a usual model, and 190 MiB for an index of 32 MiB. It stores that index on
+disk once."""
+
+
+def inspection_state(
+    inputs: JobInputs, source: ModelSource, observed: ObservedJobs, *, wanted: bool, decided: bool = False
+) -> JobState[Entry]:
+    """How far the inspection is.
+
+    Args:
+        inputs: what all Jobs have in common.
+        source: the model.
+        observed: what is known of the Jobs now.
+        wanted: whether the result is needed. If not, no further attempt is made.
+        decided: whether all sizes are pinned. Then a result of an older version is sufficient.
+    """
+    for version in (INSPECTOR_VERSION, *(OLDER_VERSIONS if decided else ())):
+        record = model_record(inputs.spec.model, inputs.access.revision, owner=inputs.owner, version=version)
+        if stored := record.stored(observed.live):
+            return recorded(record, stored)
+    return job_state(inspection_task(inputs, source), observed, wanted=wanted)
+
+
+def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
+    """The inspection as a task."""
+    model, access, settings = inputs.spec.model, inputs.access, inputs.settings
+    where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
+    revision = [f"--revision={access.revision}"] if access.revision else []
+    pickle = ["--allow-pickle"] if model.allow_pickle else []
+    return JobTask(
+        inputs=inputs,
+        component=INSPECTION,
+        purpose="reads the model's files to determine its size",
+        image=settings.operator_image,
+        process=process_fields(
+            command=["infd", "inspect", model.source],
+            args=[*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"],
+            env=[*environment(access.env), *secret_variables(access.keys)],
+        ),
+        resources=RESOURCES,
+        deadline_seconds=DEADLINE_SECONDS,
+        volumes=[
+            *model_volumes(source, pull_policy=settings.image_pull_policy),
+            *writable_volumes(access.writable),
+        ],
+        mounts=[*model_mounts(source), *writable_mounts(access.writable)],
+        where_engines_run=not isinstance(source, DOWNLOADED),
+        record=model_record(model, access.revision, owner=inputs.owner),
+        parse=parsed_result,
+        refuse=inspection_refusal,
+    )
+
+
+def model_record(
+    model: ModelSpec, revision: str | None, *, owner: Owner, version: int = INSPECTOR_VERSION
+) -> Record[Entry]:
+    """The ConfigMap for the result.
+
+    Args:
+        model: `spec.model`.
+        revision: branch, tag or commit; None is the default branch.
+        owner: the InferenceDeployment.
+        version: of what is read.
+    """
+    pickle = ["pickle"] if model.allow_pickle else []
+    source_hash = content_hash([model.source, revision, version, *pickle])
+    return Record(owner, INSPECTION, source_hash, lambda entry: {MODEL_FILE: result_text(entry)}, _entry)
+
+
+def _entry(data: Manifest) -> Entry | None:
+    text = data.get(MODEL_FILE)
+    result = parsed_result(text) if isinstance(text, str) else None
+    return result if isinstance(result, Entry) else None

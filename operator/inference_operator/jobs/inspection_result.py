@@ -1,0 +1,47 @@
+"""The result of an inspection: what sizing needs of a model's files."""
+
+from typing import TypeAlias
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.jobs.result import LIMIT, Cause, Failure, failure_text, line, parsed, refusal_of
+from inference_operator.manifest import Manifest
+from inference_operator.models.checkpoint import PickleWeights
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry, entry_document, entry_of
+
+InspectionResult: TypeAlias = Entry | Failure
+
+
+def inspection_refusal(failure: Failure) -> Refusal:
+    """The refusal of a specification whose model could not be inspected."""
+    return refusal_of(failure, timed_out=Reason.INSPECTION_FAILED, repeated="read")
+
+
+def unusable(why: NotUnderstood) -> Failure:
+    """The failure of an inspection whose files are not sufficient."""
+    return Failure(Cause.PICKLE if isinstance(why, PickleWeights) else Cause.UNUSABLE, why)
+
+
+def result_text(result: InspectionResult) -> str:
+    """One line of JSON of at most `LIMIT` bytes."""
+    if isinstance(result, Failure):
+        return failure_text(result)
+    text = line(entry_document(result))
+    if len(text) <= LIMIT:
+        return text
+    problem = f"the fields that sizing needs are longer than {LIMIT} bytes."
+    return failure_text(unusable(NotUnderstood("config.json", problem, "Use a model of the usual form.")))
+
+
+def parsed_result(text: str) -> InspectionResult | None:
+    """Reads the line; None if it is invalid in any way."""
+    return parsed(text, _entry)
+
+
+def _entry(fields: Manifest) -> Entry | None:
+    entry = entry_of(fields)
+    texts = (entry.name, entry.source, entry.commit, entry.weights.origin if entry.weights else "")
+    valid = all(isinstance(text, str) for text in texts) and isinstance(entry.config, dict)
+    sized = entry.weights is not None and entry.weights.total_bytes > 0 and entry.download_bytes >= 0
+    return entry if valid and sized else None

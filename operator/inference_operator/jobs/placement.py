@@ -1,0 +1,67 @@
+"""Where the Job of a download may run, if one node only can mount its claim at a time.
+
+1. Where engines have the claim mounted: only there can the Job mount it too.
+2. Otherwise where the engines may run: the first pod that mounts a new volume binds it to a node or a zone.
+
+A claim for pods on all nodes needs no such rule.
+"""
+
+from collections.abc import Sequence
+
+from inference_operator.manifest import Manifest
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import mapping, objects
+
+PLACEMENT_FIELDS = ("nodeSelector", "affinity")
+
+
+def placement(claim: str, engines: Sequence[PodView], live: Manifest | None, engine_pod: Manifest) -> Manifest:
+    """The scheduling fields of the Job, which replace the requested ones.
+
+    Args:
+        claim: its name.
+        engines: the engine pods that may have it mounted.
+        live: the pod specification of the engines that exist; None without engines.
+        engine_pod: the pod specification of the engines that will load the model.
+    """
+    if live is not None and claim in mounted_claims(live).values():
+        placed = (pod for pod in engines if pod.node and not pod.failed)
+        best = min(placed, key=lambda pod: (pod.terminating, not pod.ready, pod.name), default=None)
+        if best:
+            return {"affinity": only_node(best.node)}
+    return placement_of(engine_pod)
+
+
+def placement_of(pod: Manifest) -> Manifest:
+    """The fields of a pod specification that decide on which nodes it may run.
+
+    Examples:
+        >>> placement_of({"nodeSelector": {"gpu": "l4"}, "affinity": {}, "containers": []})
+        {'nodeSelector': {'gpu': 'l4'}}
+    """
+    return {name: pod[name] for name in PLACEMENT_FIELDS if pod.get(name)}
+
+
+def with_placement(job: Manifest, fields: Manifest) -> Manifest:
+    """A Job whose pod has these fields for where it may run, and no others."""
+    template = job["spec"]["template"]
+    others = {name: field for name, field in template["spec"].items() if name not in PLACEMENT_FIELDS}
+    return {**job, "spec": {**job["spec"], "template": {**template, "spec": {**others, **fields}}}}
+
+
+def only_node(name: str) -> Manifest:
+    """Affinity to one node by its name, which need not be its label `kubernetes.io/hostname`."""
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def mounted_claims(pod: Manifest) -> dict[str, str]:
+    """The claims among the volumes of a pod's specification, by the volumes' names.
+
+    Examples:
+        >>> mounted_claims({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "models"}}]})
+        {'a': 'models'}
+    """
+    claims = ((volume, mapping(volume, "persistentVolumeClaim").get("claimName")) for volume in objects(pod, "volumes"))
+    return {str(volume.get("name")): str(claim) for volume, claim in claims if claim}

@@ -1,0 +1,40 @@
+"""The ConfigMap with the result of a task, which makes further Jobs unnecessary."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic
+
+from inference_operator.jobs.result import Result
+from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
+from inference_operator.objects.child import child
+from inference_operator.objects.names import record_name
+from inference_operator.views.raw import mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[Result]):
+    """The record of one task: its name, and how it holds the result."""
+
+    owner: Owner
+    component: str
+    content_hash: str
+    """Hash of what was asked for, without how."""
+    data: Callable[[Result], Mapping[str, str]]
+    """The ConfigMap's data for a result."""
+    read: Callable[[Manifest], Result | None]
+    """The result in such data; None if it is invalid, or the result of another question."""
+
+    @property
+    def ref(self) -> Ref:
+        """The ConfigMap."""
+        name = record_name(self.owner.key.name, self.component, self.content_hash)
+        return Ref(CONFIG_MAP, self.owner.key.namespace, name)
+
+    def manifest(self, result: Result) -> Manifest:
+        """The ConfigMap with this result."""
+        ref, content = self.ref, {"data": dict(self.data(result))}
+        return child(ref.kind, ref.name, owner=self.owner, component=self.component, content=content)
+
+    def stored(self, live: Mapping[Ref, Manifest]) -> Result | None:
+        """The result in the live ConfigMap; None without one, or if it is invalid."""
+        return self.read(mapping(live.get(self.ref) or {}, "data"))

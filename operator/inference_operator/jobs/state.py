@@ -1,0 +1,168 @@
+"""How far a task is: its attempts, its record, and the objects that it needs.
+
+1. A recorded result counts, and the task needs no Job.
+2. Otherwise each attempt is a Job, and attempts belong together by the hash of the Job's content.
+3. The result of a Job is recorded before the Job is deleted.
+4. A Job that runs or has ended keeps the placement with which it was created.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Generic
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.diagnosis.pending_causes import problem_from_events
+from inference_operator.jobs.attempt import Attempt, job_attempt
+from inference_operator.jobs.attempts import AttemptsProgress, attempts_progress
+from inference_operator.jobs.placement import placement_of
+from inference_operator.jobs.record import Record
+from inference_operator.jobs.result import Result
+from inference_operator.jobs.task import JobTask, TaskJobs, task_jobs
+from inference_operator.manifest import JOB, Manifest, Ref
+from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.views.lookups import Lookup, LookupResults, ObjectEvents
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import mapping
+
+JOB_CLEANUP_DELAY = timedelta(seconds=1)
+"""When to delete a Job whose result has been recorded: the operator's own write brings no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedJobs:
+    """What is known of a resource's Jobs now."""
+
+    live: Mapping[Ref, Manifest]
+    """The live children."""
+    pods: Sequence[PodView]
+    now: datetime
+    results: LookupResults
+
+
+@dataclass(frozen=True, slots=True)
+class JobState(Generic[Result]):
+    """How far a task is, and the objects that it needs."""
+
+    progress: AttemptsProgress[Result] = field(default_factory=AttemptsProgress)
+    desired: Mapping[Ref, Manifest] = field(default_factory=dict)
+    """The Jobs of its attempts, and the record of its result."""
+    lookups: tuple[Lookup, ...] = ()
+    """Lookups that tell more about it, such as Events that show why a Job makes no progress."""
+    due: tuple[datetime, ...] = ()
+    """When more lookups become necessary."""
+    refusal: Refusal | None = None
+    """Why it cannot be done, or why the last attempt failed; None if it did not."""
+    message: str = ""
+    """Progress in one or two sentences; empty once it is done."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is done."""
+        return self.progress.result is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether the first attempt runs, or is about to: there is neither a result nor a failure yet."""
+        return bool(self.progress.jobs) and not self.complete and self.progress.failure is None
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of its Jobs, the latest attempt last."""
+        return tuple(ref.name for ref in self.desired if ref.kind == JOB)
+
+    def recheck_at(self, now: datetime) -> datetime | None:
+        """When it changes without an event: the next attempt, a lookup, or a Job that is no longer needed."""
+        if self.complete and self.jobs:
+            return now + JOB_CLEANUP_DELAY
+        again = (self.progress.again,) if self.progress.again else ()
+        return min((*again, *self.due), default=None)
+
+
+def job_state(
+    task: JobTask[Result], observed: ObservedJobs, *, wanted: bool = True, repeated: bool = False
+) -> JobState[Result]:
+    """How far the task is.
+
+    Args:
+        task: what its Jobs do.
+        observed: what is known now.
+        wanted: whether the result is needed. If not, no further attempt starts.
+        repeated: whether a recorded result is not sufficient.
+    """
+    stored = task.record.stored(observed.live)
+    if stored is not None and not repeated:
+        return recorded(task.record, stored)
+    jobs = task_jobs(task)
+    found = _attempts(observed, task.component, jobs.job_hash)
+    current = [attempt for job, attempt in found if "deletionTimestamp" not in job["metadata"]]
+    progress = attempts_progress(
+        current, observed.now, wanted=wanted, parse=task.parse, parse_success=task.parse_success
+    )
+    kept = _kept_placements(jobs, found, observed)
+    desired = [jobs.job(number, kept.get(number, task.placement)) for number in progress.jobs]
+    result = progress.result or stored
+    records = [] if result is None else [task.record.manifest(result)]
+    waits = [one.wait for one in current if one.wait and one.number in progress.jobs]
+    state = JobState(
+        progress,
+        {Ref.of(one): one for one in (*records, *desired)},
+        lookups=tuple(wait.lookup for wait in waits if wait.due <= observed.now),
+        due=tuple(wait.due for wait in waits if wait.due > observed.now),
+        refusal=task.refuse(progress.failure) if progress.failure else None,
+    )
+    return state if state.complete or not desired else replace(state, message=_message(task, state))
+
+
+def recorded(record: Record[Result], result: Result) -> JobState[Result]:
+    """The state of a task whose result is recorded."""
+    return JobState(AttemptsProgress(result=result), {record.ref: record.manifest(result)})
+
+
+def without_jobs(live: Mapping[Ref, Manifest], component: str) -> dict[Ref, Manifest]:
+    """All objects but the Jobs of this component. The records of their results stay."""
+    return {ref: one for ref, one in live.items() if not _is_job(one, component)}
+
+
+def _is_job(manifest: Manifest, component: str) -> bool:
+    labels = mapping(mapping(manifest, "metadata"), "labels")
+    return manifest.get("kind") == JOB.name and labels.get(COMPONENT_LABEL) == component
+
+
+def _attempts(observed: ObservedJobs, component: str, job_hash: str) -> list[tuple[Manifest, Attempt]]:
+    """The live Jobs with this content, each with its attempt; Jobs with another content do not count."""
+    pods = [pod for pod in observed.pods if pod.component == component]
+    found = [(job, job_attempt(job, pods)) for job in observed.live.values() if _is_job(job, component)]
+    return [(job, _with_events(one, observed.results)) for job, one in found if one.job_hash == job_hash]
+
+
+def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
+    """The attempt, with the cause that Events show if it makes no progress."""
+    events = results.get(attempt.wait.lookup) if attempt.wait else None
+    if not isinstance(events, ObjectEvents):
+        return attempt
+    return replace(attempt, problem=attempt.problem or problem_from_events(events))
+
+
+def _kept_placements(
+    jobs: TaskJobs, found: Sequence[tuple[Manifest, Attempt]], observed: ObservedJobs
+) -> dict[int, Manifest | None]:
+    """The placements of Jobs that run or have ended, by the number of the attempt; None for the requested fields."""
+    return {
+        attempt.number: None
+        if attempt.job == jobs.name(attempt.number, None)
+        else placement_of(job["spec"]["template"]["spec"])
+        for job, attempt in reversed(found)
+        if attempt.finished or _has_run(attempt, observed)
+    }
+
+
+def _has_run(attempt: Attempt, observed: ObservedJobs) -> bool:
+    """Whether the container of an attempt has started."""
+    own = (pod for pod in observed.pods if pod.name.startswith(f"{attempt.job}-"))
+    return any(pod.ready or pod.failed or pod.termination_message for pod in own)
+
+
+def _message(task: JobTask[Result], state: JobState[Result]) -> str:
+    why = f" Its pod does not run: {state.progress.waiting}" if state.progress.waiting else ""
+    return f"Job {state.jobs[-1]} {task.purpose}.{why}"

@@ -1,0 +1,173 @@
+"""What a Job does for a resource, and the Job itself: it runs in the user's namespace, with the engine's own access."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.model_access import HubAccess
+from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, Attempt
+from inference_operator.jobs.placement import with_placement
+from inference_operator.jobs.record import Record
+from inference_operator.jobs.result import Failure, Result
+from inference_operator.manifest import JOB, Manifest, Owner
+from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.names import job_name, labels, selector_labels
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
+from inference_operator.objects.pod_additions import mounts, volumes
+from inference_operator.objects.scheduling import scheduling
+from inference_operator.settings import Settings
+
+_ANYWHERE = ("tolerations", "priorityClassName", "schedulerName")
+_WHERE_ENGINES_RUN = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "schedulerName")
+
+
+@dataclass(frozen=True, slots=True)
+class JobInputs:
+    """What all Jobs of a resource have in common."""
+
+    spec: EffectiveSpec
+    access: HubAccess
+    """The engine's access to the model, and its user."""
+    owner: Owner
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask(Generic[Result]):
+    """Something that a Job does once for a resource."""
+
+    inputs: JobInputs
+    component: str
+    """Component label of its Jobs, pods and record, and name of the container."""
+    purpose: str
+    """What the Job does, for messages: they begin with the Job's name, and go on with this."""
+    image: str
+    process: Manifest
+    """The fields of `process_fields`."""
+    resources: Manifest
+    deadline_seconds: int
+    """Time limit of one attempt."""
+    volumes: Sequence[Manifest] = ()
+    mounts: Sequence[Manifest] = ()
+    where_engines_run: bool = False
+    """Whether its pod has node selector and affinity of engines: a volume may be reachable only from their nodes."""
+    placement: Manifest | None = None
+    """Scheduling fields instead of the requested ones; None if those stay."""
+    record: Record[Result]
+    parse: Callable[[str], Result | Failure | None]
+    """Reads the termination message of an attempt; None if it is invalid."""
+    parse_success: Callable[[Attempt], Result | None] = lambda _: None
+    """The result of an attempt that ended with exit code 0 and an invalid message; None if it has none."""
+    refuse: Callable[[Failure], Refusal]
+    """The refusal of a specification whose Job failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskJobs:
+    """The Jobs of a task: equal but for the number of the attempt and the placement."""
+
+    owner: Owner
+    component: str
+    content: Manifest
+    job_hash: str
+    """Hash of the content. By it attempts belong together; the placement is no part of it."""
+
+    def job(self, attempt: int, placement: Manifest | None) -> Manifest:
+        """The Job of one attempt. A Job cannot be edited, so each change of its content gives it another name.
+
+        Args:
+            attempt: its number, counted from 1.
+            placement: scheduling fields instead of the requested ones, which are a part of the name; None for none.
+        """
+        return child(
+            JOB,
+            self.name(attempt, placement),
+            owner=self.owner,
+            component=self.component,
+            content=self.content if placement is None else with_placement(self.content, placement),
+            annotations={JOB_HASH_ANNOTATION: self.job_hash, ATTEMPT_ANNOTATION: str(attempt)},
+        )
+
+    def name(self, attempt: int, placement: Manifest | None) -> str:
+        """Name of the Job of one attempt."""
+        name_hash = self.job_hash if placement is None else content_hash([self.job_hash, placement])
+        return job_name(self.owner.key.name, self.component, name_hash, attempt)
+
+
+def task_jobs(task: JobTask[Result]) -> TaskJobs:
+    """The Jobs of a task."""
+    content = job_content(task)
+    return TaskJobs(task.inputs.owner, task.component, content, content_hash(content))
+
+
+def job_content(task: JobTask[Result]) -> Manifest:
+    """The content of a Job of this task, beside its metadata."""
+    inputs, added, name = task.inputs, task.inputs.spec.pod_template, task.inputs.owner.key.name
+    more = volumes(added.volumes, pull_policy=inputs.settings.image_pull_policy)
+    pod = {
+        **job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings),
+        **_scheduling(task),
+    }
+    metadata: Manifest = {"labels": {**inputs.owner.child_labels, **added.labels, **labels(name, task.component)}}
+    if added.annotations:
+        metadata["annotations"] = dict(added.annotations)
+    return job_fields(task.deadline_seconds, {"metadata": metadata, "spec": pod})
+
+
+def job_fields(deadline_seconds: int, template: Manifest) -> Manifest:
+    """The content of a Job whose pod is not repeated: another attempt is another Job."""
+    return {"spec": {"backoffLimit": 0, "activeDeadlineSeconds": deadline_seconds, "template": template}}
+
+
+def job_pod(container: Manifest, volumes: Sequence[Manifest], access: HubAccess, settings: Settings) -> Manifest:
+    """The specification of a Job's pod, without scheduling."""
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": restricted_pod(settings.pod_users, user=access.user, group=access.group),
+        "containers": [container],
+        "volumes": list(volumes),
+        **account(settings.engine_defaults),
+    }
+
+
+def job_container(
+    name: str, process: Manifest, settings: Settings, *, image: str, resources: Manifest, mounts: Sequence[Manifest]
+) -> Manifest:
+    """The container of a Job's pod."""
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": settings.image_pull_policy,
+        **process,
+        "resources": resources,
+        "securityContext": RESTRICTED_CONTAINER,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": list(mounts),
+    }
+
+
+def _task_container(task: JobTask[Result]) -> Manifest:
+    """The container of a task's Jobs."""
+    own = [*task.mounts, *mounts(task.inputs.spec.pod_template.volume_mounts)]
+    settings, resources = task.inputs.settings, task.resources
+    return job_container(task.component, task.process, settings, image=task.image, resources=resources, mounts=own)
+
+
+def _scheduling(task: JobTask[Result]) -> Manifest:
+    """The scheduling fields.
+
+    The engine's RuntimeClass may need a GPU, which the Job does not have. So the Job gets that of the operator's
+    defaults for routers.
+    """
+    spec, settings, name = task.inputs.spec, task.inputs.settings, task.inputs.owner.key.name
+    fields = scheduling(spec.scheduling, gpus=1, selector=selector_labels(name, task.component))
+    names = _WHERE_ENGINES_RUN if task.where_engines_run else _ANYWHERE
+    runtime = settings.router_defaults.scheduling.runtime_class_name
+    return {
+        **{name: fields[name] for name in names if name in fields},
+        **({"runtimeClassName": runtime} if runtime else {}),
+    }

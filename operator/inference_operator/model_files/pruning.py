@@ -1,0 +1,123 @@
+"""Which models on a claim no object uses, and what a Job says about it. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from inference_operator.model_files.uses import ANY, Use, Uses
+from inference_operator.objects.cache_volume import folder_of
+
+RECENT_SECONDS = 600.0
+"""A model or folder that a Job used less than this ago is kept: its resource may be newer than the list of uses."""
+RECENT = "a Job used it less than 10 minutes ago"
+UNUSED = "no object uses it"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedRepository:
+    """One model on a claim, of a hub or a bucket."""
+
+    folder: str
+    """Name of its folder in `hub`."""
+    snapshots: Mapping[str, bool]
+    """Commits on the claim, and whether each is recorded as complete."""
+    recent: bool = False
+    """Whether a Job used it less than `RECENT_SECONDS` ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What is to be deleted of one repository."""
+
+    everything: bool = False
+    """Whether to delete the folder as a whole, with parts of files that no commit names."""
+    commits: frozenset[str] = frozenset()
+    """Commits to delete."""
+    why: str = UNUSED
+    """Why the rest stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of a Job's report."""
+
+    what: str
+    """`org/name@commit`, or a folder of compiled kernels."""
+    size_bytes: int
+    state: str
+    """`complete`, `half-loaded` or `kernels`."""
+    action: str
+    """`keep` or `delete`."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a Job found on a claim, and what it deleted."""
+
+    items: tuple[Item, ...]
+    freed_bytes: int
+    dry_run: bool
+
+
+def deletion_of(found: CachedRepository, uses: Sequence[Use]) -> Deletion:
+    """What to delete of a repository.
+
+    Examples:
+        >>> found = CachedRepository("models--a--b", {"1": True, "2": True})
+        >>> deletion_of(found, ()).everything
+        True
+        >>> sorted(deletion_of(found, (Use("a/b", "2", "Pod x"),)).commits)
+        ['1']
+        >>> deletion_of(found, (Use("a/b", "", "Pod x"),)).commits, deletion_of(found, (Use("a/b", "3"),)).commits
+        (frozenset(), frozenset())
+    """
+    own = [use for use in uses if use.repository == ANY or folder_of(use.repository) == found.folder]
+    users = ", ".join(sorted({use.by for use in own if use.by})) or "an object"
+    if found.recent:
+        return Deletion(why=RECENT)
+    if not own:
+        return Deletion(everything=True, commits=frozenset(found.snapshots))
+    wanted = {use.commit for use in own}
+    if "" in wanted or not all(found.snapshots.get(commit) for commit in wanted):
+        return Deletion(why=f"used by {users}")  # any commit, or one that is not complete yet
+    return Deletion(commits=frozenset(found.snapshots) - wanted, why=f"used by {users}")
+
+
+def kernels_kept(key: str, *, recent: bool, uses: Uses) -> str:
+    """Why a folder of compiled kernels stays; empty if it is to be emptied."""
+    if key in uses.kernels:
+        return "used by engines"
+    if ANY in uses.kernels:
+        return "an object that mounts the claim may use it"
+    return RECENT if recent else ""
+
+
+def report_text(report: PruneReport) -> str:
+    """One line of JSON for each item, and one for the sum.
+
+    Examples:
+        >>> report = PruneReport((Item("a/b@1", 5, "complete", "delete", UNUSED),), 5, dry_run=False)
+        >>> parsed_report("noise" + chr(10) + report_text(report)) == report
+        True
+        >>> parsed_report("Killed") is None
+        True
+    """
+    rows = [{"item": asdict(item)} for item in report.items]
+    end = {"pruned": {"freed_bytes": report.freed_bytes, "dry_run": report.dry_run}}
+    return "\n".join(json.dumps(row, separators=(",", ":")) for row in (*rows, end))
+
+
+def parsed_report(log: str) -> PruneReport | None:
+    """The report in a Job's log; None if it has no end."""
+    items: list[Item] = []
+    for line in log.splitlines():
+        try:
+            row = json.loads(line)
+            if "item" in row:
+                items.append(Item(**row["item"]))
+            elif "pruned" in row:
+                return PruneReport(tuple(items), int(row["pruned"]["freed_bytes"]), bool(row["pruned"]["dry_run"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None

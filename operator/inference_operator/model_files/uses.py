@@ -1,0 +1,251 @@
+"""Which models and compiled kernels of a claim are in use, from the objects of its namespace."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inference_operator.jobs.placement import mounted_claims
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
+from inference_operator.models.source import BucketModel, model_source
+from inference_operator.objects.cache_volume import BUCKET_SCHEME, COMPILED_FOLDER, model_of_folder
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
+from inference_operator.views.raw import mapping, objects
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A commit of a hub repository, or the digest of a bucket's listing."""
+COMMAND = "infd"
+"""The manager of these objects: the operator leaves them alone, since it creates only what a resource owns."""
+HUB_SCHEME = "hf://"
+_OTHER_SCHEMES = ("pvc://", "oci://")
+"""Models that are never on the claim."""
+ANY = "*"
+"""The repository or kernels of a use of which nothing is known: they may be any."""
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_FILE = re.compile(r".*\.(?:cfg|conf|ipynb|json|py|sh|toml|txt|ya?ml)", re.ASCII)
+"""Words that have the form of a repository, but name a file."""
+_FOLDER = re.compile(
+    r"(?<![\w-])(?P<folder>(?:models|s3)--[A-Za-z0-9](?:[\w.+-]*\w)?)(?=[/\s\"',;:)]|$)"
+    r"(?:/snapshots/(?P<commit>[0-9a-f]{40})(?![\w.-]))?",
+    re.ASCII,
+)
+"""A model's folder on the claim in a path, wherever the claim is mounted, and the commit of a snapshot in it."""
+_FOLDER_START = re.compile(r"(?<![\w-])(?:models|s3)--")
+"""Where such a folder's name begins, also if a pattern or a variable follows."""
+_KERNELS_ARGUMENT = "--kernels="
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Use:
+    """An object that uses a model."""
+
+    repository: str
+    """`org/name`, `s3://bucket/path`, or `ANY`."""
+    commit: str = ""
+    """Empty if the object may use any commit."""
+    by: str = ""
+    """Kind and name of the object, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What the objects of a namespace use on one claim."""
+
+    models: tuple[Use, ...] = ()
+    kernels: frozenset[str] = frozenset()
+    """Names of folders of compiled kernels."""
+
+
+def claim_of(resource: Manifest) -> str:
+    """The claim of a resource's `spec.cache`, also if its specification is invalid; empty without one.
+
+    Examples:
+        >>> claim_of({"metadata": {"name": "qwen"}, "spec": {"cache": {"size": "1Gi"}}})
+        'qwen-cache'
+    """
+    cache = mapping(mapping(resource, "spec"), "cache")
+    return cache_claim_name(resource["metadata"]["name"]) if cache.get("size") else str(cache.get("pvc") or "")
+
+
+def repository_of(source: object) -> str:
+    """The model of an `hf://` or `s3://` source; empty for any other.
+
+    Examples:
+        >>> repository_of("hf://org/name"), repository_of("pvc://a/b"), repository_of(None)
+        ('org/name', '', '')
+        >>> repository_of("s3://bucket/a/"), repository_of("s3://bucket/a/../b")
+        ('s3://bucket/a', '')
+    """
+    if isinstance(source, str) and source.startswith(BUCKET_SCHEME):
+        found = model_source(source)
+        return found.name if isinstance(found, BucketModel) else ""
+    rest = source.removeprefix(HUB_SCHEME) if isinstance(source, str) and source.startswith(HUB_SCHEME) else ""
+    return rest if _REPOSITORY.fullmatch(rest) else ""
+
+
+def claim_uses(
+    claim: str, resources: Sequence[Manifest], workloads: Sequence[Manifest], records: Sequence[Manifest]
+) -> Uses:
+    """What is in use on a claim. An unclear commit means every commit of the repository.
+
+    Args:
+        claim: name of the claim.
+        resources: the InferenceDeployments of its namespace.
+        workloads: Deployments, Jobs and pods of its namespace.
+        records: the operator's ConfigMaps of finished downloads.
+    """
+    found = {use for one in resources if claim_of(one) == claim for use in _of_resource(one, claim, records)}
+    kernels: set[str] = set()
+    for workload in workloads:
+        pod = pod_of(workload)
+        volumes = {name for name, mounted in mounted_claims(pod).items() if mounted == claim}
+        if volumes and not _has_ended(workload):
+            found.update(_of_pod(pod, workload, volumes))
+            kernels.update(_kernels(pod, volumes))
+            kernels.update({ANY} if any(_is_unclear(one, workload, volumes) for one in _containers(pod)) else ())
+    return Uses(tuple(sorted(found)), frozenset(kernels))
+
+
+def keep_arguments(uses: Uses) -> tuple[str, ...]:
+    """The arguments by which `infd prune` in a Job knows what is in use.
+
+    Examples:
+        >>> keep_arguments(Uses((Use("a/b", "", "x"), Use("a/c", "1234", "y")), frozenset({"k"})))
+        ('--keep=a/b=x', '--keep=a/c@1234=y', '--keep-kernels=k')
+    """
+    models = (f"--keep={use.repository}{f'@{use.commit}' if use.commit else ''}={use.by}" for use in uses.models)
+    return (*models, *(f"--keep-kernels={key}" for key in sorted(uses.kernels)))
+
+
+def parsed_use(text: str) -> Use:
+    """The use in the value of one `--keep`.
+
+    Examples:
+        >>> parsed_use("a/c@1234=Pod x"), parsed_use("a/b")
+        (Use(repository='a/c', commit='1234', by='Pod x'), Use(repository='a/b', commit='', by=''))
+    """
+    model, _, by = text.partition("=")
+    repository, _, commit = model.partition("@")
+    return Use(repository, commit, by)
+
+
+def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) -> Iterator[Use]:
+    name, model = resource["metadata"]["name"], mapping(mapping(resource, "spec"), "model")
+    repository, by = repository_of(model.get("source")), f"{INFERENCE_DEPLOYMENT.name} {name}"
+    if not repository:
+        if not str(model.get("source")).startswith(_OTHER_SCHEMES):
+            yield Use(ANY, "", by)  # an invalid source, or one of a later release
+        return
+    revision = str(model.get("revision") or "")
+    if COMMIT.fullmatch(revision):
+        yield Use(repository, revision, by)
+        return
+    commits = {
+        record_commit(record)
+        for record in records
+        if mapping(record["metadata"], "labels").get(NAME_LABEL) == name
+        and mapping(record["metadata"], "labels").get(MANAGED_BY_LABEL) == MANAGER
+        and (record_model(record), record_claim(record)) == (repository, claim)
+    }
+    if revision or not commits or "" in commits:
+        yield Use(repository, "", by)  # a branch may have moved since
+    else:
+        yield from (Use(repository, commit, by) for commit in commits)
+
+
+def record_model(record: Manifest) -> str:
+    """The repository in the ConfigMap of a finished download."""
+    return repository_of(mapping(record, "data").get("model"))
+
+
+def record_claim(record: Manifest) -> str:
+    """The claim in the ConfigMap of a finished download."""
+    return str(mapping(record, "data").get("claim") or "")
+
+
+def record_commit(record: Manifest) -> str:
+    """The commit in the ConfigMap of a finished download; empty if it has none."""
+    found = COMMIT.search(str(mapping(record, "data").get("download.json") or ""))
+    return found[0] if found else ""
+
+
+def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Use]:
+    """Every model in commands, arguments and variables of its containers, with the commits beside it."""
+    by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
+    for container in _containers(pod):
+        words = list(_words(container))
+        yield from (Use(model, commit, by) for model, commit in _folders(words))
+        commits = sorted({word for word in words if COMMIT.fullmatch(word)}) or [""]
+        yield from (Use(repository, commit, by) for repository in _repositories(words) for commit in commits)
+        if _is_unclear(container, workload, volumes):
+            yield Use(ANY, "", by)  # such as a notebook
+
+
+def _repositories(words: Sequence[str]) -> set[str]:
+    """The models of hubs and buckets among words."""
+    hub = {word for word in words if _REPOSITORY.fullmatch(word) and not _FOLDER_START.search(word)}
+    return (hub | {repository_of(word) for word in words}) - {""}
+
+
+def _folders(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The models whose folders words name, with the commit of the snapshot; `ANY` for a folder that is not clear."""
+    for word in words:
+        found = list(_FOLDER.finditer(word))
+        yield from ((model_of_folder(one["folder"]), one["commit"] or "") for one in found)
+        if len(_FOLDER_START.findall(word)) != len(found):
+            yield ANY, ""
+
+
+def _is_unclear(container: Manifest, workload: Manifest, volumes: set[str]) -> bool:
+    """Whether it may use anything on the claim: a container of others that mounts it and names no model.
+
+    Objects of the operator and of its command name what they use.
+    """
+    if mapping(workload["metadata"], "labels").get(MANAGED_BY_LABEL) in (MANAGER, COMMAND):
+        return False
+    words = list(_words(container))
+    named = any(True for _ in _folders(words)) or any(not _FILE.fullmatch(one) for one in _repositories(words))
+    return not named and any(mount.get("name") in volumes for mount in objects(container, "volumeMounts"))
+
+
+def _words(container: Manifest) -> Iterator[str]:
+    """Words of commands and arguments, values of variables, and folders of models that it mounts."""
+    for part in ("command", "args"):
+        listed = container.get(part)
+        for text in listed if isinstance(listed, list) else ():
+            yield from (word.removeprefix(HUB_SCHEME) for word in re.split(r"[\s=\"']+", str(text)))
+    for variable in objects(container, "env"):
+        yield str(variable.get("value") or "").removeprefix(HUB_SCHEME)
+    for mount in objects(container, "volumeMounts"):
+        paths = (str(mount.get(part) or "") for part in ("subPath", "subPathExpr"))
+        yield from (path for path in paths if _FOLDER_START.search(path))
+
+
+def _kernels(pod: Manifest, volumes: set[str]) -> Iterator[str]:
+    """Folders that containers mount, and those that a Job of a download prepares."""
+    for container in _containers(pod):
+        for mount in objects(container, "volumeMounts"):
+            folder, _, key = str(mount.get("subPath") or "").partition("/")
+            if mount.get("name") in volumes and folder == COMPILED_FOLDER and key:
+                yield key
+        arguments = container.get("args")
+        for text in arguments if isinstance(arguments, list) else ():
+            if str(text).startswith(_KERNELS_ARGUMENT):
+                yield str(text).removeprefix(_KERNELS_ARGUMENT)
+
+
+def _containers(pod: Manifest) -> Iterator[Manifest]:
+    yield from objects(pod, "initContainers")
+    yield from objects(pod, "containers")
+
+
+def pod_of(workload: Manifest) -> Manifest:
+    """The pod's specification of a pod, or of what makes pods."""
+    spec = mapping(workload, "spec")
+    return mapping(mapping(spec, "template"), "spec") if "template" in spec else spec
+
+
+def _has_ended(workload: Manifest) -> bool:
+    """Whether it is a Job or pod that is over, which uses nothing any more."""
+    status = mapping(workload, "status")
+    ends = {item.get("type") for item in objects(status, "conditions") if item.get("status") == "True"}
+    return status.get("phase") in ("Succeeded", "Failed") or bool(ends & {"Complete", "Failed"})

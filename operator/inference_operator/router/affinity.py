@@ -1,0 +1,35 @@
+"""Requests that share the start of their prompt go to the same engine: the values of affinity.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.api.router import RouterStrategy
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import CONFIG_FOLDER
+from inference_operator.router.servers import FULL_WEIGHT
+from inference_operator.router.waiting import BODY_BYTES
+
+AFFINITY_FILE = "affinity.lua"
+
+BALANCE_FACTOR = 300
+"""What one engine may have, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
+150, a third of the hits are lost, since each router process counts only its own requests, which are few; without a
+bound, engines close to saturation answer late. Up to three engines it bounds nothing, but HOT_REQUESTS does."""
+
+HOT_REQUESTS = 4
+"""Requests of one conversation beyond the fair share of an engine that make it hot. People and agents send the requests
+of one conversation one after the other; many at once come from a batch of equal prompts."""
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object] | None:
+    """The values of affinity.cfg.j2; None without `PrefixAffinity`."""
+    if inputs.spec.strategy is not RouterStrategy.PREFIX_AFFINITY:
+        return None
+    return {
+        "lua": f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
+        "body_bytes": BODY_BYTES,
+        "model_names": ",".join(inputs.model_names),
+        "session_header": inputs.spec.session_header,
+        "balance_factor": BALANCE_FACTOR,
+        "hot_requests": HOT_REQUESTS,
+        "weight": FULL_WEIGHT,
+    }

@@ -1,0 +1,111 @@
+"""Everything that the objects of a router are built from, and the upstreams to which it sends requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from inference_operator.api.router import RouterSpec
+from inference_operator.engines.process import EngineProcess
+from inference_operator.manifest import Owner
+from inference_operator.settings import Settings
+
+MIN_SLOTS = 32
+"""Smallest number of server slots: scaling up to it never changes the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Equal engines behind one DNS name. A router balances requests over the engines of all its upstreams."""
+
+    name: str
+    """Name of the role."""
+    host: str
+    """DNS name of the headless Service of the engines."""
+    port: int
+    health_path: str
+    """Path that answers 200 while an engine is healthy."""
+    max_concurrency: int
+    """Requests that one HAProxy process sends to one engine at a time; more requests wait in its queue."""
+    model_names: tuple[str, ...]
+    """Names of the base model in the OpenAI API; any other name is an adapter."""
+    api_paths: tuple[str, ...]
+    """Paths that the engines serve to clients, each with all paths below it."""
+    weight: int = 1
+    """Share of one of its engines, beside the weights of the other upstreams."""
+
+
+def upstream(process: EngineProcess, *, name: str, host: str, weight: int = 1) -> Upstream:
+    """The upstream of a role.
+
+    Args:
+        process: the process of each of its engines.
+        name: name of the role.
+        host: DNS name of its headless Service.
+        weight: share of one of its engines.
+    """
+    return Upstream(
+        name=name,
+        host=host,
+        port=process.port,
+        health_path=process.health_path,
+        max_concurrency=process.max_concurrency,
+        model_names=tuple(process.model_names),
+        api_paths=tuple(process.api_paths),
+        weight=weight,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RouterInputs:
+    """Everything that the objects of a router are built from."""
+
+    upstreams: tuple[Upstream, ...]
+    """Where requests are sent: at least one."""
+    slots: int
+    """HAProxy server slots of each upstream: the largest number of its engines that the router can know."""
+    spec: RouterSpec
+    """The router section over the operator's defaults of router pods."""
+    drain_seconds: int
+    """How long a stopping router may finish its requests."""
+    progress_deadline_seconds: int
+    owner: Owner
+    settings: Settings
+    engines_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the engines of the first upstream that take requests."""
+    bypasses_routers: bool = False
+    """Whether the main Service selects the engines of the first upstream instead of the routers."""
+    has_http_routes: bool = True
+    """Whether the cluster has the kind HTTPRoute."""
+
+    @property
+    def name(self) -> str:
+        """Name of the InferenceDeployment."""
+        return self.owner.key.name
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Names of the base models of all upstreams, each once."""
+        return tuple(dict.fromkeys(name for one in self.upstreams for name in one.model_names))
+
+    @property
+    def api_paths(self) -> tuple[str, ...]:
+        """Paths that are forwarded: those that every upstream serves, since a request may reach any of them.
+
+        A path of one engine's API can be another engine's control, which has no authentication.
+        """
+        first, *others = (one.api_paths for one in self.upstreams)
+        return tuple(path for path in first if all(path in paths for paths in others))
+
+
+def slots(replicas: int, live: int) -> int:
+    """Number of server slots: a power of two, at least twice the replicas; or the live number while all engines fit.
+
+    Scaling within the live number never changes the configuration, and so never restarts routers. One slot is for the
+    engine that a rolling update adds.
+
+    Examples:
+        >>> slots(replicas=1, live=0), slots(replicas=31, live=32), slots(replicas=32, live=32), slots(1, live=128)
+        (32, 32, 64, 128)
+    """
+    if live > replicas:
+        return live
+    return 1 << (max(MIN_SLOTS, 2 * replicas) - 1).bit_length()

@@ -1,0 +1,32 @@
+"""API keys of users: the values of keys.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import CONFIG_FOLDER
+
+KEYS_SCRIPT = "keys.lua"
+
+KEYS_FOLDER = "/etc/haproxy-keys"
+"""Where the Secret with the API keys is mounted."""
+
+IDENTITY_HEADERS = "^x-(forwarded-(user|email|groups|preferred-username)|auth-request-.*|remote-.*|user(-.*)?)$"
+"""Headers by which authenticating proxies tell who the user is (oauth2-proxy 7, "Overview"; RFC 3875's REMOTE_USER)."""
+
+_UNAUTHORIZED = ErrorResponse(
+    401, "authentication_error", "a valid API key is required: send it as Authorization: Bearer KEY"
+)
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object] | None:
+    """The values of keys.cfg.j2; None where no key is required."""
+    if inputs.spec.keys is None:
+        return None
+    return {
+        "lua": f"{CONFIG_FOLDER}/{KEYS_SCRIPT}",
+        "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
+        "identity_headers": IDENTITY_HEADERS,
+        "unauthorized": _UNAUTHORIZED,
+    }

@@ -1,0 +1,37 @@
+"""Limits of each API key's user over all routers: the values of limits.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.api.router import RouterSpec
+from inference_operator.objects.names import ROUTER, headless_service_name
+from inference_operator.router.dns import DNS_UDP_SLOTS
+from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import CONFIG_FOLDER, METRICS_PORTS
+
+LIMITS_FILE = "limits.lua"
+
+_OVER_LIMIT = ErrorResponse(429, "rate_limit_error", "the user of this API key has reached its limit of requests")
+
+
+def limits_keys(spec: RouterSpec) -> bool:
+    """Whether a rate or a number of requests in flight is limited for each user."""
+    return spec.keys is not None and (spec.keys.requests_per_minute or spec.keys.max_concurrent) is not None
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object] | None:
+    """The values of limits.cfg.j2; None where no user is limited."""
+    keys, owner = inputs.spec.keys, inputs.owner.key
+    if keys is None or not limits_keys(inputs.spec):
+        return None
+    domain = inputs.settings.cluster_domain
+    return {
+        "lua": f"{CONFIG_FOLDER}/{LIMITS_FILE}",
+        "requests_per_minute": keys.requests_per_minute or 0,
+        "max_concurrent": keys.max_concurrent or 0,
+        "peer_ports": ",".join(map(str, METRICS_PORTS)),
+        "first_peer_port": METRICS_PORTS[0],
+        "peer_slots": DNS_UDP_SLOTS,
+        "peers_host": f"{headless_service_name(owner.name, ROUTER)}.{owner.namespace}.svc.{domain}",
+        "over_limit": _OVER_LIMIT,
+    }

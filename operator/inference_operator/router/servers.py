@@ -1,0 +1,85 @@
+"""The servers of the upstreams, as HAProxy balances requests over them: the values of servers.cfg.j2.
+
+All of them are in one backend: one queue, one rule for held requests, one count. So it is as with one upstream.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from inference_operator.router.inputs import RouterInputs, Upstream
+
+CHECK_INTERVAL_SECONDS = 5
+"""Between two checks of an engine that is up. It also limits the connection of a check, so it exceeds
+`CONNECT_SECONDS` (HAProxy 3.0, `timeout check`)."""
+
+CHECK_FAILURES = 3
+"""Failed checks in a row after which an engine is down. Failed connections of requests tell faster."""
+
+FULL_WEIGHT = 64
+"""Weight of a server, and of the heaviest one of several upstreams: the hash ring of `PrefixAffinity` has a number of
+points for each that grows with it (HAProxy 3.0, src/lb_chash.c)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of one upstream."""
+
+    prefix: str
+    """Their names are this and a number."""
+    address: str
+    options: str = ""
+    """What differs from the servers of the first upstream."""
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object]:
+    """The values of servers.cfg.j2."""
+    first = inputs.upstreams[0]
+    return {
+        "all": servers(inputs.upstreams),
+        "slots": inputs.slots,
+        **_checks(inputs.upstreams),
+        "check_interval_seconds": CHECK_INTERVAL_SECONDS,
+        "check_failures": CHECK_FAILURES,
+        "max_connections": first.max_concurrency,
+        "host": first.host,
+    }
+
+
+def servers(upstreams: Sequence[Upstream]) -> Sequence[Servers]:
+    """The servers of each upstream."""
+    if len(upstreams) == 1:
+        return [Servers("e", f"{one.host}:{one.port}") for one in upstreams]
+    heaviest = max(one.weight for one in upstreams)
+    return [
+        Servers(
+            _prefix(one),
+            f"{one.host}:{one.port}",
+            f" weight {round(FULL_WEIGHT * one.weight / heaviest)} maxconn {one.max_concurrency}",
+        )
+        for one in upstreams
+    ]
+
+
+def _checks(upstreams: Sequence[Upstream]) -> Mapping[str, str]:
+    """URI and Host of health checks."""
+    if len(upstreams) == 1:
+        return {"check_uri": f"uri {upstreams[0].health_path}", "check_host": upstreams[0].host}
+    return {
+        "check_uri": f"uri-lf {_by_server({_prefix(one): one.health_path for one in upstreams})}",
+        "check_host": _by_server({_prefix(one): one.host for one in upstreams}),
+    }
+
+
+def _prefix(upstream: Upstream) -> str:
+    """Start of the names of an upstream's servers. Neither a DNS name nor a path has its underscore."""
+    return f"{upstream.name}_"
+
+
+def _by_server(texts: Mapping[str, str]) -> str:
+    """A HAProxy log-format string: a text for each upstream, chosen by the name of the server that is checked.
+
+    Examples:
+        >>> _by_server({"engine_": "/health", "helper_": "/alive"})
+        '%[srv_name,regsub(^engine_.*,/health),regsub(^helper_.*,/alive)]'
+    """
+    return f"%[srv_name,{','.join(f'regsub(^{prefix}.*,{text})' for prefix, text in texts.items())}]"

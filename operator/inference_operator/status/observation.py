@@ -1,0 +1,197 @@
+"""Observation: what the rules of all conditions read, and the verdict that they give."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from inference_operator.api.explanations import with_cure
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
+from inference_operator.diagnosis.component import Component
+from inference_operator.diagnosis.pending_causes import rejection_reason_of
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
+from inference_operator.diagnosis.startup_progress import sentence
+from inference_operator.manifest import Key
+from inference_operator.models.source import ModelSource
+from inference_operator.pipeline.outcomes import ModelWait
+from inference_operator.planning.known_model import KnownModel
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sizing.plan import Plan
+from inference_operator.status.autoscaling import ScalingObservation
+from inference_operator.status.request_path import RequestPath
+from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
+from inference_operator.views.lookups import Lookup
+from inference_operator.views.workload import WorkloadView
+from inference_operator.workload.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionVerdict:
+    """The status of a condition and why."""
+
+    status: Literal["True", "False", "Unknown"]
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleObservation:
+    """What is decided about one role, what runs, and what is wrong."""
+
+    component: Component
+    """Its workload and pods."""
+    pinned: PinnedPlan | None
+    """Its plan: decided in this round, or recorded before."""
+    kv_cache: KvCacheStatus | None
+    """The KV cache of its engines, once one has reported it."""
+    problem: PodDiagnosis | None
+    """Its pod whose problem matters most, and why that does not run."""
+    startup: StartupStatus | None
+    """Its engine that is furthest in its start; None if no start is to be reported."""
+    rollout: Rollout | None = None
+    """How its engines are replaced."""
+    rollout_undecided: bool = False
+    """Whether its engines wait to be replaced until a lookup shows which GPUs are free."""
+    missing_gpu_kind: str = ""
+    """The kind of GPU that its plan needs and no node has; empty if a node has it."""
+    disk_shortfall: str = ""
+    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.component.name
+
+    @property
+    def plan(self) -> Plan | None:
+        """The sizes of one of its engines, if they are decided."""
+        return self.pinned.plan if self.pinned else None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is requested, what runs, and what is wrong."""
+
+    key: Key
+    roles: Sequence[RoleObservation]
+    """At least one. Status shows the plan of the first one."""
+    desired: int
+    """Engines that should run. While nothing is changed, those of the live workload."""
+    engines: WorkloadView
+    """The workloads of all roles."""
+    routers: WorkloadView
+    path: RequestPath
+    """How requests reach the engines."""
+    refusal: Refusal | None
+    source: ModelSource | None
+    """The source of the model; None if the specification or the source is invalid."""
+    inspection: str
+    """Progress of the model's inspection, in a sentence; empty if nothing waits for it."""
+    model_wait: ModelWait | None
+    """Why engines wait for their model; None if they do not."""
+    paused: bool
+    blocked: Conflict | Waiting | Rejected | Failed | None
+    """Why a child could not be written; causes that a user must resolve come before those that pass."""
+    failures: Sequence[Failed]
+    problem: PodDiagnosis | None
+    """The pod whose problem matters most, and why it does not run."""
+    router_problem: PodDiagnosis | None
+    """The router pod whose problem matters most, and why it does not run."""
+    out_of_traffic: Sequence[str]
+    """Names of the engines that get no new requests, because they made no progress; sorted."""
+    stall: str
+    """The engine that this round found stalled; empty if none."""
+    unread: int
+    """Ready engines whose metrics cannot be read."""
+    replacing: bool
+    """Whether ready engines, without those that are being deleted, are fewer than desired."""
+    engine_since: datetime | None
+    """Creation time of the oldest engine that is to stay."""
+    notice: str
+    """What users should know about the decision, in sentences; empty if nothing."""
+    model: KnownModel | None
+    scaling: ScalingObservation
+    startup: StartupStatus | None
+    """The start that status reports; None if none is to be reported."""
+    lookups: tuple[Lookup, ...]
+    """Lookups that tell more."""
+    due: tuple[datetime, ...]
+    """When some of this changes without an event."""
+    previous: Status
+    now: datetime
+
+    @property
+    def progress(self) -> str:
+        """The startup progress in a sentence; empty if there is none."""
+        return sentence(self.startup) if self.startup else ""
+
+    @property
+    def pinned(self) -> PinnedPlan | None:
+        """The plan of the first role, which status shows."""
+        return self.roles[0].pinned
+
+    @property
+    def rollout(self) -> Rollout | None:
+        """How engines are replaced: in the first role that replaces some."""
+        rolling = (role.rollout for role in self.roles if role.component.workload.rolling)
+        return next(rolling, self.roles[0].rollout)
+
+    @property
+    def rollout_undecided(self) -> bool:
+        """Whether engines wait to be replaced until a lookup shows which GPUs are free."""
+        return any(role.rollout_undecided for role in self.roles)
+
+    @property
+    def missing_gpu_kind(self) -> str:
+        """A kind of GPU that a plan needs and no node has; empty if there is none."""
+        return next((role.missing_gpu_kind for role in self.roles if role.missing_gpu_kind), "")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every object that serving needs exists, even if not as desired now."""
+        return self.path.connected and self.engines.exists and (self.path.direct or self.routers.exists)
+
+    @property
+    def serving(self) -> bool:
+        """Whether a request would be answered now."""
+        return self.path.connected and self.engines.ready > 0 and self.routable
+
+    @property
+    def routable(self) -> bool:
+        """Whether a request would reach an engine that is ready."""
+        return self.path.direct or self.routers.ready > 0
+
+    @property
+    def at_zero(self) -> bool:
+        """Whether no engine should run, by a specification that is valid."""
+        return self.desired == 0 and (self.refusal is None or self.engines.exists)
+
+    @property
+    def rejected_workload(self) -> WorkloadView | None:
+        """A workload whose pods Kubernetes rejects; engines before routers."""
+        return next((workload for workload in (self.engines, self.routers) if workload.rejection), None)
+
+    @property
+    def rejection(self) -> str:
+        """Why Kubernetes rejects a pod, in a sentence; empty if it does not."""
+        workload = self.rejected_workload
+        if workload is None:
+            return ""
+        return with_cure(f"Kubernetes refuses a pod: {workload.rejection}", cure_of(rejection_reason(workload)))
+
+    @property
+    def rolling(self) -> bool:
+        """Whether pods of an earlier template still exist."""
+        return self.engines.rolling or self.routers.rolling
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the pod whose problem matters most waits for a node. It may do so for any time."""
+        return self.problem is not None and self.problem.reason is Reason.UNSCHEDULABLE
+
+
+def rejection_reason(workload: WorkloadView) -> Reason:
+    """The reason for which Kubernetes rejects the pods of a workload."""
+    return rejection_reason_of(workload.rejection or "")

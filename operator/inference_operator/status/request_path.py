@@ -1,0 +1,54 @@
+"""How requests reach the engines, as the live objects show it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest, Ref
+from inference_operator.objects.names import headless_service_name, router_name
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.context import LiveRole
+from inference_operator.router.exposure import Exposure, exposures
+from inference_operator.views.raw import mapping, objects
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPath:
+    """How requests reach the engines."""
+
+    connected: bool
+    """Whether the Services and the router's configuration exist, which requests need."""
+    external: bool
+    """Whether something else than our routers is to send the requests."""
+    direct: bool
+    """Whether the Service selects the engines themselves, so that requests need no router."""
+    exposures: Sequence[Exposure]
+    """How each object exposes the router outside the cluster."""
+    engines_selector: str
+    """Labels of the engines that take requests, as text."""
+    engine_port: int
+    """Port of the engines' API; 0 while their Service does not exist."""
+
+
+def request_path(inputs: Inputs, role: LiveRole) -> RequestPath:
+    """The path of requests to the engines of this role."""
+    spec, key, main = inputs.resource.spec, inputs.resource.key, inputs.main_service
+    direct = inputs.bypasses_routers
+    engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role.name))
+    config = Ref(CONFIG_MAP, key.namespace, router_name(key.name))
+    router = spec.router if isinstance(spec, Spec) else RouterSpec()
+    external = router.strategy is RouterStrategy.EXTERNAL if isinstance(spec, Spec) else direct
+    service = mapping(role.service or {}, "spec")
+    return RequestPath(
+        connected=all(ref in inputs.children for ref in ((main, engines) if direct else (main, config, engines))),
+        external=external,
+        direct=direct,
+        exposures=exposures(router, main, inputs.children, inputs.unavailable_kinds),
+        engines_selector=_as_text(mapping(service, "selector")),
+        engine_port=next((int(port["port"]) for port in objects(service, "ports")), 0),
+    )
+
+
+def _as_text(selector: Manifest) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(selector.items()))

@@ -1,0 +1,74 @@
+"""The demand, the order of removal and the start time of engines, also of those with several pods."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from inference_operator.autoscaling.decision import ScalingSample
+from inference_operator.autoscaling.demand import NO_ROUTER, Totals, scaling_sample
+from inference_operator.autoscaling.removal_order import deletion_costs
+from inference_operator.autoscaling.request import start_seconds
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.views.engine import engines_of
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples
+from tests.testing.builders import NOW
+from tests.testing.engine_groups import grouped
+
+
+def engine(name: str, **parts: object) -> PodView:
+    plain = PodView(name, ENGINE, NOW, ready=True, terminating=False, failed=False, problem=None, uid=f"uid-{name}")
+    return replace(plain, **parts)  # type: ignore[arg-type]
+
+
+A, B = engine("a"), engine("b")
+R = replace(engine("r"), component=ROUTER)
+ROUTED = {R.uid: RouterSample({}, queued=1, held=0, arrivals=9)}
+BUSY = EngineActivity(EngineSample("m", running=3, waiting=2, progress=(1.0,), finished=40.0), sessions=4, at=0.0)
+
+
+def sample_of(pods: list[PodView], samples: Samples) -> ScalingSample:
+    sample, _ = scaling_sample(engines_of(pods), [R], samples, Totals(), at=0.0, bypasses_routers=False)
+    return sample
+
+
+def test_a_request_counts_once_at_its_engine_and_queued_ones_at_routers() -> None:
+    sample = sample_of([A, B], Samples({A.uid: BUSY, B.uid: BUSY}, ROUTED))
+    assert (sample.outstanding, sample.running, sample.ready, sample.missing) == (11, 6, 2, ())
+
+
+def test_an_engine_of_two_pods_is_one_engine_that_needs_one_sample() -> None:
+    pods = [*grouped(A, 2), *grouped(B, 2)]
+    sample = sample_of(pods, Samples({A.uid: BUSY}, ROUTED))
+    assert (sample.outstanding, sample.ready, sample.starting, sample.missing) == (6, 1 + 1, 0, ("b",))
+
+
+def test_an_engine_whose_worker_is_not_ready_starts_and_serves_nothing() -> None:
+    leader, worker = grouped(A, 2)
+    sample = sample_of([leader, replace(worker, ready=False), B], Samples({A.uid: BUSY, B.uid: BUSY}, ROUTED))
+    assert (sample.ready, sample.starting, sample.running, sample.missing) == (1, 1, 3, ())
+    ends = sample_of([leader, replace(worker, terminating=True), B], Samples({B.uid: BUSY}, ROUTED))
+    assert (ends.ready, ends.starting) == (1, 0)
+
+
+def test_without_a_router_that_answers_something_is_missing() -> None:
+    sample, _ = scaling_sample(engines_of([A]), [], Samples({A.uid: BUSY}), Totals(), at=0.0, bypasses_routers=False)
+    assert sample.missing == (NO_ROUTER,)
+
+
+def test_the_leader_of_each_engine_gets_its_requests_as_the_cost_of_its_deletion() -> None:
+    pods = [*grouped(A, 2), *grouped(B, 2)]
+    idle = replace(BUSY, sample=replace(BUSY.sample, running=0, waiting=0), sessions=0)
+    samples = Samples({A.uid: BUSY, B.uid: idle})
+    costs = deletion_costs(engines_of(pods), samples, live=2, wanted=1, namespace="default")
+    assert [(cost.uid, cost.cost) for cost in costs] == [("uid-a", 5)]
+    assert deletion_costs(engines_of(pods), samples, live=2, wanted=2, namespace="default") == ()
+
+
+def test_a_start_ends_when_the_last_pod_of_the_engine_is_ready() -> None:
+    leader, worker = grouped(A, 2)
+    pods = [
+        replace(leader, ready_since=NOW + timedelta(seconds=80)),
+        replace(worker, ready_since=NOW + timedelta(seconds=60), created=NOW - timedelta(seconds=10)),
+    ]
+    assert start_seconds(None, engines_of(pods)) == 90
+    assert start_seconds(None, engines_of([leader, replace(worker, ready=False)])) is None
