@@ -30,7 +30,8 @@ from e2e.router.prometheus import Prometheus, documented_jobs
 from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
-from generators.metrics_reference import RULES, rules
+from generators.engine_rules import RULES
+from generators.metrics_reference import rules
 
 pytestmark = pytest.mark.full
 

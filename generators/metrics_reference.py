@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import yaml
 
 from generators.dashboards import DASHBOARDS
+from generators.engine_rules import RULES
 from inference_operator.router.observe import MAX_COMMON_SERIES, MAX_USER_SERIES, ROUTER_METRICS_PATH
 from inference_operator.router.observe import METRICS as METRICS_OF_ROUTERS
 from inference_operator.telemetry.metrics import DESCRIPTIONS
 from inference_operator.telemetry.resources import MAX_SERIES
-
-RULES = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "rules.yaml"
 
 EXPORTED = {
     "haproxy_frontend_http_responses_total": "Answers by class of status; `api` has the router's own too",

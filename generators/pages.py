@@ -8,6 +8,7 @@ from generators import (
     chart_values,
     cli_reference,
     dashboards,
+    engine_rules,
     metrics_reference,
     model_table,
     reasons_reference,
@@ -26,6 +27,7 @@ PAGES = {
 """All generated pages with their functions."""
 
 if __name__ == "__main__":
+    engine_rules.write()  # the page of metrics reads them
     REFERENCE.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")

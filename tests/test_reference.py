@@ -5,6 +5,7 @@ import pytest
 
 from generators import reasons_reference
 from generators.api_reference import Row, rows
+from generators.engine_rules import RULES, with_engine_rules
 from generators.pages import PAGES, REFERENCE
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.explanations import EXPLANATIONS
@@ -22,6 +23,10 @@ ITEMS = re.compile(r"\[\]|\.affinity\.")
 @pytest.mark.parametrize("name", PAGES)
 def test_the_committed_reference_page_equals_the_generated_page(name: str) -> None:
     assert (REFERENCE / name).read_text() == PAGES[name](), "stale: run `make crd`"
+
+
+def test_the_committed_recording_rules_equal_those_of_the_tables_of_series() -> None:
+    assert RULES.read_text() == with_engine_rules(RULES.read_text()), "stale: run `make crd`"
 
 
 @pytest.mark.parametrize("row", LEAVES, ids=lambda row: row.path)

@@ -16,7 +16,7 @@ import aiohttp
 import yaml
 
 from e2e.cluster.binaries import PROMETHEUS, PROMTOOL, ensure_prometheus
-from generators.metrics_reference import RULES
+from generators.engine_rules import RULES
 
 SCRAPE_SECONDS = 0.25
 START_SECONDS = 60.0

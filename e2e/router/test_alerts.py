@@ -12,7 +12,8 @@ import yaml
 
 from e2e.router.prometheus import promtool, written
 from generators.dashboards import DASHBOARDS
-from generators.metrics_reference import RULES, rules
+from generators.engine_rules import RULES
+from generators.metrics_reference import rules
 
 MINUTES = 600
 DAY = 86400

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from generators.dashboards import DASHBOARDS
-from generators.metrics_reference import RULES
+from generators.engine_rules import RULES
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
 from inference_operator.router.observe import ROUTER_METRICS_PATH

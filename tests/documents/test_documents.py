@@ -13,6 +13,8 @@ REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 TARGET = re.compile(r"`make ([a-z0-9 -]+)`|^make ([a-z0-9-]+)", re.MULTILINE)
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w.*-]+\.(?:py|j2|lua|json|yaml|tpl|txt|mod))`")
+PACKAGE = REPOSITORY / "operator" / "inference_operator"
 QUICKSTART = REPOSITORY / "manifests" / "samples" / "quickstart.yaml"
 
 
@@ -24,6 +26,13 @@ def name(page: Path) -> str:
 def test_links_inside_the_repository_have_existing_targets(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_files_of_the_project_that_a_page_names_exist(page: Path) -> None:
+    ours = {path.name for top in (REPOSITORY, PACKAGE) for path in top.iterdir() if path.is_dir()} - {"operator"}
+    named = [path for path in FILE.findall(page.read_text()) if path.partition("/")[0] in ours]
+    assert [path for path in named if not [*REPOSITORY.glob(path), *PACKAGE.glob(path)]] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -22,6 +22,7 @@ from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import ENGINE
 from inference_operator.roles.spec import RoleSpec, role_spec
@@ -47,6 +48,14 @@ class Echo:
 
     def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
+
+    @property
+    def unsupported_fields(self) -> frozenset[str]:
+        return frozenset({"kvCacheDtype"})
+
+    @property
+    def formats(self) -> frozenset[WeightFormat]:
+        return frozenset({WeightFormat.SAFETENSORS})
 
     @property
     def option_classes(self) -> OptionClasses:

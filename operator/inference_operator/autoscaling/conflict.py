@@ -1,10 +1,11 @@
-"""Another autoscaler beside the operator's own: on the Deployment of the engines, or on `/scale` of the resource.
+"""A foreign autoscaler while the operator decides: on the Deployment of the engines, or on `/scale` of the resource.
 
-One on the Deployment writes the same field as the operator. The live number then stays, so that both do not take turns.
-One on `/scale` writes `spec.replicas`, which has no effect with the backend `BuiltIn`.
+An autoscaler on the Deployment writes the same field as the operator. Then the operator leaves `replicas` alone;
+otherwise both would overwrite each other. One on `/scale` writes `spec.replicas`, which has no effect with the backend
+`BuiltIn`.
 
-Each write to a `/scale` subresource leaves its writer in the object's managedFields. Until the autoscalers of the
-namespace have been listed after such a write, the live number stays too.
+Each write to a `/scale` subresource leaves its writer in the object's managedFields. After such a write the operator
+leaves `replicas` alone, too, until it has listed the autoscalers of the namespace.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from inference_operator.views.raw import mapping, objects
 
 @dataclass(frozen=True, slots=True)
 class ConflictRequest:
-    """What is known where the operator decides the number of engines."""
+    """What was observed of a workload whose replicas the operator decides."""
 
     key: Key
     spec: Spec
@@ -40,13 +41,13 @@ class ScalingConflict:
     """Whether another autoscaler acts too."""
 
     lookup: ForeignAutoscalersLookup
-    """What has to be looked up for the next decision."""
+    """The lookup that the next decision needs."""
     holds: bool = False
     """Whether the live number of engines stays as it is."""
     on_workload: Sequence[ForeignAutoscaler] = ()
-    """Those that act on the Deployment of the engines."""
+    """Foreign autoscalers of the Deployment of the engines."""
     on_scale: Sequence[ForeignAutoscaler] = ()
-    """Those that act on `/scale` of the resource."""
+    """Foreign autoscalers of `/scale` of the resource."""
 
     @property
     def is_open(self) -> bool:
@@ -61,19 +62,21 @@ def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
         return None
     writers = scale_writers(request.live)
     before = request.before
-    told = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
-    seen = f"{request.spec.replicas} {writers}".strip()
-    lookup = ForeignAutoscalersLookup(request.key.namespace, request.key.name, seen, often=bool(writers) or told)
+    was_reported = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
+    trace = f"{request.spec.replicas} {writers}".strip()
+    lookup = ForeignAutoscalersLookup(
+        request.key.namespace, request.key.name, trace, often=bool(writers) or was_reported
+    )
     result = request.lookups.get(lookup)
-    if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != seen):
-        held = told and before is not None and before.status == "False"
-        return ScalingConflict(lookup, holds=bool(writers) or held)
-    found = result.found if isinstance(result, ForeignAutoscalers) else ()
+    if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
+        was_held = was_reported and before is not None and before.status == "False"
+        return ScalingConflict(lookup, holds=bool(writers) or was_held)
+    foreign = result.found if isinstance(result, ForeignAutoscalers) else ()
     targets = {
         (DEPLOYMENT.name, request.workload): (on_workload := list[ForeignAutoscaler]()),
         (KIND, request.key.name): (on_scale := list[ForeignAutoscaler]()),
     }
-    for one in found:
+    for one in foreign:
         if (one.kind, one.name) != (KIND, request.key.name):  # the operator's own, which goes with its backend
             targets.get((one.target_kind, one.target_name), []).append(one)
     return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))

@@ -1,4 +1,9 @@
-"""How many replicas an InferenceDeployment needs now: from samples to a number with a reason in words.
+"""The square-root staffing law: how many replicas a role needs now, from samples, with a reason in words.
+
+The operator decides by it with the backend `BuiltIn`, from samples of every few seconds. With `HPA` and `KEDA` the law
+is the target-utilization query of `query.py`. For one demand the two give different numbers: here the headroom is
+2 sqrt(R) requests, growth counts, and a backlog is worked off within 5 s; there 15 % of the capacity stay free, and a
+backlog is worked off within 30 s. docs/explanation/autoscaling.md measures both.
 
 Symbols: C is the target concurrency, the requests that one engine serves well at a time. n is the number of ready
 engines. S is the mean time that an engine works on one request, in seconds. L is the time from a new replica to its
@@ -11,23 +16,24 @@ The rules:
 2. The backlog is what exceeds C x n: it waits, wherever the queue stands.
 3. The steady demand R is the number of requests that arrivals keep in engines: arrivals per second x S (Little's law).
    If arrivals clearly grow, those expected after half of L count. Engines with more than C are slow, so S is measured
-   while they have at most C, and lasts while they have more. It ends once it is clearly longer than requests take even
-   then: it came from a few slow ones, such as the first ones of an engine.
-4. If engines have more requests than R and its headroom, these count instead, up to C x n: replicas that are full are
-   wanted. The rest of a backlog says how long the queue is, and not how many engines arrivals need.
+   while they have at most C, and the last value is used while they have more. That value is discarded when completions
+   prove it too long: it came from a few slow requests, for example an engine's first.
+4. If engines have more requests than R and its headroom, these count instead, up to C x n: full engines are kept.
+   Requests beyond C x n show the length of the queue, not the arrival rate.
 5. The headroom is 2 sqrt(R): the probability that a request waits then does not depend on the size (Halfin and Whitt,
    "Heavy-traffic limits for queues with many exponential servers", Operations Research 29, 1981).
-6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. What will be added to
-   it until new engines are ready counts, unless some start.
+6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. Requests that will be added to it until new
+   engines are ready count, unless some start.
 7. replicas = ceil(max(R + headroom + backlog x min(1, S/T), min(outstanding, C x n)) / C), within the limits.
-   What has been outstanding for `STUCK_SECONDS` while all engines were full and none started counts in full: clients
-   that ask again at once keep a backlog that no engine works off, and few arrivals then say nothing about the demand.
+   Requests that have been outstanding for `STUCK_SECONDS`, while all engines were full and none started, count in full:
+   clients that retry at once keep a backlog that no engine works off, and few arrivals then say nothing about the
+   demand.
 8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
-   backlog count over a short window only: what they were for is done once, and does not come back. While engines start
-   and all ready ones are full, as many stay as the outstanding requests need: those that start were wanted for them.
+   backlog count over a short window only: a backlog is worked off once. While engines start and all ready ones are
+   full, as many stay as the outstanding requests need: the starting engines were added for them.
 9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
 10. With incomplete samples, replicas never fall, and never to zero.
-11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts anew.
+11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts again.
 """
 
 from collections.abc import Sequence
@@ -78,12 +84,12 @@ MAX_HISTORY = 512
 
 @dataclass(frozen=True, slots=True)
 class ScalingSample:
-    """What is known of one InferenceDeployment at one time."""
+    """The demand and the engines of one role at one time."""
 
     at: float
     """Seconds of a monotonic clock."""
     outstanding: float
-    """Requests that are running, waiting in engines, and queued or held in routers."""
+    """Requests that run, wait in engines, or are queued or held in routers."""
     arrivals: float
     """Requests that have arrived since some start; it never falls, or restarts with a router."""
     completions: float
@@ -100,7 +106,7 @@ class ScalingSample:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """The part of the specification, and what was measured, that a decision depends on."""
+    """The limits of the specification and the measured times that a decision depends on."""
 
     min_replicas: int
     max_replicas: int
@@ -120,7 +126,7 @@ class ScalingSettings:
 
 
 class Bound(Enum):
-    """What decided the number of replicas: a name for metrics, and words for messages."""
+    """The rule or limit that decided the number of replicas: a name for metrics, and words for messages."""
 
     DEMAND = "demand"
     MIN_REPLICAS = "minReplicas"
@@ -141,7 +147,7 @@ class Terms:
 
     @property
     def total(self) -> float:
-        """Requests for which engines are wanted."""
+        """Requests that engines are needed for."""
         return self.steady + self.headroom + self.backlog
 
 
@@ -163,21 +169,21 @@ class Decision:
             '88 requests (60 steady, 16 headroom, 12 of the backlog) at 32 for each engine'
         """
         terms = self.terms
-        asked = (
+        demand = (
             f"{terms.total:.0f} requests ({terms.steady:.0f} steady, {terms.headroom:.0f} headroom,"
             f" {terms.backlog:.0f} of the backlog) at {self.target_concurrency:.0f} for each engine"
         )
-        return asked if self.bound is Bound.DEMAND else f"{asked}; limited by {self.bound.value}"
+        return demand if self.bound is Bound.DEMAND else f"{demand}; limited by {self.bound.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingState:
-    """What one decision leaves to the next one."""
+    """The state that one decision leaves to the next one."""
 
     samples: tuple[ScalingSample, ...] = ()
     """Samples of the last `HISTORY_SECONDS`, oldest first."""
-    wanted: tuple[tuple[float, int, int], ...] = ()
-    """Time of each decision, with the replicas that it wanted without and with the backlog."""
+    desired: tuple[tuple[float, int, int], ...] = ()
+    """Time of each decision, with its replicas before limits: without and with the backlog."""
     since: float | None = None
     """Time of the first sample; nothing is scaled down before a whole window has been seen."""
     busy_at: float | None = None
@@ -194,7 +200,7 @@ def decide(
     Args:
         sample: the newest sample.
         settings: limits and target.
-        state: what the last decision left; an empty state after a start of the operator.
+        state: that of the last decision; an empty one after a start of the operator.
         replicas: the present desired number.
 
     Examples:
@@ -208,21 +214,21 @@ def decide(
     terms, stuck = _terms(sample, settings, state), _stuck(settings.target_concurrency, state)
     terms = replace(terms, backlog=max(terms.backlog, stuck - terms.steady - terms.headroom))
     lasting = ceil(max(terms.steady + terms.headroom, stuck) / settings.target_concurrency - EPSILON)
-    wanted = ceil(terms.total / settings.target_concurrency - EPSILON)
-    state = replace(state, wanted=(*state.wanted, (sample.at, lasting, wanted))[-MAX_HISTORY:])
-    number, bound = _limited(sample, settings, state, replicas=replicas, wanted=wanted)
+    desired = ceil(terms.total / settings.target_concurrency - EPSILON)
+    state = replace(state, desired=(*state.desired, (sample.at, lasting, desired))[-MAX_HISTORY:])
+    number, bound = _limited(sample, settings, state, replicas=replicas, desired=desired)
     return Decision(number, bound, terms, settings.target_concurrency), state
 
 
 def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSettings) -> ScalingState:
-    """The state with a new sample, and without what is too old. A gap, or a clock that jumped, starts it anew."""
+    """The state with a new sample and without old ones. After a gap, or a clock that jumped, it starts empty."""
     if state.samples and not 0 <= sample.at - state.samples[-1].at <= GAP_SECONDS:
         state = ScalingState(service_seconds=state.service_seconds)
     kept = (*(one for one in state.samples if sample.at - one.at <= HISTORY_SECONDS), sample)[-MAX_HISTORY:]
     return replace(
         state,
         samples=kept,
-        wanted=tuple(one for one in state.wanted if sample.at - one[0] <= settings.down_seconds),
+        desired=tuple(one for one in state.desired if sample.at - one[0] <= settings.down_seconds),
         since=sample.at if state.since is None else state.since,
         busy_at=sample.at if sample.outstanding > 0 or state.busy_at is None else state.busy_at,
         service_seconds=_service_seconds(kept, settings.target_concurrency, state.service_seconds),
@@ -230,7 +236,7 @@ def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSe
 
 
 def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> Terms:
-    """The requests that engines are wanted for: rules 2 to 6."""
+    """The requests that engines are needed for: rules 2 to 6."""
     capacity = settings.target_concurrency * sample.ready
     backlog = max(0.0, sample.outstanding - capacity)
     service, start = state.service_seconds, max(settings.start_seconds, 1.0)
@@ -255,10 +261,10 @@ def _stuck(target: float, state: ScalingState) -> float:
 
 
 def _limited(
-    sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int, wanted: int
+    sample: ScalingSample, settings: ScalingSettings, state: ScalingState, *, replicas: int, desired: int
 ) -> tuple[int, Bound]:
     """The number within its limits: rules 8 to 10."""
-    number, bound = wanted, Bound.DEMAND
+    number, bound = desired, Bound.DEMAND
     low = max(1, settings.min_replicas)
     if number < low:
         number, bound = low, Bound.MIN_REPLICAS
@@ -281,7 +287,7 @@ def _limited(
 
 def _floor(sample: ScalingSample, state: ScalingState) -> int:
     """The fewest replicas that the windows of scaling down allow."""
-    return max(wanted if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, wanted in state.wanted)
+    return max(desired if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, desired in state.desired)
 
 
 def _started_for(sample: ScalingSample, settings: ScalingSettings) -> int:
@@ -323,7 +329,7 @@ def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
 def _service_seconds(samples: Sequence[ScalingSample], target: float, before: float | None) -> float | None:
     """S over the last samples; while engines have more than their target, the former one, as rule 3 says.
 
-    Without a former one, only the target counts as running: it is what S is wanted for.
+    Without a former one, at most the target counts as running, since S is defined for engines with at most C.
     """
     late = [one for one in samples if samples[-1].at - one.at <= RATE_SECONDS]
     seconds = late[-1].at - late[0].at

@@ -41,7 +41,7 @@ KINDS = {AutoscalingBackend.HPA: HORIZONTAL_POD_AUTOSCALER, AutoscalingBackend.K
 
 @dataclass(frozen=True, slots=True)
 class ExternalInputs:
-    """What the object is built from."""
+    """Parameters of the object."""
 
     spec: AutoscalingSpec
     owner: Owner

@@ -1,4 +1,4 @@
-"""What another autoscaler does, as its live object shows it, and the replicas that follow from it."""
+"""The state of the HorizontalPodAutoscaler or ScaledObject that the operator creates, and the replicas that follow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ KEDA_FIRST_WRITE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class ExternalState:
-    """Whether another autoscaler acts."""
+    """Whether the external autoscaler acts."""
 
     reason: Reason
     """`FollowingAutoscaler`, `AutoscalerPending`, or the problem."""
     message: str
-    """What is so, and what to do about a problem, in sentences."""
+    """The state and, for a problem, its cure, in sentences."""
     replicas: int | None = None
     """Replicas that it has written to `/scale`; None if that is unknown. Until then the number does not fall."""
     due: datetime | None = None
@@ -31,7 +31,7 @@ class ExternalState:
 
 @dataclass(frozen=True, slots=True)
 class ExternalStateInputs:
-    """What the state is read from."""
+    """What was observed of the external autoscaler."""
 
     spec: AutoscalingSpec
     owner: Owner
@@ -46,7 +46,7 @@ class ExternalStateInputs:
 
 
 def external_state(inputs: ExternalStateInputs) -> ExternalState | None:
-    """What the autoscaler of the backend does; None with `BuiltIn`."""
+    """The state of the backend's autoscaler; None with `BuiltIn`."""
     ref = external_ref(inputs.spec, inputs.owner)
     if ref is None:
         return None
@@ -83,8 +83,8 @@ def _of_hpa(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
     active, able = condition(status, "ScalingActive"), condition(status, "AbleToScale")
     for one in (able, active):
         if one.get("status") == "False":
-            said = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
-            message = f"{ref} keeps the number of engines ({said}). {_hpa_fix(str(one.get('reason')))}"
+            cause = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
+            message = f"{ref} keeps the number of engines ({cause}). {_hpa_fix(str(one.get('reason')))}"
             return ExternalState(Reason.AUTOSCALER_FAILED, message)
     if active.get("status") != "True":
         return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} has not read its metric yet.")
@@ -106,9 +106,9 @@ def _of_scaled_object(inputs: ExternalStateInputs, live: Manifest) -> ExternalSt
     ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
     ready = condition(status, "Ready")
     if problem := _problem_of_keda(status):
-        said = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
+        cause = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
         fix = "Check that KEDA reaches Prometheus, and that Prometheus scrapes routers and engines."
-        return ExternalState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({said}). {fix}")
+        return ExternalState(Reason.AUTOSCALER_FAILED, f"{ref} does not follow the demand ({cause}). {fix}")
     if ready.get("status") != "True":
         return ExternalState(Reason.AUTOSCALER_PENDING, f"KEDA has not accepted {ref} yet. Check that KEDA runs.")
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))

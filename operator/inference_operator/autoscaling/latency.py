@@ -36,7 +36,7 @@ class LatencyWindow:
     """Time of the last step down of this process; None before it."""
 
     def after(self, engines: Mapping[str, EngineSample], *, at: float) -> "LatencyWindow":
-        """The window after a round of samples. After a gap, or a clock that jumped, it begins anew."""
+        """The window after a round of samples. After a gap, or a clock that jumped, it starts again."""
         if self.since is None or not 0 <= at - self.at <= GAP_SECONDS:
             return LatencyWindow(since=at, at=at, last=dict(engines), lowered_at=self.lowered_at)
         pairs = [(former, now) for uid, now in engines.items() if (former := self.last.get(uid))]
@@ -51,7 +51,7 @@ class LatencyWindow:
             lowered_at=self.lowered_at,
         )
 
-    def begun_anew(self, *, lowered: bool) -> "LatencyWindow":
+    def restarted(self, *, lowered: bool) -> "LatencyWindow":
         """An empty window that begins with the last round, which may have lowered the target."""
         lowered_at = self.at if lowered else self.lowered_at
         return LatencyWindow(since=self.at, at=self.at, last=self.last, lowered_at=lowered_at)
@@ -98,11 +98,11 @@ def target_correction(window: LatencyWindow, target: Target, objective: Objectiv
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):
         return target.factor, window
     factor = next_factor(target.factor, target.computed, measured, objective, most=target.most_factor)
-    return factor, window.begun_anew(lowered=factor < target.factor)
+    return factor, window.restarted(lowered=factor < target.factor)
 
 
 def _grown(window: Histogram | None, pairs: Iterable[tuple[Histogram | None, Histogram | None]]) -> Histogram | None:
-    """The histogram with what has come between each pair of samples. Engines with other buckets begin it anew."""
+    """The histogram with the growth between each pair of samples. It starts again at an engine with other buckets."""
     for former, now in pairs:
         if former is None or now is None or former.bounds != now.bounds:
             continue

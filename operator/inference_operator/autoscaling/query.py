@@ -1,4 +1,10 @@
-"""The PromQL query for the number of engines, on which a HorizontalPodAutoscaler or KEDA acts."""
+"""The target-utilization law: a PromQL query for the number of engines, by which the backends `HPA` and `KEDA` decide.
+
+With `BuiltIn` the operator decides by the square-root staffing law of `decision.py`, which gives another number for the
+same demand: there a backlog is worked off within 5 s and growth counts. A query has only what Prometheus has scraped,
+at intervals of up to a minute, so here 15 % of the capacity stay free, and a backlog is worked off within 30 s.
+docs/explanation/autoscaling.md measures both.
+"""
 
 from dataclasses import dataclass
 
@@ -34,7 +40,7 @@ RATE_WINDOW = "2m"
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """What the query depends on."""
+    """Parameters of the query."""
 
     key: Key
     role: str

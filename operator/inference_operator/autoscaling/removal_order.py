@@ -27,7 +27,7 @@ class DeletionCost:
 
 
 def deletion_costs(
-    engines: Sequence[EngineView], samples: Samples, *, live: int, wanted: int, namespace: str
+    engines: Sequence[EngineView], samples: Samples, *, live: int, desired: int, namespace: str
 ) -> tuple[DeletionCost, ...]:
     """The annotations to write before there are fewer replicas; none otherwise, so that they cost few requests.
 
@@ -35,10 +35,10 @@ def deletion_costs(
         engines: those of one role.
         samples: their latest samples; an engine without one keeps its annotation.
         live: replicas of the live Deployment.
-        wanted: replicas that it will have.
+        desired: replicas that it will have.
         namespace: namespace of the pods.
     """
-    if wanted >= live or wanted == 0:
+    if desired >= live or desired == 0:
         return ()
     ready = [engine for engine in engines if engine.is_serving and engine.uid in samples.engines]
     costs = [(engine.leader, samples.engines[engine.uid].outstanding) for engine in ready]

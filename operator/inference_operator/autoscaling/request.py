@@ -1,4 +1,4 @@
-"""What autoscaling asks for: the settings of a decision, and the number of engines that follows from its result."""
+"""The ends of the autoscaling loop: the request that a decision starts from, and the replicas that follow from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ START_STEP = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ScalingRequest:
-    """What the next decisions about one InferenceDeployment depend on, besides samples."""
+    """What the next decisions about one role depend on, besides samples."""
 
     settings: ScalingSettings
     replicas: int
@@ -98,8 +98,8 @@ def objective(spec: Spec) -> Objective:
     """The latencies that requests shall have."""
     if spec.autoscaling is None:
         return Objective()
-    asked = spec.autoscaling.objective
-    return Objective(asked.ttft.total_seconds(), asked.tpot.total_seconds())
+    requested = spec.autoscaling.objective
+    return Objective(requested.ttft.total_seconds(), requested.tpot.total_seconds())
 
 
 def target_factor(

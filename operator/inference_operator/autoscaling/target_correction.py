@@ -74,7 +74,7 @@ def next_factor(
     Args:
         factor: the present factor; 1 at first.
         computed: C without correction.
-        measured: latencies since the last step. The caller starts anew if `is_enough(measured)`.
+        measured: latencies since the last step. The caller starts a new window if `is_enough(measured)`.
         objective: the latencies that requests shall have.
         most: the largest factor that has an effect.
 

@@ -18,6 +18,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, selector_text
+from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ async def _observed(namespace: str, name: str, engine: Engine) -> Observed:
     async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> Observed:
         labels = selector_text(name, ENGINE)
         pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
-        return Observed(resource(live), [await _metrics(api, namespace, pod, engine) for pod in _ready(pods)])
+        return Observed(resource(live), [await _metrics(api, namespace, pod, engine) for pod in _leaders(pods)])
 
     return await _read(namespace, name, read)
 
@@ -140,9 +141,10 @@ async def _read(namespace: str, name: str, read: "Callable[[Api, KubeCluster, Ma
     return await in_cluster(found)
 
 
-def _ready(pods: Sequence[Manifest]) -> Sequence[PodView]:
-    views = (pod_view(pod, component=ENGINE) for pod in pods)
-    return sorted((view for view in views if view.ready and not view.terminating), key=lambda view: view.name)
+def _leaders(pods: Sequence[Manifest]) -> Sequence[PodView]:
+    """The pods that show the metrics of the ready engines."""
+    engines = engines_of(pod_view(pod, component=ENGINE) for pod in pods)
+    return sorted((engine.leader for engine in engines if engine.is_serving), key=lambda pod: pod.name)
 
 
 async def _metrics(api: "Api", namespace: str, pod: PodView, engine: Engine) -> EngineMetrics:

@@ -116,7 +116,7 @@ async def observed_scaling(api: "Api", cluster: "KubeCluster", live: Manifest, e
     namespace, name = found.key.namespace, found.key.name
     listed = [pod async for pod in cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")]
     pods = [view for pod in listed if (view := _view(pod)) is not None]
-    texts = {pod.uid: await _texts(api, namespace, pod, engine) for pod in pods if pod.ready and not pod.terminating}
+    texts = {pod.uid: await _texts(api, namespace, pod, engine) for pod in _with_metrics(pods)}
     events = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
     scaled = [event async for event in events if event.get("reason") in (SCALED_UP, SCALED_DOWN)]
     noted = sorted((ScalingEvent(_time(one), str(one.get("message") or "")) for one in scaled), key=lambda one: one.at)
@@ -126,6 +126,12 @@ async def observed_scaling(api: "Api", cluster: "KubeCluster", live: Manifest, e
 def _view(pod: Manifest) -> PodView | None:
     component = ((pod.get("metadata") or {}).get("labels") or {}).get(COMPONENT_LABEL)
     return pod_view(pod, component=component) if component in (ENGINE, ROUTER) else None
+
+
+def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
+    """The pods to read: ready routers, and the leaders of ready engines."""
+    yield from (pod for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating)
+    yield from (one.leader for one in engines_of(pod for pod in pods if pod.component == ENGINE) if one.is_serving)
 
 
 def _time(event: Manifest) -> str:

@@ -1,8 +1,9 @@
 """The pods of one component, a role or the routers, and which of them explains its state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView
 
@@ -15,7 +16,7 @@ class Component:
     """The component label of its pods."""
     workload: WorkloadView
     pods: Sequence[PodView]
-    """Those that stay: not of an earlier template, and not being deleted."""
+    """Those that stay."""
 
     @property
     def worst_pod(self) -> PodView | None:
@@ -28,17 +29,27 @@ class Component:
         return min(troubled, key=lambda pod: (pod.failed, str(pod.created), pod.name), default=None)
 
 
-def component(name: str, workload: WorkloadView, pods: Sequence[PodView]) -> Component:
-    """The component of this name.
+def stays(one: PodView | EngineView, workload: WorkloadView) -> bool:
+    """Whether a pod or an engine is to stay: not of an earlier template, and not being deleted."""
+    earlier = one.template and workload.template and one.template != workload.template
+    return not (one.terminating or earlier)
+
+
+def in_engines(workload: WorkloadView, engines: Sequence[EngineView]) -> WorkloadView:
+    """The workload with numbers of engines.
+
+    Its controller counts pods. These are the engines, unless groups of pods are.
 
     Args:
-        name: its component label.
-        workload: its workload.
-        pods: all of its pods.
+        workload: the workload of a role.
+        engines: all engines of the role.
     """
-    return Component(name, workload, [pod for pod in pods if _stays(pod, workload)])
-
-
-def _stays(pod: PodView, workload: WorkloadView) -> bool:
-    earlier = pod.template and workload.template and pod.template != workload.template
-    return not (pod.terminating or earlier)
+    if not any(engine.leader.group for engine in engines):
+        return workload
+    running = [engine for engine in engines if not (engine.terminating or engine.failed)]
+    return replace(
+        workload,
+        replicas=len(running),
+        updated=sum(engine.template == workload.template for engine in running),
+        ready=sum(engine.ready for engine in running),
+    )

@@ -3,16 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from inference_operator.api.status import StartupStatus, StartupStep
 from inference_operator.diagnosis.pending_causes import is_pulling, volume_wait
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.engines.start_log import Phase
+from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import LogLookup, LogText, ObjectEvents
 from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupStage
 
-PHRASES: Mapping[StartupStage | Phase, str] = {
+_Step: TypeAlias = StartupStage | Phase
+
+PHRASES: Mapping[_Step, str] = {
     StartupStage.QUEUE: "waits for admission by its queue",
     StartupStage.NODE: "waits for a node",
     StartupStage.SANDBOX: "waits for its network, its volumes or its images",
@@ -28,9 +32,10 @@ PHRASES: Mapping[StartupStage | Phase, str] = {
 }
 """What the pod does in each step, after its name; in the order of a start."""
 
-_BY_NAME: Mapping[StartupStep, StartupStage | Phase] = dict(zip(StartupStep, PHRASES, strict=True))
-_NAMES: Mapping[StartupStage | Phase, StartupStep] = {step: name for name, step in _BY_NAME.items()}
-_ORDER: Sequence[StartupStage | Phase] = tuple(PHRASES)
+_BY_NAME: Mapping[StartupStep, _Step] = dict(zip(StartupStep, PHRASES, strict=True))
+_NAMES: Mapping[_Step, StartupStep] = {step: name for name, step in _BY_NAME.items()}
+_ORDER: Sequence[_Step] = tuple(PHRASES)
+_BEFORE_PROCESS = frozenset({StartupStage.QUEUE, StartupStage.NODE, StartupStage.SANDBOX, StartupStage.IMAGES})
 
 REPORT_AFTER = timedelta(seconds=10)
 """Age of a pod from which its progress is reported. A start that is over by then costs no write and no lookup."""
@@ -66,10 +71,11 @@ def sentence(startup: StartupStatus) -> str:
 def startup_progress(
     pods: Sequence[PodView], reported: StartupStatus | None, request: DiagnosisRequest
 ) -> StartupProgress:
-    """How far the start is.
+    """The progress of the engine that is furthest in its start.
 
-    The step that status reported is a lower bound for its pod, since a long log no longer shows its first lines.
-    Another pod in the same step changes nothing.
+    - The step that status reported is a lower bound for its pod, since a long log no longer shows its first lines.
+    - Another pod in the same step changes nothing.
+    - An engine of several pods is as far as the pod that holds it back.
 
     Args:
         pods: the engine pods of the latest template.
@@ -78,7 +84,7 @@ def startup_progress(
     """
     starting = [(pod, pod.created + REPORT_AFTER) for pod in pods if pod.start and pod.created]
     steps = {pod.name: _step(pod, reported, request) for pod, report_at in starting if report_at <= request.now}
-    known = [(pod, step) for pod, _ in starting if (step := steps.get(pod.name)) is not None]
+    known = [slowest for engine in engines_of(pods) if (slowest := _slowest(engine, steps))]
     if not known:
         return StartupProgress(due=min((at for _, at in starting if at > request.now), default=None))
     pod, step = max(
@@ -88,7 +94,17 @@ def startup_progress(
     return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step]), log)
 
 
-def _step(pod: PodView, reported: StartupStatus | None, request: DiagnosisRequest) -> StartupStage | Phase | None:
+def _slowest(engine: EngineView, steps: Mapping[str, _Step | None]) -> tuple[PodView, _Step] | None:
+    """The pod that holds an engine back, and its step; None if that is not known.
+
+    A worker does so until its process runs. After that the leader's log shows how far the engine is.
+    """
+    found = [(pod, step) for pod in engine.pods if (step := steps.get(pod.name)) is not None]
+    holding = [(pod, step) for pod, step in found if pod is engine.leader or step in _BEFORE_PROCESS]
+    return min(holding, key=lambda pair: _ORDER.index(pair[1]), default=None)
+
+
+def _step(pod: PodView, reported: StartupStatus | None, request: DiagnosisRequest) -> _Step | None:
     """The step of a pod; None for a pod that has served before, and so does not start."""
     start, before = pod.start, _reported_step(pod, reported)
     if start is None or start.answered:
@@ -101,5 +117,5 @@ def _step(pod: PodView, reported: StartupStatus | None, request: DiagnosisReques
     return max((step for step in (start.stage, pulls, phase, before) if step), key=_ORDER.index)
 
 
-def _reported_step(pod: PodView, reported: StartupStatus | None) -> StartupStage | Phase | None:
+def _reported_step(pod: PodView, reported: StartupStatus | None) -> _Step | None:
     return _BY_NAME[reported.step] if reported and reported.pod == pod.name else None

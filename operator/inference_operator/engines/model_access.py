@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, ModelSpec
+from inference_operator.models.checkpoint import WeightFormat, format_of
+from inference_operator.models.facts import ModelFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +49,19 @@ class ModelAccess(Protocol):
     def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
         """The engine's access to its model; without a model, to any."""
 
+    @property
+    def formats(self) -> frozenset[WeightFormat]:
+        """The formats of weights that the engine reads."""
+
     def check_model(self, spec: EngineSpec, model: ModelSpec, /, *, cached: bool) -> Refusal | None:
         """Why this engine cannot have this model, from a claim without a hub if `cached`; None if it can."""
+
+
+def refusal_of_format(engine: ModelAccess, facts: ModelFacts) -> Refusal | None:
+    """Why this engine cannot read the model's weights; None if it can."""
+    found = format_of(facts.weights_from)
+    if found in engine.formats:
+        return None
+    readable = ", ".join(sorted(one.value for one in engine.formats))
+    problem = f"The weights are {found.value}, which this engine does not read."
+    return Refusal(Reason.INVALID_MODEL, "spec.model.source", problem, f"Use a model whose weights are {readable}.")

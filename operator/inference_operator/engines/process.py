@@ -48,6 +48,16 @@ class Timeouts:
     drain: int
     """After that: until the engine has answered the requests in flight."""
 
+    def before_sigterm(self, *, finishes_requests: bool) -> int:
+        """How long the preStop hook waits if it cannot ask the engine; the drain too, if SIGTERM ends requests.
+
+        Examples:
+            >>> limits = Timeouts(startup=60, dns_staleness=15, drain=300)
+            >>> limits.before_sigterm(finishes_requests=True), limits.before_sigterm(finishes_requests=False)
+            (15, 315)
+        """
+        return self.dns_staleness + (0 if finishes_requests else self.drain)
+
 
 @dataclass(frozen=True, slots=True)
 class EngineProcess:
@@ -75,11 +85,14 @@ class EngineProcess:
     startup_seconds: int
     """Time limit until the health path answers."""
     pre_stop: Sequence[str]
-    """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell."""
+    """Command of the preStop hook, which ends before the engine gets SIGTERM; run without a shell. Empty: the hook only
+    waits, for `pre_stop_seconds`."""
     stop_seconds: int
     """Time limit from SIGTERM to the end of the process."""
     compiled: str = ""
     """Folder of all compiled kernels; empty if the engine keeps none."""
+    pre_stop_seconds: int = 0
+    """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,5 +118,5 @@ class Process(Protocol):
         unless `spec` names another.
         """
 
-    def probe_request(self, model: str) -> ProbeRequest:
-        """The probe request to an engine that makes no progress, for the model of this served name."""
+    def probe_request(self, model: str) -> ProbeRequest | None:
+        """The probe request to an engine that makes no progress, for the model of this name; None: it has none."""

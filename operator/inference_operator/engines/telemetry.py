@@ -14,6 +14,8 @@ class MetricsPage:
     path: str = "/metrics"
     port: int | None = None
     """TCP port; None: that of the API."""
+    idle_seconds: float = 5.0
+    """How long its server keeps an idle connection; uvicorn's default (`--timeout-keep-alive`)."""
 
 
 @dataclass(frozen=True, slots=True)

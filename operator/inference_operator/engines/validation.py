@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
 from inference_operator.settings import Settings
@@ -31,5 +32,18 @@ class Validation(Protocol):
         """Why this image's engine cannot run the specification; None if it can."""
 
     @property
+    def unsupported_fields(self) -> frozenset[str]:
+        """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The options and variables that everybody may set, and those that nobody may."""
+
+
+def refusal_of_fields(engine: Validation, spec: EngineSpec) -> Refusal | None:
+    """The refusal of the first field that is set and that this engine cannot honour; None if it can honour all."""
+    stated = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for name in sorted(engine.unsupported_fields & stated.keys()):
+        problem = f"This engine does not support the field `{name}`."
+        return Refusal(Reason.INVALID_SPEC, f"spec.engine.{name}", problem, "Remove it.")
+    return None

@@ -8,16 +8,17 @@ from typing import Protocol
 
 from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
-from inference_operator.kube.foreign_autoscalers import foreign_autoscalers
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
-from inference_operator.manifest import CLAIM, CONFIG_MAP, Key, Manifest, Ref
+from inference_operator.manifest import CLAIM, CONFIG_MAP, HORIZONTAL_POD_AUTOSCALER, Key, Manifest, Ref
+from inference_operator.views.foreign_autoscaler import foreign_autoscaler
 from inference_operator.views.lookups import (
     ClaimLookup,
     ClaimView,
     ConfigMapLookup,
     ConfigMapText,
     EventsLookup,
+    ForeignAutoscalers,
     ForeignAutoscalersLookup,
     FreeGpusLookup,
     LogLookup,
@@ -204,7 +205,9 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
             found = await client.get(Ref(CONFIG_MAP, namespace, name))
             return ConfigMapText(str(mapping(found or {}, "data").get(key) or ""))
         case ForeignAutoscalersLookup():
-            return await foreign_autoscalers(client, look)
+            listed = client.each(HORIZONTAL_POD_AUTOSCALER, namespace=look.namespace)  # KEDA acts through them too
+            foreign = [view async for manifest in listed if (view := foreign_autoscaler(manifest))]
+            return ForeignAutoscalers(look.seen, tuple(sorted(foreign)))
 
 
 def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:

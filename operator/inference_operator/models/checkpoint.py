@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum
 
 from inference_operator.models.config import NotUnderstood
 
@@ -23,10 +23,10 @@ _CURE = "Give a repository with safetensors or GGUF files."
 class WeightFormat(Enum):
     """The file format of weights."""
 
-    SAFETENSORS = auto()
-    GGUF = auto()
+    SAFETENSORS = "safetensors"
+    GGUF = "GGUF"
     """Engines need a plugin to read it."""
-    PICKLE = auto()
+    PICKLE = "pickle files"
     """Can run code when it is loaded, so it needs consent."""
 
 
@@ -74,9 +74,9 @@ def format_of(origin: str) -> WeightFormat:
 
     Examples:
         >>> format_of("model-q4.gguf"), format_of("2 .gguf files"), format_of("model.safetensors")
-        (<WeightFormat.GGUF: 2>, <WeightFormat.GGUF: 2>, <WeightFormat.SAFETENSORS: 1>)
+        (<WeightFormat.GGUF: 'GGUF'>, <WeightFormat.GGUF: 'GGUF'>, <WeightFormat.SAFETENSORS: 'safetensors'>)
         >>> format_of("pytorch_model.bin"), format_of("2 .bin files")
-        (<WeightFormat.PICKLE: 3>, <WeightFormat.PICKLE: 3>)
+        (<WeightFormat.PICKLE: 'pickle files'>, <WeightFormat.PICKLE: 'pickle files'>)
     """
     if origin.endswith((GGUF, GGUF_FILES)):
         return WeightFormat.GGUF

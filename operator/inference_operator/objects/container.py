@@ -55,6 +55,11 @@ def pre_stop(command: Sequence[str]) -> Manifest:
     return {"lifecycle": {"preStop": {"exec": {"command": list(command)}}}}
 
 
+def pre_stop_wait(seconds: int) -> Manifest:
+    """The field of a container whose hook before SIGTERM only waits; the image needs no program for it."""
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
+
+
 def has_references(pod: Manifest) -> bool:
     """Whether Kubernetes expands a string in a pod's containers. Sidecars are init containers and may use it.
 

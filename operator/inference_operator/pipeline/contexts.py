@@ -1,6 +1,7 @@
 """The roles of an InferenceDeployment as observed, and the contexts of the decisions about them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
@@ -32,6 +33,18 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
     requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
     first = next(iter(requested))
     return {name: _live_role(inputs, name, engine, is_first=name == first) for name, engine in requested.items()}
+
+
+def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
+    """The role after the writes of a round. What was recorded for it before the round stays."""
+    workload = inputs.workload(role.name)
+    return replace(
+        role,
+        workload=workload,
+        view=workload_view(workload),
+        service=inputs.engines_service(role.name),
+        pods=inputs.pods_of(role.name),
+    )
 
 
 def role_contexts(

@@ -74,7 +74,7 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
             role.engines,
             inputs.samples,
             live=role.context.live.view.desired,
-            wanted=workload_view(role.workload).desired,
+            desired=workload_view(role.workload).desired,
             namespace=namespace,
         )
     )

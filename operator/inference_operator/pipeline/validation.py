@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
@@ -22,7 +23,8 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     claim = CacheVolume("", "") if stated.cache.wanted else None
     mounts = engine_mounts(context.source, access.writable, claim, access.compiled)
     return (
-        engine.check(stated.engine, image=state.image, settings=context.settings)
+        refusal_of_fields(engine, stated.engine)
+        or engine.check(stated.engine, image=state.image, settings=context.settings)
         or engine.check_model(stated.engine, stated.model, cached=stated.cache.wanted)
         or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache.wanted))
         or refusal_of_resources(stated.engine.resources)

@@ -8,6 +8,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
+from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
@@ -95,9 +96,11 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         needs_consent = why is not None and why.reason is Reason.PICKLE_WEIGHTS
         if needs_consent or isinstance(inputs.source, BucketModel):  # whose path contains the revision
             return why or _unknown(None, inputs)
+    facts = inputs.model.facts
+    if isinstance(facts, ModelFacts) and (unread := refusal_of_format(engine, facts)):
+        return unread
     if inputs.spec.hardware.device is Device.CPU:
         return _on_cpus(inputs, engine)
-    facts = inputs.model.facts
     if isinstance(facts, ModelFacts) and inputs.offers.possible:
         return _counted(inputs, facts, engine)
     if inputs.offers.excluded and not inputs.offers.possible and not inputs.offers.unknown_nodes:

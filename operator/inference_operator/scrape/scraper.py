@@ -14,6 +14,7 @@ from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
+from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
@@ -249,10 +250,10 @@ class Scraper:
             scraped = ScrapeRound(self._targets.engines(key), self._routers_of(key), samples, at)
             if self._scaling.observe(key, scraped):
                 self._callbacks.on_scaling(key)
-        asked = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
+        has_demand = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
         request = self._scaling.request(key)
         at_zero = request is not None and request.replicas == 0  # its routers tell of the first request
-        pace = self._paces[key] = Pace.DEMAND if asked else Pace.CALM if at_zero else Pace.NO_DEMAND
+        pace = self._paces[key] = Pace.DEMAND if has_demand else Pace.CALM if at_zero else Pace.NO_DEMAND
         return Scraped(pace, (), len(pods))
 
     def _routers_of(self, key: Key) -> list[PodView]:
@@ -323,7 +324,8 @@ class Scraper:
             if routed is not None:
                 self._see(key, pod, engine, EngineSample.by_routers(sessions), sessions)
             return True  # nothing was asked that could fail
-        text = await self._client.get(_metrics(pod, page), page.path, keep=self._keeps(key, ENGINE))
+        keep = self._keeps(key, ENGINE) and page.idle_seconds > KEEP_ALIVE_SECONDS
+        text = await self._client.get(_metrics(pod, page), page.path, keep=keep)
         sample = engine.sample(text) if text is not None else None
         self._callbacks.on_scrape(ENGINE, answered=sample is not None)
         if sample is None:
@@ -341,10 +343,7 @@ class Scraper:
             before, sample, sessions=sessions, at=self._now(), longest_gap=gap, in_traffic=pod.traffic
         )
         if needs_probe(after, seconds=self._settings.no_progress_seconds, in_traffic=pod.traffic):
-            after = after.with_probe_sent()
-            task = asyncio.create_task(self._send_probe_request(key, pod, engine, after))
-            self._probe_requests.add(task)
-            task.add_done_callback(self._probe_requests.discard)
+            after = self._probed(key, pod, engine, after)
         if self._store.see_engine(pod.uid, after):
             self._callbacks.on_readable(key)
         known_tokens = before.sample.kv_cache_tokens if before else None
@@ -366,9 +365,19 @@ class Scraper:
         if has_stalled(after, seconds=settings.no_progress_seconds) or not in_traffic:
             callbacks.on_stalled(key)
 
-    async def _send_probe_request(self, key: Key, pod: PodView, engine: Engine, sent: EngineActivity) -> None:
+    def _probed(self, key: Key, pod: PodView, engine: Engine, found: EngineActivity) -> EngineActivity:
+        """The activity with a probe request on its way, if the engine has one."""
+        request = engine.probe_request(found.sample.model)
+        if request is None:
+            return replace(found, probe=ProbeState.UNSUPPORTED)
+        sent = found.with_probe_sent()
+        task = asyncio.create_task(self._send_probe_request(key, pod, request, sent))
+        self._probe_requests.add(task)
+        task.add_done_callback(self._probe_requests.discard)
+        return sent
+
+    async def _send_probe_request(self, key: Key, pod: PodView, request: ProbeRequest, sent: EngineActivity) -> None:
         """Send an engine its smallest request, again after a timeout, and store the result."""
-        request = engine.probe_request(sent.sample.model)
         while now := self._waiting(pod, sent):
             try:
                 status = await self._client.post(

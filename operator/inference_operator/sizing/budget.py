@@ -11,7 +11,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Shape, SizingRequest
 
 TYPICAL_TOKENS = 2048
-"""Tokens of a typical request, prompt and answer together (architecture 4.10)."""
+"""Tokens of a typical request, prompt and answer together (docs/explanation/sizing.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Chooses the kind of GPU, the tensor parallel size and the context of an engine (architecture 4.10)."""
+"""Chooses the kind of GPU, the tensor parallel size and the context of an engine (docs/explanation/sizing.md)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -21,14 +21,14 @@ from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Shape, SizingRequest
 
 USUAL_CONTEXT = 32768
-"""Target context in tokens, for models that support it, if the user requests none (architecture 4.10)."""
+"""Target context in tokens, for models that support it, if the user requests none (docs/explanation/sizing.md)."""
 FULL_LENGTH_REQUESTS = 4
 """Sequences of a context above `USUAL_CONTEXT` that must fit at once, if the user requests no context. A longer context
-leaves no room for other requests, or for an error of the arithmetic (architecture 4.10)."""
+leaves no room for other requests, or for an error of the arithmetic (docs/explanation/sizing.md)."""
 LEAST_CONTEXT = 8192
-"""A context is not reduced below this number of tokens (architecture 4.10)."""
+"""A context is not reduced below this number of tokens (docs/explanation/sizing.md)."""
 TYPICAL_REQUESTS = 8
-"""Typical requests that fit at once in every plan (architecture 4.10)."""
+"""Typical requests that fit at once in every plan (docs/explanation/sizing.md)."""
 SPARE = 0.02
 """Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
 (fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""

@@ -14,6 +14,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
 from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
 from inference_operator.roles.context import LiveRole
+from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import workload_view
 
@@ -37,11 +38,11 @@ class ScalingObservation:
     requested: int | None
     """`spec.replicas`; None if the specification is invalid."""
     without_gpu: int
-    """Engines that should run and have no node."""
+    """Engines that should run and have no node; 0 without autoscaling."""
 
 
 def scaling_observation(
-    inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[PodView]
+    inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[EngineView]
 ) -> ScalingObservation:
     """What is known of autoscaling.
 
@@ -53,20 +54,24 @@ def scaling_observation(
     """
     spec = inputs.resource.spec
     observed = observed_scaling(inputs, spec, first) if isinstance(spec, Spec) else ObservedScaling()
+    status = _status(inputs, outcome, observed)
     return ScalingObservation(
-        status=_status(inputs, outcome, observed),
+        status=status,
         observed=observed,
         requested=spec.replicas if isinstance(spec, Spec) else None,
-        without_gpu=_without_gpu(outcome, engines),
+        without_gpu=_without_gpu(outcome, engines) if status else 0,
     )
 
 
-def _without_gpu(outcome: Outcome, engines: Sequence[PodView]) -> int:
+def _without_gpu(outcome: Outcome, engines: Sequence[EngineView]) -> int:
     """Engines that wait for a node, and those that fixed capacity rules out."""
     roles = outcome.roles if isinstance(outcome, Planned) else ()
     capped = sum(role.replicas - workload_view(role.workload).desired for role in roles)
-    waiting = sum(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in engines)
-    return max(0, capped) + waiting
+    return max(0, capped) + sum(any(map(_is_unschedulable, engine.pods)) for engine in engines)
+
+
+def _is_unschedulable(pod: PodView) -> bool:
+    return pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE
 
 
 def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> AutoscalingStatus | None:

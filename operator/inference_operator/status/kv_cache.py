@@ -1,9 +1,11 @@
 """The KV cache that an engine reports, beside the estimated one."""
 
+from collections.abc import Sequence
+
 from inference_operator.api.status import KvCacheStatus
-from inference_operator.diagnosis.component import Component
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.sizing.plan import Plan
+from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import Samples
 
 DEVIATION = 0.1
@@ -11,19 +13,22 @@ DEVIATION = 0.1
 (`python -m bench.sizing`)."""
 
 
-def kv_cache(inputs: Inputs, role: Component, plan: Plan | None) -> KvCacheStatus | None:
-    """The KV cache of the engines of a role's latest template, as the first of them reported it.
+def kv_cache(
+    inputs: Inputs, template: str | None, engines: Sequence[EngineView], plan: Plan | None
+) -> KvCacheStatus | None:
+    """The KV cache of the engines of a template, as the first of them reported it.
 
     The number is read back from status while the template stays, so that status does not change without a
     cause or when the operator restarts.
     """
-    template = role.workload.template
     if template is None:
         return None
     engine = inputs.resource.status.engine
     before = engine.kv_cache if engine else None
     reported = (
-        before.reported_tokens if before and before.pod_template_hash == template else _reported(role, inputs.samples)
+        before.reported_tokens
+        if before and before.pod_template_hash == template
+        else _reported([engine for engine in engines if engine.template == template], inputs.samples)
     )
     if reported is None:
         return None
@@ -53,9 +58,8 @@ def remark(kv_cache: KvCacheStatus | None) -> str:
     return f"{sentence}, {100 * abs(off):.0f} % {'more' if off > 0 else 'fewer'} than estimated."
 
 
-def _reported(role: Component, samples: Samples) -> int | None:
-    """The size that the oldest ready engine of the latest template reports."""
-    ready = [pod for pod in role.pods if pod.template == role.workload.template and pod.ready]
-    ready.sort(key=lambda pod: (str(pod.created), pod.name))
-    reported = (samples.engines[pod.uid].sample.kv_cache_tokens for pod in ready if pod.uid in samples.engines)
+def _reported(engines: Sequence[EngineView], samples: Samples) -> int | None:
+    """The size that the oldest ready engine reports."""
+    oldest = sorted((engine for engine in engines if engine.ready), key=lambda one: (str(one.created), one.name))
+    reported = (samples.engines[one.uid].sample.kv_cache_tokens for one in oldest if one.uid in samples.engines)
     return next((tokens for tokens in reported if tokens), None)

@@ -22,6 +22,7 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.status.autoscaling import ScalingObservation
 from inference_operator.status.request_path import RequestPath
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
+from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView
 from inference_operator.workload.rollout import Rollout
@@ -41,7 +42,9 @@ class RoleObservation:
     """What is decided about one role, what runs, and what is wrong."""
 
     component: Component
-    """Its workload and pods."""
+    """Its workload, counted in engines, and its pods."""
+    engines: Sequence[EngineView]
+    """Its engines that stay: not of an earlier template, and not being deleted."""
     pinned: PinnedPlan | None
     """Its plan: decided in this round, or recorded before."""
     kv_cache: KvCacheStatus | None
@@ -107,8 +110,6 @@ class Observation:
     """Ready engines whose metrics cannot be read."""
     replacing: bool
     """Whether ready engines, without those that are being deleted, are fewer than desired."""
-    engine_since: datetime | None
-    """Creation time of the oldest engine that is to stay."""
     notice: str
     """What users should know about the decision, in sentences; empty if nothing."""
     model: KnownModel | None
@@ -147,6 +148,12 @@ class Observation:
     def missing_gpu_kind(self) -> str:
         """A kind of GPU that a plan needs and no node has; empty if there is none."""
         return next((role.missing_gpu_kind for role in self.roles if role.missing_gpu_kind), "")
+
+    @property
+    def engine_since(self) -> datetime | None:
+        """Creation time of the oldest engine that stays."""
+        staying = (engine for role in self.roles for engine in role.engines if not engine.failed)
+        return min((engine.created for engine in staying if engine.created), default=None)
 
     @property
     def complete(self) -> bool:

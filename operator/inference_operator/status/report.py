@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
@@ -103,16 +103,19 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
 
 def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs) -> Condition:
     before = inputs.resource.status.condition(kind)
-    unmoved = before is not None and before.status == verdict.status
-    now = inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = before.last_transition_time if before and before.status == verdict.status else _text(inputs.now)
     return Condition(
         type=kind,
         status=verdict.status,
         reason=verdict.reason,
         message=verdict.message[:MAX_MESSAGE_LENGTH],
         observed_generation=inputs.resource.generation,
-        last_transition_time=before.last_transition_time if before and unmoved else now,
+        last_transition_time=since,
     )
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _requeue(current: Observation, status: Status) -> Requeue:

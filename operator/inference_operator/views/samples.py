@@ -146,8 +146,7 @@ def next_activity(
 ) -> EngineActivity:
     """The activity of an engine after its next sample.
 
-    While an engine is out of traffic, its time without progress keeps running even without requests, and progress does
-    not end its probe request: only a response to it shows that the engine serves again.
+    While an engine is out of traffic, the clock keeps running even when idle; only a probe response brings it back.
 
     Args:
         before: its activity at the previous sample; None if there is none.

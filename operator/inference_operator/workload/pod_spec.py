@@ -8,7 +8,7 @@ from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
-from inference_operator.objects.container import environment, pre_stop, process_fields
+from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
 from inference_operator.objects.names import labels, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
@@ -140,7 +140,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         "livenessProbe": fatal(
             http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
         ),
-        **pre_stop(process.pre_stop),
+        **(pre_stop(process.pre_stop) if process.pre_stop else pre_stop_wait(process.pre_stop_seconds)),
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [

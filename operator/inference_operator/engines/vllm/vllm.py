@@ -56,6 +56,7 @@ from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Gpu
@@ -102,6 +103,9 @@ COMPILED = f"{HOME}/.cache"
 WRITABLE = (HOME, "/tmp")  # noqa: S108 - an emptyDir of the pod's own
 """All paths to which vLLM writes: caches and compiled kernels in its home, sockets in /tmp."""
 
+IDLE_SECONDS = 3600
+"""How long vLLM keeps an idle connection: as long as a request of a client may take (`STREAM_SECONDS` of routers)."""
+
 ENVIRONMENT = {
     "HOME": HOME,
     "USER": "vllm",  # getpass fails for a uid without an entry in /etc/passwd
@@ -113,7 +117,7 @@ ENVIRONMENT = {
     "TRITON_CACHE_DIR": f"{HOME}/.cache/triton",
     "TORCHINDUCTOR_CACHE_DIR": f"{HOME}/.cache/torchinductor",
     # uvicorn closes idle connections after 5 s by default, possibly just when a router sends a request on one.
-    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "3600",
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(IDLE_SECONDS),
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     **MEDIA_ENVIRONMENT,
@@ -168,6 +172,11 @@ class Vllm:
             or refusal_of_traces(asked.args)
             or refusal_of_env(asked.env, allowed=settings.allowed_environment)
         )
+
+    @property
+    def unsupported_fields(self) -> frozenset[str]:
+        """None: the fields of `spec.engine` are vLLM's."""
+        return frozenset()
 
     @property
     def option_classes(self) -> OptionClasses:
@@ -252,6 +261,11 @@ class Vllm:
             keys=bucket_keys(model.s3.secret_name) if model else (),
         )
 
+    @property
+    def formats(self) -> frozenset[WeightFormat]:
+        """All. GGUF needs a plugin, as the plan says, and pickle files need consent."""
+        return frozenset(WeightFormat)
+
     def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         """The refusal of code that could change, of pickle files, or of what leads away from the claim; or None."""
         return (
@@ -279,7 +293,7 @@ class Vllm:
     @property
     def metrics_page(self) -> MetricsPage:
         """The page of vLLM's metrics, on the port of its API."""
-        return MetricsPage()
+        return MetricsPage(idle_seconds=IDLE_SECONDS)
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""

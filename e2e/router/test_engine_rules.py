@@ -1,0 +1,97 @@
+"""The common names of engines' figures, evaluated by promtool: from vLLM's series, old and new, and from routers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from e2e.router.prometheus import promtool, written
+from generators.engine_rules import RULES, engine_rules
+
+MINUTES, AT = 20, "15m"
+OF = 'namespace="a",name="qwen"'
+ROUTER = {
+    f'inference_operator_router_running_requests{{{OF},pod="r1",engine="10.0.0.1:8000"}}': "3",
+    f'inference_operator_router_running_requests{{{OF},pod="r2",engine="10.0.0.1:8000"}}': "4",
+    f'inference_operator_router_queued_requests{{{OF},pod="r1"}}': "2",
+    f'haproxy_backend_response_time_average_seconds{{{OF},pod="r1",proxy="engines"}}': "0.5",
+    f'haproxy_backend_response_time_average_seconds{{{OF},pod="r2",proxy="engines"}}': "1.5",
+}
+VLLM = {
+    f'vllm:num_requests_running{{{OF},pod="p",engine="0"}}': "5",
+    f'vllm:num_requests_running{{{OF},pod="p",engine="1"}}': "6",
+    f'vllm:num_requests_waiting{{{OF},pod="p",engine="0"}}': "7",
+    f'vllm:kv_cache_usage_perc{{{OF},pod="p",engine="0"}}': "0.25",
+    f'vllm:time_to_first_token_seconds_sum{{{OF},pod="p"}}': "0+120",
+    f'vllm:time_to_first_token_seconds_count{{{OF},pod="p"}}': "0+60",
+    f'vllm:time_to_first_token_seconds_bucket{{{OF},pod="p",le="+Inf"}}': "0+60",
+    f'vllm:inter_token_latency_seconds_bucket{{{OF},pod="p",le="+Inf"}}': "0+120",
+}
+OLD_VLLM = {
+    f'vllm:gpu_cache_usage_perc{{{OF},pod="p"}}': "0.75",
+    f'vllm:time_per_output_token_seconds_bucket{{{OF},pod="p",le="+Inf"}}': "0+60",
+}
+IDLE = {one: "0" if "first_token" in one else value for one, value in VLLM.items()}
+CASES: dict[str, tuple[Mapping[str, str], Mapping[str, float]]] = {
+    "vLLM": (
+        VLLM | ROUTER,
+        {
+            "infd:engine_running_requests:sum": 11,
+            "infd:engine_waiting_requests:sum": 7,
+            'infd:kv_cache_usage:ratio{pod="p"}': 0.25,
+            "infd:first_token_seconds:mean5m": 2,
+            'infd:first_token_seconds_bucket:rate5m{le="+Inf"}': 1,
+            'infd:inter_token_latency_seconds_bucket:rate5m{le="+Inf"}': 2,
+        },
+    ),
+    "an earlier vLLM": (
+        OLD_VLLM,
+        {
+            'infd:kv_cache_usage:ratio{pod="p"}': 0.75,
+            'infd:inter_token_latency_seconds_bucket:rate5m{le="+Inf"}': 1,
+        },
+    ),
+    "engines without metrics": (
+        ROUTER,
+        {
+            "infd:engine_running_requests:sum": 7,
+            "infd:engine_waiting_requests:sum": 2,
+            "infd:first_token_seconds:mean5m": 1,
+        },
+    ),
+    "an idle vLLM has no first token, and not the time to the headers": (
+        IDLE | ROUTER,
+        {
+            "infd:engine_running_requests:sum": 11,
+            "infd:engine_waiting_requests:sum": 7,
+            'infd:kv_cache_usage:ratio{pod="p"}': 0.25,
+            'infd:first_token_seconds_bucket:rate5m{le="+Inf"}': 0,
+            'infd:inter_token_latency_seconds_bucket:rate5m{le="+Inf"}': 2,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_figures_of_engines_have_common_names(case: str, tmp_path: Path) -> None:
+    series, expected = CASES[case]
+    found = {name.partition("{")[0]: (name.partition("{")[2].rstrip("}"), value) for name, value in expected.items()}
+    tests = []
+    for name, _ in engine_rules():
+        labels, value = found.get(name, ("", None))
+        of = ",".join(filter(None, (OF, labels)))
+        samples = [] if value is None else [{"labels": f"{name}{{{of}}}", "value": value}]
+        tests.append({"expr": name, "eval_time": AT, "exp_samples": samples})
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": one, "values": _over_time(value)} for one, value in series.items()],
+        "promql_expr_test": tests,
+    }
+    content = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "fuzzy_compare": True, "tests": [test]}
+    done = promtool("test", "rules", str(written(tmp_path / "test.yaml", content)))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _over_time(value: str) -> str:
+    start, _, step = value.partition("+")
+    return f"{start}+{step or 0}x{MINUTES}"
