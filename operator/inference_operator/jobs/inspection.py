@@ -4,7 +4,7 @@ from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE
-from inference_operator.jobs.state import JobState, ObservedJobs, job_state
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobInputs, JobTask
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.entry import Entry
