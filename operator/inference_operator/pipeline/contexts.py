@@ -43,7 +43,7 @@ def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(role.name),
-        pods=inputs.pods_of(role.name),
+        engines=engines_of(inputs.pods_of(role.name)),
     )
 
 
@@ -84,17 +84,15 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
-    workload, pods = inputs.workload(name), inputs.pods_of(name)
+    workload = inputs.workload(name)
     recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
-    pods = inputs.pods_of(name)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(name),
-        pods=pods,
-        engines=engines_of(pods),
+        engines=engines_of(inputs.pods_of(name)),
         recorded=recorded,
     )
 

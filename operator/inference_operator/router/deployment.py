@@ -1,12 +1,11 @@
 """The Deployment of the routers: two HAProxy processes in each pod."""
 
 from collections.abc import Mapping
-from importlib.resources import files
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
-from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.objects.pod import (
@@ -32,6 +31,7 @@ from inference_operator.router.process import (
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
     POD_IPS_VARIABLE,
+    script,
 )
 from inference_operator.router.resources import process_resources
 from inference_operator.router.stats import STATS_PATH
@@ -100,7 +100,7 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
         annotations={
             **evictable(_own_volumes(inputs)),
             **inputs.spec.pod_template.annotations,
-            CHECKSUM_ANNOTATION: content_hash(config),
+            CHECKSUM_ANNOTATION: manifest_hash(config),
         },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels},
     )
@@ -242,7 +242,6 @@ def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOV
         drain_seconds: how long requests may be held; then they get 503 with Retry-After.
         endpoint_removal_seconds: how long to wait before that.
     """
-    script = files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
     times = [str(endpoint_removal_seconds), str(drain_seconds)]
     arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
-    return ["sh", "-c", _WITH_BASH, script, *arguments]
+    return ["sh", "-c", _WITH_BASH, script("stop_hook.sh"), *arguments]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pydantic import TypeAdapter
 
 from inference_operator.manifest import Manifest
-from inference_operator.objects.child import content_hash
+from inference_operator.objects.child import manifest_hash
 from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.router.inputs import RouterInputs, Upstream
@@ -75,7 +75,7 @@ class PinnedRouter:
 
     @property
     def _hash(self) -> str:
-        return content_hash([self.slots, self.template, dict(self.files)])
+        return manifest_hash([self.slots, self.template, dict(self.files)])
 
     def is_intact(self, stored_hash: str) -> bool:
         """Whether the content is what was stored with this hash."""

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
-from inference_operator.objects.child import content_hash
+from inference_operator.objects.child import content_hash, manifest_hash
 from inference_operator.objects.container import has_references
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -65,7 +65,7 @@ class PinnedTemplate:
         """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
         if self.stored:
             return self.stored
-        return compact_json(asdict(_StoredTemplate(self.inputs_hash, content_hash(self.template), self.template)))
+        return compact_json(asdict(_StoredTemplate(self.inputs_hash, manifest_hash(self.template), self.template)))
 
 
 def pinned_template(text: object) -> PinnedTemplate | None:
@@ -79,7 +79,7 @@ def pinned_template(text: object) -> PinnedTemplate | None:
     if not isinstance(text, str) or len(text) > _MAX_BYTES:
         return None
     parsed = parsed_json(text, _ADAPTER) if text.startswith("{") else _unpacked(text)
-    if parsed is None or content_hash(parsed.template) != parsed.hash:
+    if parsed is None or manifest_hash(parsed.template) != parsed.hash:
         return None
     return PinnedTemplate(parsed.inputsHash, parsed.template, stored=text)
 
