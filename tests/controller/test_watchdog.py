@@ -1,5 +1,6 @@
 """A stalled engine, from its samples to its end of traffic and its replacement."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -32,9 +33,9 @@ RESPONDS = replace(STOPPED, probe=ProbeState.RESPONDED, no_progress_since=131.0)
 A, B = Ref(POD, "default", "a"), Ref(POD, "default", "b")
 
 
-def add_engine(world: World, name: str, status: Manifest) -> Ref:
+def add_engine(world: World, name: str, status: Manifest, *, added_labels: Mapping[str, str] | None = None) -> Ref:
     """Add a pod as its ReplicaSet and kubelet do."""
-    manifest = pod(name=name, status=status)
+    manifest = pod(name=name, status=status, added_labels=added_labels)
     meta = {key: value for key, value in manifest["metadata"].items() if key not in SYSTEM_METADATA}
     ref = Ref.of(world.cluster.apply_as(CONTROLLERS, {**manifest, "metadata": meta}))
     world.cluster.set_status(ref, status)
