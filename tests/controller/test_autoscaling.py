@@ -12,7 +12,7 @@ from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, POD, Manifest, Ref
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
 from inference_operator.settings import Capacity
-from inference_operator.views.pod import DELETION_COST_ANNOTATION
+from inference_operator.views.pod import DELETION_COST_ANNOTATION, GROUP_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
 from tests.controller.world import USER, World
 from tests.testing.builders import ENGINES, KEY, NOW, SETTINGS, pod, ready_pod, unschedulable, waiting
@@ -55,9 +55,10 @@ class Fleet:
         self.latency: Histograms | None = None
         """What every engine has measured since its start."""
 
-    def add(self, name: str, *, component: str = "engine", ready: bool = True) -> Ref:
+    def add(self, name: str, *, component: str = "engine", ready: bool = True, group: str = "", index: int = 0) -> Ref:
         status = ready_pod() if ready else waiting("ContainerCreating", "", container=component)
-        manifest = pod(name=name, component=component, status=status)
+        labels = {GROUP_LABEL: group, POD_INDEX_LABEL: str(index), TRAFFIC_LABEL: "true"} if group else None
+        manifest = pod(name=name, component=component, status=status, added_labels=labels)
         meta = {key: value for key, value in manifest["metadata"].items() if key not in SYSTEM_METADATA}
         ref = Ref.of(self.world.cluster.apply_as(CONTROLLERS, {**manifest, "metadata": meta}))
         self.world.cluster.set_status(ref, status)
@@ -74,7 +75,7 @@ class Fleet:
         engines = {
             one.uid: EngineActivity(self.sample(busy.get(one.name, 0)), 0, self.at)
             for one in pods
-            if one.component == ENGINE
+            if one.component == ENGINE and one.index == 0
         }
         for uid, activity in engines.items():
             self.world.cache.samples.see_engine(uid, activity)

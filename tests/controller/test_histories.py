@@ -98,6 +98,7 @@ class Combined:
         self.metrics = ResourceMetrics()
         self.metrics.resources = self.fleet.world.cache.figures
         self.least = LEAST
+        self.pods_of_engine = self.random.choice((1, 2))
 
     async def start(self) -> None:
         world, scaling = self.fleet.world, {"minReplicas": LEAST, "maxReplicas": MOST, "targetConcurrency": 10}
@@ -110,7 +111,9 @@ class Combined:
         await world.settle()
         await finish_downloads(world)
         for name in ("e0", "e1", "e2"):
-            self.fleet.add(name)
+            self.fleet.add(name, group=name if self.pods_of_engine > 1 else "")
+            for index in range(1, self.pods_of_engine):
+                self.fleet.add(f"{name}-{index}", group=name, index=index)
         self.fleet.add("r", component=ROUTER)
         for job in self.jobs:
             self.fleet.add(f"job-{job}", component=job, ready=self.random.random() < 1 / 2)
@@ -139,7 +142,7 @@ class Combined:
         return sum(one.value for one in found if labels.items() <= one.labels.items())
 
     def __repr__(self) -> str:
-        return f"{self.on} with {self.jobs}"
+        return f"{self.on} with {self.jobs} and engines of {self.pods_of_engine} pods"
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

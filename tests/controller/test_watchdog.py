@@ -8,13 +8,12 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.controller.cluster import RejectedError
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.views.pod import TRAFFIC_LABEL
+from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
 from inference_operator.views.samples import EngineActivity, ProbeState
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import (
     ENGINES,
     KEY,
-    SERVICE_OF_ENGINES,
     STALLED_ENGINE,
     deployment_status,
     pod,
@@ -92,6 +91,21 @@ async def test_the_pod_of_a_stalled_engine_is_deleted_and_the_status_names_the_c
     assert condition is not None
     assert (condition.type, condition.status, condition.reason) == ("EnginesAvailable", "False", "EngineStalled")
     assert condition.message == "Pod `b` had 3 requests and made no progress for 300 s; it is being replaced."
+
+
+async def test_both_pods_of_a_stalled_engine_are_deleted_and_the_status_names_it_once(world: World) -> None:
+    world.ask(replicas=1)
+    await world.settle()
+    world.pods_are_ready()
+    for index, name in enumerate(("a", "b")):
+        labels = {GROUP_LABEL: "g", POD_INDEX_LABEL: str(index), TRAFFIC_LABEL: "true"}
+        add_engine(world, name, ready_pod(), added_labels=labels)
+    await world.settle()
+    hang(world, A)
+    assert await world.settle() == [Request("delete", A), Request("delete", B), STATUS]
+    condition = world.status().condition(ConditionType.ENGINES_AVAILABLE)
+    assert condition is not None
+    assert condition.message == "Pod `a` had 3 requests and made no progress for 300 s; it is being replaced."
 
 
 async def test_a_second_stalled_engine_is_deleted_only_after_the_first_replacement_is_ready(two: World) -> None:
@@ -221,20 +235,3 @@ async def test_a_refused_label_is_in_the_status(world: World) -> None:
     world.cluster.fail_next(RejectedError('pods "a" is forbidden'))
     await world.reconcile()
     assert world.conditions()["Stalled"] == ("True", "ChildRejected")
-
-
-async def test_the_service_selects_the_label_only_when_every_engine_has_it(world: World) -> None:
-    """Engines of an earlier release's template do not have it, and must lose no requests."""
-    world.ask(replicas=2)
-    await world.settle()
-    world.pods_are_ready()
-    old = add_engine(world, "a", ready_pod(), added_labels={})
-    add_engine(world, "b", ready_pod())
-    assert Request("apply", SERVICE_OF_ENGINES) in await world.settle()
-    assert TRAFFIC_LABEL not in world.live(SERVICE_OF_ENGINES)["spec"]["selector"]
-    sample(world, B, STOPPED)
-    sample(world, A, MOVES)
-    assert await world.settle() == [], "the label would have no effect"
-    world.cluster.remove(old)
-    assert await world.settle() == [Request("apply", SERVICE_OF_ENGINES)]
-    assert world.live(SERVICE_OF_ENGINES)["spec"]["selector"][TRAFFIC_LABEL] == "true"

@@ -30,7 +30,7 @@ class ConflictRequest:
     workload: str
     """Name of the engines' Deployment."""
     live: Manifest | None
-    """That Deployment."""
+    """The live Deployment."""
     before: Condition | None
     """The last condition `ScalingActive`."""
     lookups: LookupResults
@@ -38,7 +38,7 @@ class ConflictRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScalingConflict:
-    """Whether another autoscaler acts too."""
+    """Foreign autoscalers, and whether the operator leaves `replicas` alone because of them."""
 
     lookup: ForeignAutoscalersLookup
     """The lookup that the next decision needs."""
@@ -51,12 +51,12 @@ class ScalingConflict:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody wrote the number of engines, and it is not known yet who."""
+        """Whether the number of engines has an unknown writer, until the autoscalers are listed."""
         return self.holds and not self.on_workload
 
 
 def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
-    """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
+    """The foreign autoscalers that act on the engines; None where the operator does not decide."""
     autoscaling = request.spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None

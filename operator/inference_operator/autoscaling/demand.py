@@ -35,7 +35,7 @@ class Total:
 
 
 def _growth(before: float | None, now: float) -> float:
-    """What a counter has grown by; one that is smaller than before has started again at zero."""
+    """The growth of a counter. A value that is smaller than before means a restart at zero."""
     if before is None:
         return 0.0
     return now - before if now >= before else now

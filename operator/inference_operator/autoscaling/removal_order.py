@@ -1,4 +1,4 @@
-"""Which engines go first when there should be fewer: those that have no node, then those with the fewest requests.
+"""The order in which engines are removed: first those without a node, then those with the fewest requests.
 
 A ReplicaSet deletes pods without a node first, then those that are not ready, then by the annotation
 `controller.kubernetes.io/pod-deletion-cost`, the lowest first (Kubernetes 1.36, pkg/controller/controller_utils.go,
@@ -21,7 +21,7 @@ class DeletionCost:
     uid: str
     cost: int
     """Its unfinished requests."""
-    traffic: bool | None
+    traffic: bool
     """Its traffic label. Server-side apply removes fields that a later apply omits, so the label is sent with the
     annotation."""
 

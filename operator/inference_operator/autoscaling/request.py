@@ -26,7 +26,7 @@ START_STEP = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ScalingRequest:
-    """What the next decisions about one role depend on, besides samples."""
+    """The parameters of the next decisions about one role."""
 
     settings: ScalingSettings
     replicas: int
@@ -34,11 +34,11 @@ class ScalingRequest:
     bypasses_routers: bool
     """Whether something else than the operator's routers sends requests."""
     target: Target
-    """How many requests one engine should have."""
+    """The requests that one engine should have."""
     objective: Objective
     """Latencies by which the target is corrected."""
     plan: str = ""
-    """Which plan of the engines the target belongs to."""
+    """The plan of the engines that the target belongs to."""
     role: str = ENGINE
     """The role whose engines are counted."""
 
@@ -67,13 +67,13 @@ def scaling_request(
     engines: Sequence[EngineView],
     floor: Floor | None,
 ) -> ScalingRequest | None:
-    """What decisions of the operator depend on; None where it does not decide.
+    """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
         spec: the specification.
         recorded: the last decision that was written.
-        target: how many requests one engine should have.
-        plan: which plan of the engines the target belongs to.
+        target: the requests that one engine should have.
+        plan: the plan of the engines that the target belongs to.
         role: the role that is scaled.
         replicas: the number of engines that is wanted now.
         engines: the engines of the role.

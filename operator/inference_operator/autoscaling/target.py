@@ -52,7 +52,7 @@ class Objective:
 
 
 class TargetBound(StrEnum):
-    """What decides the target concurrency, as users read it."""
+    """The bound that decides the target concurrency, in words for users."""
 
     REQUESTED = "targetConcurrency"
     SEQUENCES = "max_num_seqs"

@@ -15,7 +15,7 @@ class ScalingStore:
         """By key and role. Today the operator scales one role, the first."""
 
     def want(self, key: Key, request: ScalingRequest | None) -> None:
-        """Store what the next decisions depend on; None ends them."""
+        """Store the parameters of the next decisions; None ends them."""
         if request is None:
             self._states.pop(key, None)
         else:
@@ -23,7 +23,7 @@ class ScalingStore:
             self._states[key] = {request.role: requested(state, request)}
 
     def request(self, key: Key) -> ScalingRequest | None:
-        """What decisions depend on; None where the operator does not decide."""
+        """The parameters of decisions; None where the operator does not decide."""
         state = self._first(key)
         return state.request if state else None
 

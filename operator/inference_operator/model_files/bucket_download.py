@@ -10,7 +10,7 @@ import obstore
 
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
-from inference_operator.model_files.claim import Claim, Say
+from inference_operator.model_files.claim import ModelFolder, Say
 from inference_operator.model_files.download import DamagedError
 from inference_operator.model_files.listing import ListedFile, wrong_content
 from inference_operator.models.source import BucketModel
@@ -37,7 +37,7 @@ class BucketOrigin:
         self._listed: Sequence[ListedFile] = ()
 
     def commit(self, revision: str | None) -> str:
-        """The digest of the present listing, which must be the revision if one was asked for."""
+        """The digest of the present listing; it must be equal to a requested revision."""
         self._store = open_bucket(self._bucket)
         files = needed_files(self._bucket, self._store, allow_pickle=self._allow_pickle)
         if isinstance(files, Failure):
@@ -51,13 +51,13 @@ class BucketOrigin:
         """The files as they were when the revision was determined."""
         return self._listed
 
-    def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+    def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         """Download one file, compare it with the listing, and link it in the snapshot."""
-        blob = claim.blobs(self.model) / file.blob
+        blob = folder.blobs / file.blob
         if not (blob.is_file() and blob.stat().st_size == file.size_bytes):
-            self._fetch_content(claim.partial(self.model, file), file)
-            claim.partial(self.model, file).replace(blob)
-        link = claim.snapshot(self.model, commit) / file.path
+            self._fetch_content(folder.partial(file), file)
+            folder.partial(file).replace(blob)
+        link = folder.snapshot(commit) / file.path
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(os.path.relpath(blob, link.parent))
@@ -89,7 +89,7 @@ class BucketOrigin:
         self._say(f"{file.path}: its ETag is no hash of it; it was downloaded twice with the same content.")
 
     def _fetch_parts(self, partial: Path, file: ListedFile) -> None:
-        """Download what is missing. The store refuses a part if the file has another ETag by now."""
+        """Download the missing part. The store refuses it if the file has another ETag by now."""
         with partial.open("ab") as content:
             if content.tell() > file.size_bytes:
                 content.truncate(0)
@@ -104,7 +104,7 @@ class BucketOrigin:
                     raise DamagedError(wrong_content(self.source, file.path, "size"))
                 content.write(part)
 
-    def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
+    def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
         """Nothing: engines get the path of the snapshot."""
 
     def failure(self, revision: str | None, error: Exception) -> Failure:  # noqa: ARG002 - a bucket has one listing

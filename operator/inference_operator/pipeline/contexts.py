@@ -10,7 +10,7 @@ from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan, plan_from_status
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import annotations, mapping
@@ -43,7 +43,7 @@ def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(role.name),
-        pods=inputs.pods_of(role.name),
+        engines=engines_of(inputs.pods_of(role.name)),
     )
 
 
@@ -84,17 +84,15 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
-    workload, pods = inputs.workload(name), inputs.pods_of(name)
+    workload = inputs.workload(name)
     recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
-    pods = inputs.pods_of(name)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
         workload=workload,
         view=workload_view(workload),
         service=inputs.engines_service(name),
-        pods=pods,
-        engines=engines_of(pods),
+        engines=engines_of(inputs.pods_of(name)),
         recorded=recorded,
     )
 
@@ -115,7 +113,5 @@ def _recorded_plans(
     annotated = pinned_plan(annotations(workload).get(PLAN_ANNOTATION))
     engine = annotated.engine if annotated else requested
     recorded = plan_from_status(inputs.resource.status, engine=engine) if is_first else None
-    if recorded and annotated:
-        recorded = completed(recorded, annotated)
     plans = [plan for plan in (recorded, annotated) if plan is not None]
     return sorted(plans, key=lambda plan: -plan.plan.revision)

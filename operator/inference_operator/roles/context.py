@@ -30,11 +30,15 @@ class LiveRole:
     """The same, typed."""
     service: Manifest | None
     """Its live headless Service."""
-    pods: Sequence[PodView]
     engines: Sequence[EngineView]
-    """The engines that its pods make."""
+    """The engines that its live pods make."""
     recorded: Sequence[PinnedPlan]
     """The plans recorded for it, the latest decision first."""
+
+    @property
+    def pods(self) -> Sequence[PodView]:
+        """The pods of its engines."""
+        return [pod for engine in self.engines for pod in engine.pods]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

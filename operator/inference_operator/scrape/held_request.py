@@ -57,7 +57,7 @@ class HeldRequest(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end, None)
 
     def close(self) -> None:
-        """End the connection; nothing is told any more."""
+        """End the connection; no answer is reported any more."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,8 @@
 """Watches the routers of resources without engines: each answers one long request as soon as it holds a request.
 
 To read the routers of 1,000 resources every second instead would be 4,000 requests a second. A log line by UDP would
-need a port, a Service and a network policy of its own, and may be lost. A router of an earlier release answers at once.
-It is asked again every `POLL_SECONDS`.
+need a port, a Service and a network policy of its own, and may be lost. A router that answers at once
+without a held request is asked again every `POLL_SECONDS`.
 """
 
 import asyncio
@@ -52,13 +52,14 @@ class HeldWatch:
 
     def follow(self, keys: Iterable[Key]) -> None:
         """Watch the routers of exactly these keys."""
-        wanted = {(key, address) for key in keys for address in self._addresses(key)}
-        for place in self._requests.keys() - wanted:
+        desired = {(key, address) for key in keys for address in self._addresses(key)}
+        for place in self._requests.keys() - desired:
             self._requests.pop(place).close()
         loop = asyncio.get_running_loop()
-        for number, (key, address) in enumerate(wanted - self._requests.keys()):
-            told = self._teller(key)
-            request = HeldRequest(address, HELD_PATH, seconds=HELD_SECONDS + SLACK_SECONDS, on_answer=told)
+        for number, (key, address) in enumerate(desired - self._requests.keys()):
+            request = HeldRequest(
+                address, HELD_PATH, seconds=HELD_SECONDS + SLACK_SECONDS, on_answer=self._on_answer(key)
+            )
             self._requests[key, address] = request
             loop.call_later(number / STARTS_PER_SECOND, request.ask)
 
@@ -72,18 +73,18 @@ class HeldWatch:
         routers = (pod for pod in self._pods(key) if pod.component == ROUTER and pod.ready and not pod.terminating)
         return [Address(pod.address, port) for pod in routers if pod.address for port in self._metrics_ports(pod)]
 
-    def _teller(self, key: Key) -> Callable[[int | None], float]:
-        """What to call with each answer of a router process of this key."""
-        asked = monotonic()
+    def _on_answer(self, key: Key) -> Callable[[int | None], float]:
+        """The callback for each answer of a router process of this key; it returns the wait until the next request."""
+        sent_at = monotonic()
 
-        def tell(held: int | None) -> float:
-            nonlocal asked
+        def answered(held: int | None) -> float:
+            nonlocal sent_at
             if held:
                 self._on_held(key)
-            wait = HELD_AGAIN_SECONDS if held else max(0.0, POLL_SECONDS - (monotonic() - asked))
+            wait = HELD_AGAIN_SECONDS if held else max(0.0, POLL_SECONDS - (monotonic() - sent_at))
             if held is None:
                 wait += random.uniform(0.0, POLL_SECONDS)  # noqa: S311 - spreads load, guards nothing
-            asked = monotonic() + wait
+            sent_at = monotonic() + wait
             return wait
 
-        return tell
+        return answered

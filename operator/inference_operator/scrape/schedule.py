@@ -10,7 +10,7 @@ from inference_operator.backoff import exponential_backoff
 from inference_operator.manifest import Key
 
 MAX_DOUBLINGS = 4
-"""Of the urgent interval, where no pod answers. Each attempt costs a worker its timeouts."""
+"""Most doublings of the urgent interval while no pod answers. Each attempt costs a worker its timeouts."""
 
 DEMAND_SECONDS, NO_DEMAND_SECONDS = 5.0, 30.0
 """Intervals of resources whose number of engines follows the requests: with requests, and without."""
@@ -24,7 +24,7 @@ cost has a bound (`bench/scrape.py`)."""
 
 
 class Pace(Enum):
-    """What the last scrape of an InferenceDeployment calls for."""
+    """How often to scrape an InferenceDeployment, by the result of its last scrape."""
 
     URGENT = "an engine seems to stall, or is out of traffic"
     BUSY = "engines have requests, and another engine could take them over"

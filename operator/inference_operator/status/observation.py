@@ -1,9 +1,9 @@
-"""Observation: what the rules of all conditions read, and the verdict that they give."""
+"""The observation that the rules of all conditions read, and the verdict that they give."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
@@ -27,19 +27,21 @@ from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView
 from inference_operator.workload.rollout import Rollout
 
+ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
+
 
 @dataclass(frozen=True, slots=True)
 class ConditionVerdict:
     """The status of a condition and why."""
 
-    status: Literal["True", "False", "Unknown"]
+    status: ConditionStatus
     reason: Reason
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoleObservation:
-    """What is decided about one role, what runs, and what is wrong."""
+    """One role: its plan, its engines and their problems."""
 
     component: Component
     """Its workload, counted in engines, and its pods."""
@@ -60,7 +62,7 @@ class RoleObservation:
     missing_gpu_kind: str = ""
     """The kind of GPU that its plan needs and no node has; empty if a node has it."""
     disk_shortfall: str = ""
-    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
+    """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 
     @property
     def name(self) -> str:
@@ -75,7 +77,7 @@ class RoleObservation:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is requested, what runs, and what is wrong."""
+    """The request, everything that runs for it, and the problems of that, after the writes of one round."""
 
     key: Key
     roles: Sequence[RoleObservation]
@@ -111,7 +113,7 @@ class Observation:
     replacing: bool
     """Whether ready engines, without those that are being deleted, are fewer than desired."""
     notice: str
-    """What users should know about the decision, in sentences; empty if nothing."""
+    """Sentences for users about the decision; empty if there are none."""
     model: KnownModel | None
     scaling: ScalingObservation
     startup: StartupStatus | None

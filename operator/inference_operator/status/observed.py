@@ -21,9 +21,8 @@ from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.status.request_path import request_path
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
-from inference_operator.views.engine import EngineView, engines_of
+from inference_operator.views.engine import EngineView
 from inference_operator.views.workload import WorkloadView, combined
-from inference_operator.workload.children import selects_traffic
 
 
 def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Observation:
@@ -50,10 +49,10 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         failures=[result for result in results if isinstance(result, Failed)],
         problem=found.problem,
         router_problem=found.router_problem,
-        stall="; ".join(removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED),
+        stall=_stalls(outcome),
         unread=_unread(inputs, live),
         out_of_traffic=_out_of_traffic(live),
-        replacing=sum(engine.is_serving for role in live for engine in role.engines) < workload.desired,
+        replacing=sum(engine.is_serving for one in live for engine in one.role.engines) < workload.desired,
         notice=planned.notice if planned else "",
         model=outcome.model,
         scaling=_scaling(inputs, outcome, live),
@@ -65,14 +64,18 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     )
 
 
+def _stalls(outcome: Outcome) -> str:
+    """Why stalled engines are deleted; one sentence for all pods of an engine."""
+    whys = (removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED)
+    return "; ".join(dict.fromkeys(whys))
+
+
 @dataclass(frozen=True, slots=True)
 class _Live:
     """A role after the writes of this round."""
 
     role: LiveRole
     decided: Role | None
-    engines: Sequence[EngineView]
-    """All of its engines."""
     staying: Sequence[EngineView]
     component: Component
 
@@ -84,10 +87,9 @@ def _live_roles(inputs: Inputs, planned: Planned | None) -> Sequence[_Live]:
 
 
 def _live(role: LiveRole, decided: Role | None) -> _Live:
-    engines = engines_of(role.pods)
-    staying = [engine for engine in engines if stays(engine, role.view)]
+    staying = [engine for engine in role.engines if stays(engine, role.view)]
     pods = [pod for engine in staying for pod in engine.pods]
-    return _Live(role, decided, engines, staying, Component(role.name, in_engines(role.view, engines), pods))
+    return _Live(role, decided, staying, Component(role.name, in_engines(role.view, role.engines), pods))
 
 
 def _routers(inputs: Inputs) -> Component:
@@ -141,10 +143,9 @@ def _unread(inputs: Inputs, roles: Sequence[_Live]) -> int:
 
 
 def _out_of_traffic(roles: Sequence[_Live]) -> Sequence[str]:
-    """Names of the engines that get no new requests, where the Service selects by traffic."""
-    selecting = (role for role in roles if selects_traffic(role.role.service))
-    engines = (engine for role in selecting for engine in role.engines if not engine.terminating)
-    return sorted(engine.name for engine in engines if engine.traffic is False)
+    """Names of the engines that get no new requests."""
+    engines = (engine for role in roles for engine in role.role.engines)
+    return sorted(engine.name for engine in engines if not (engine.traffic or engine.terminating))
 
 
 def _scaling(inputs: Inputs, outcome: Outcome, roles: Sequence[_Live]) -> ScalingObservation:
@@ -153,13 +154,13 @@ def _scaling(inputs: Inputs, outcome: Outcome, roles: Sequence[_Live]) -> Scalin
 
 
 def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | Failed | None:
-    """What stands in the way of a write; a failed request comes last, because it is repeated."""
+    """The result that keeps a child from being written. A failed request comes last, because it is repeated."""
     obstacles = (Conflict | Waiting | Rejected, Failed)
     return next((result for kinds in obstacles for result in results if isinstance(result, kinds)), None)
 
 
 def _diagnosis_request(inputs: Inputs, planned: Planned | None, roles: Sequence[_Live]) -> DiagnosisRequest:
-    """What diagnoses read; each role's engine is the one that its pinned plan names."""
+    """The inputs of diagnoses. Each role's engine is the one that its pinned plan names."""
     return DiagnosisRequest(
         namespace=inputs.resource.key.namespace,
         roles={

@@ -6,6 +6,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.shared_rules import paused
 
 MOST_NAMES = 5
 """Names of pods in a message."""
@@ -18,13 +19,6 @@ _CURE_OF_CONFLICT = (
 def scaling_active(observation: Observation) -> ConditionVerdict | None:
     """Whether the number of engines follows the demand; None without autoscaling."""
     return _with_autoscaling(observation) if observation.scaling.status else None
-
-
-def _paused(observation: Observation) -> ConditionVerdict | None:
-    if not observation.paused:
-        return None
-    message = "Paused: the number of engines stays while `spec.paused` is true."
-    return ConditionVerdict("False", Reason.PAUSED, message)
 
 
 def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
@@ -56,7 +50,7 @@ def _external_problem(observation: Observation) -> ConditionVerdict | None:
 
 
 def _conflict_on_workload(observation: Observation) -> ConditionVerdict | None:
-    """Another autoscaler acts on the Deployment, beside the operator."""
+    """Another autoscaler acts on the Deployment, which the operator scales."""
     conflict = observation.scaling.observed.conflict
     if conflict is None or not conflict.on_workload:
         return None
@@ -123,7 +117,7 @@ def _following_demand(observation: Observation) -> ConditionVerdict:
 
 _with_autoscaling: Chain[Observation, ConditionVerdict] = Chain(
     (
-        _paused,
+        paused("the number of engines stays"),
         _external_without_gpu,
         _following_external,
         _external_problem,
@@ -159,7 +153,7 @@ def _capacity(observation: Observation) -> str:
 
 
 def _scheduled(observation: Observation) -> str:
-    """That the schedule keeps more engines than `minReplicas` now; empty if it does not."""
+    """Sentence about the schedule where it keeps more engines than `minReplicas` now; empty where it does not."""
     floor = observation.scaling.observed.floor
     if floor is None or floor.entry is None:
         return ""
@@ -168,7 +162,7 @@ def _scheduled(observation: Observation) -> str:
 
 
 def _without_effect(observation: Observation) -> str:
-    """That `kubectl scale` changes nothing, where the numbers differ; empty where they do not."""
+    """Sentence about `spec.replicas` where it differs from the decision, and has no effect; empty where it does not."""
     scaling = observation.scaling
     if scaling.status is None or scaling.requested in (None, scaling.status.desired_replicas):
         return ""

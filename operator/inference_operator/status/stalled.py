@@ -8,20 +8,8 @@ from inference_operator.chain import Chain
 from inference_operator.objects.names import ROUTER
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.ready import ready
+from inference_operator.status.shared_rules import paused, refused
 from inference_operator.status.write_results import Conflict, Rejected, Waiting
-
-
-def _paused(observation: Observation) -> ConditionVerdict | None:
-    if not observation.paused:
-        return None
-    message = "Paused: the operator attempts nothing while `spec.paused` is true."
-    return ConditionVerdict("False", Reason.PAUSED, message)
-
-
-def _refused(observation: Observation) -> ConditionVerdict | None:
-    """The specification is refused."""
-    refusal = observation.refusal
-    return ConditionVerdict("True", refusal.reason, refusal.message) if refusal else None
 
 
 def _name_conflict(observation: Observation) -> ConditionVerdict | None:
@@ -59,11 +47,12 @@ def _not_stalled(_: Observation) -> ConditionVerdict:
 
 
 stalled: Chain[Observation, ConditionVerdict] = Chain(
-    (_paused, _refused, _name_conflict, _child_rejected, _too_late), otherwise=_not_stalled
+    (paused("the operator attempts nothing"), refused("True"), _name_conflict, _child_rejected, _too_late),
+    otherwise=_not_stalled,
 )
 """Whether waiting cannot help."""
 
-_TRANSIENT = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
+_WITHOUT_DEADLINE = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
 """Problems of a pod that pass: an unschedulable pod may wait for a node for any time, and a rejected pod is replaced.
 Every other problem lasts until somebody acts."""
 
@@ -79,7 +68,7 @@ def _deadline_exceeded(observation: Observation) -> bool:
     if deadline is not None and observation.now >= deadline:
         return True
     if _engines_are_down(observation):
-        return False  # the Deployment may have given up earlier, on an engine beside those that have served
+        return False  # the Deployment may have given up earlier, on a further engine while others served
     return observation.engines.failed or observation.routers.failed
 
 
@@ -101,7 +90,7 @@ def progress_deadline(observation: Observation) -> datetime | None:
     if observation.paused or ready(observation).status == "True" or observation.unschedulable:
         return None
     problem, deadline = observation.problem, observation.engines.deadline
-    if problem and problem.pod.created and problem.reason not in _TRANSIENT:
+    if problem and problem.pod.created and problem.reason not in _WITHOUT_DEADLINE:
         return max(problem.pod.created, _down_since(observation, problem.pod.component)) + deadline
     if _engines_are_down(observation):
         down = _down_since(observation)
