@@ -30,7 +30,7 @@ RESPONDED = replace(STALLED, probe=ProbeState.RESPONDED, no_progress_since=129.0
 UNSUPPORTED = replace(STALLED, probe=ProbeState.UNSUPPORTED)
 
 
-def engine(name: str, *, traffic: bool | None = True, **parts: object) -> PodView:
+def engine(name: str, *, traffic: bool = True, **parts: object) -> PodView:
     plain = PodView(name, ENGINE, None, ready=True, terminating=False, failed=False, problem=None, uid=f"uid-{name}")
     return replace(plain, traffic=traffic, **parts)  # type: ignore[arg-type]
 

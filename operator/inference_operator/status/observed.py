@@ -144,8 +144,8 @@ def _unread(inputs: Inputs, roles: Sequence[_Live]) -> int:
 
 def _out_of_traffic(roles: Sequence[_Live]) -> Sequence[str]:
     """Names of the engines that get no new requests."""
-    engines = (engine for role in roles for engine in role.role.engines if not engine.terminating)
-    return sorted(engine.name for engine in engines if engine.traffic is False)
+    engines = (engine for role in roles for engine in role.role.engines)
+    return sorted(engine.name for engine in engines if not (engine.traffic or engine.terminating))
 
 
 def _scaling(inputs: Inputs, outcome: Outcome, roles: Sequence[_Live]) -> ScalingObservation:

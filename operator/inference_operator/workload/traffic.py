@@ -49,7 +49,7 @@ def traffic_changes(
     """
     ready = [engine for engine in engines if engine.is_serving]
     inside = [engine for engine in ready if engine.traffic]
-    outside = [engine for engine in ready if engine.traffic is False]
+    outside = [engine for engine in ready if not engine.traffic]
     sampled = [(engine, samples.engines[engine.uid]) for engine in inside if engine.uid in samples.engines]
     stalled: list[EngineView] = []
     if not inside:
