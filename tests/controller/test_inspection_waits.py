@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.diagnosis.pending_causes import CREATION_PATIENCE, VOLUME_PATIENCE
+from inference_operator.diagnosis.pending_causes import CREATION_LOOKUP_AFTER, VOLUME_LOOKUP_AFTER
 from inference_operator.manifest import Ref
 from inference_operator.objects.names import INSPECTION
 from tests.controller.test_inspection import end, newest_job
@@ -39,16 +39,16 @@ def refuse(world: World, *, pod: str) -> None:
 async def test_a_normal_inspection_lists_no_events(inspecting: World) -> None:
     after = await inspecting.reconcile()
     assert after is not None
-    assert (after.lookups, after.seconds) == ((), CREATION_PATIENCE.total_seconds())
+    assert (after.lookups, after.seconds) == ((), CREATION_LOOKUP_AFTER.total_seconds())
     job = newest_job(inspecting)
     inspecting.cluster.apply_as("kubelet", pod_of(job, None))
-    inspecting.now += CREATION_PATIENCE
+    inspecting.now += CREATION_LOOKUP_AFTER
     after = await inspecting.reconcile()
     assert after is None or not after.lookups
 
 
 async def test_an_inspection_pod_that_cannot_be_created_is_in_the_status_with_cause_and_cure(inspecting: World) -> None:
-    inspecting.now += CREATION_PATIENCE
+    inspecting.now += CREATION_LOOKUP_AFTER
     before = len(inspecting.cluster.writes)
     for pod in ("a", "b", "c"):
         refuse(inspecting, pod=pod)
@@ -71,7 +71,7 @@ async def test_a_volume_that_an_inspection_pod_cannot_mount_is_in_the_status(ins
     pod = pod_of(newest_job(inspecting), None)
     inspecting.cluster.apply_as("kubelet", pod)
     inspecting.cluster.set_status(Ref.of(pod), starting())
-    inspecting.now += VOLUME_PATIENCE
+    inspecting.now += VOLUME_LOOKUP_AFTER
     event = {
         "apiVersion": "v1",
         "kind": "Event",

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.diagnosis.node_autoscaler import PATIENCE
+from inference_operator.diagnosis.node_autoscaler import EVENTS_LOOKUP_AFTER
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from tests.status.situations import NO_GPU, loading, message, observed, reported, view
@@ -15,7 +15,7 @@ from tests.testing.builders import NOW, deployment_status, inference_deployment,
 
 POD = replace(view(NO_GPU), created=NOW)
 LOOK = EventsLookup("default", POD.name, POD.uid)
-LONG = PATIENCE.total_seconds()
+LONG = EVENTS_LOOKUP_AFTER.total_seconds()
 SCHEDULER = EventSummary("FailedScheduling", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 ADDED = EventSummary("TriggeredScaleUp", "pod triggered scale-up: [{eks-h100 0->1 (max: 4)} {eks-h100b 1->2 (max: 4)}]")
 NOT_ADDED = EventSummary(
@@ -107,7 +107,7 @@ def test_events_of_the_scheduler_alone_say_nothing_about_an_autoscaler() -> None
 
 def test_an_engine_in_an_empty_cluster_says_what_the_autoscaler_does() -> None:
     pod = replace(view(unschedulable("no nodes available to schedule pods")), created=NOW)
-    situation = replace(loading(pods=[pod]), now=NOW + PATIENCE, lookups={LOOK: ObjectEvents((CHOSEN,))})
+    situation = replace(loading(pods=[pod]), now=NOW + EVENTS_LOOKUP_AFTER, lookups={LOOK: ObjectEvents((CHOSEN,))})
     said = message(reported(situation), ConditionType.RECONCILING)
     assert said.endswith("the cluster has no nodes. Karpenter has chosen a node for it: nodeclaim/gpu-x7k2p.")
 
@@ -116,7 +116,7 @@ def test_a_gpu_kind_that_no_node_has_comes_with_the_answer_of_the_autoscaler() -
     raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}})
     pod = replace(view(unschedulable(NO_NODE)), created=NOW)
     waiting = observed(raw, live=raw, engines=deployment_status(1, ready=0), routers=deployment_status(2), pods=[pod])
-    situation = replace(waiting, nodes=[L4_NODE], now=NOW + PATIENCE, lookups={LOOK: ObjectEvents((ADDED,))})
+    situation = replace(waiting, nodes=[L4_NODE], now=NOW + EVENTS_LOOKUP_AFTER, lookups={LOOK: ObjectEvents((ADDED,))})
     said = message(reported(situation), ConditionType.RECONCILING)
     assert said.startswith("No node has H100-80GB yet. cluster-autoscaler adds a node: `eks-h100` grows from 0 to 1")
     assert said.endswith(". Otherwise add such a node, or name other GPUs in `spec.hardware.gpu.products`.")

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.diagnosis.pending_causes import VOLUME_PATIENCE
+from inference_operator.diagnosis.pending_causes import VOLUME_LOOKUP_AFTER
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.objects.names import ROUTER
@@ -30,7 +30,7 @@ def after(seconds: float, lookup_result: LookupResult | None = None) -> Inputs:
     return replace(situation, lookups={LOOK: lookup_result}) if lookup_result else situation
 
 
-LONG = VOLUME_PATIENCE.total_seconds()
+LONG = VOLUME_LOOKUP_AFTER.total_seconds()
 
 
 def test_events_of_a_pod_that_waits_for_volumes_are_not_looked_up_at_first() -> None:

@@ -1,7 +1,11 @@
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.diagnosis.pending_causes import CREATION_PATIENCE, VOLUME_PATIENCE, PendingWait
+from inference_operator.diagnosis.pending_causes import (
+    CREATION_LOOKUP_AFTER,
+    VOLUME_LOOKUP_AFTER,
+    PendingWait,
+)
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, job_attempt
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import EventsLookup
@@ -101,7 +105,7 @@ def test_a_running_container_has_no_termination_message() -> None:
 
 def test_a_job_without_a_pod_waits_for_its_creation() -> None:
     wait = job_attempt(job(), []).wait
-    assert wait == PendingWait(EventsLookup("default", "qwen-model-a1b2-3", "u"), NOW + CREATION_PATIENCE)
+    assert wait == PendingWait(EventsLookup("default", "qwen-model-a1b2-3", "u"), NOW + CREATION_LOOKUP_AFTER)
     assert job_attempt(job(), [pod("Pending", {})]).wait is None
 
 
@@ -110,4 +114,4 @@ def test_a_scheduled_pod_without_a_sandbox_waits_for_its_volumes() -> None:
     meta = {"name": "qwen-model-a1b2-3-x7x7x", "uid": "p"}
     shown = {"metadata": meta, "spec": {}, "status": {"phase": "Pending", "conditions": [placed]}}
     wait = job_attempt(job(), [pod_view(shown, component="inspection")]).wait
-    assert wait == PendingWait(EventsLookup("default", "qwen-model-a1b2-3-x7x7x", "p"), NOW + VOLUME_PATIENCE)
+    assert wait == PendingWait(EventsLookup("default", "qwen-model-a1b2-3-x7x7x", "p"), NOW + VOLUME_LOOKUP_AFTER)

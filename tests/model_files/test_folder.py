@@ -9,8 +9,9 @@ import pytest
 
 from inference_operator.cli.main import main
 from inference_operator.jobs.result import Cause, Failure
-from inference_operator.model_files.files import MAX_BYTES, MAX_FILES, MAX_INDEX_BYTES
+from inference_operator.model_files.files import MAX_BYTES, MAX_INDEX_BYTES
 from inference_operator.model_files.folder import inspect_folder
+from inference_operator.model_files.listing import MAX_FILES
 from inference_operator.models.checkpoint import INDEX, SINGLE, Weights, weights_of_files
 from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
 from inference_operator.models.facts import Kernel, ModelFacts

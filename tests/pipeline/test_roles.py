@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.api.reasons import Reason
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.spec import Spec
+from inference_operator.api.status import StartupStep
 from inference_operator.cli.main import main
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.sample_store import SampleStore
@@ -30,7 +31,17 @@ from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogLookup, LogText
 from inference_operator.views.pod import pod_view
 from tests.scrape.pods import answering
-from tests.testing.builders import CONFIG, ENGINES, KEY, SETTINGS, deployment_status, inference_deployment, inputs, pod
+from tests.testing.builders import (
+    CONFIG,
+    ENGINES,
+    KEY,
+    SETTINGS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+    pod,
+    ready_pod,
+)
 from tests.testing.second_engine import (
     BOTH,
     ECHO,
@@ -238,6 +249,39 @@ def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() ->
     assert _report(with_ready(engines=1)).status.conditions[0].status == "False"
     both = _report(with_ready(engines=1, helpers=1)).status
     assert (both.conditions[0].status, both.replicas, both.ready_replicas) == ("True", 2, 2)
+
+
+def test_status_reads_the_pods_of_each_role_by_its_engine_and_sizes_each_role() -> None:
+    given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
+    crashed = with_live(given, pod(name="qwen-helper-a", component=HELPER, status=_of_helper(CRASHED)))
+    assert "the echo faded" in _ready(crashed)
+    status = _report(crashed).status
+    assert status.conditions[0].reason == Reason.GPU_OUT_OF_MEMORY
+    sized = status.condition(ConditionType.SIZED)
+    assert sized is not None
+    assert [name in sized.message for name in (f"Role `{ENGINE}`: ", f"Role `{HELPER}`: ")] == [True, True]
+
+
+def test_status_reports_the_start_of_the_role_that_does_not_serve() -> None:
+    given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
+    log = LogLookup("default", "qwen-helper-a", "pod-qwen-helper-a", HELPER, 0, False, True)  # noqa: FBT003
+    helper = pod(name="qwen-helper-a", component=HELPER, status=_of_helper(STARTING))
+    live = with_live(given, helper, pod(status=ready_pod()))
+    serving = {**live.children[ENGINES], "status": deployment_status(1)}
+    later = replace(
+        live,
+        children={**live.children, ENGINES: serving},
+        now=live.now.replace(year=2027),
+        lookups={log: LogText("listening")},
+    )
+    startup = _report(later).status.startup
+    assert startup is not None
+    assert (startup.pod, startup.step) == ("qwen-helper-a", StartupStep.LOADING_WEIGHTS)
+
+
+def _of_helper(status: Manifest) -> Manifest:
+    """The same status of a pod whose container is that of the helper."""
+    return {**status, "containerStatuses": [{**one, "name": HELPER} for one in status["containerStatuses"]]}
 
 
 def _live(given: Inputs) -> LiveRole:

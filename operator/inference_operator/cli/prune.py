@@ -1,4 +1,4 @@
-"""`infd prune`: deletes what no object uses on the claim of `spec.cache`. The Jobs of `infd cache prune` run it."""
+"""`infd prune`: deletes unused models and compiled kernels on a claim. The Jobs of `infd cache prune` run it."""
 
 import argparse
 import time

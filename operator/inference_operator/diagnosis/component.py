@@ -16,7 +16,7 @@ class Component:
     """The component label of its pods."""
     workload: WorkloadView
     pods: Sequence[PodView]
-    """Those that stay."""
+    """Its pods that stay."""
 
     @property
     def worst_pod(self) -> PodView | None:

@@ -15,7 +15,7 @@ from inference_operator.views.lookups import Lookup
 
 @dataclass(frozen=True, slots=True)
 class Diagnoses:
-    """What is wrong with pods, and how far a start is."""
+    """The problems of pods, and the progress of starts."""
 
     problems: Mapping[str, PodDiagnosis]
     """The problem of each component that has one, by its name; roles before routers."""

@@ -1,4 +1,4 @@
-"""What a node autoscaler says about an unschedulable pod. Only the pod's Events show that.
+"""The decision of a node autoscaler about an unschedulable pod. Only the pod's Events show it.
 
 Message texts:
 
@@ -17,7 +17,7 @@ from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from inference_operator.views.pod import PodView
 
-PATIENCE = timedelta(seconds=15)
+EVENTS_LOOKUP_AFTER = timedelta(seconds=15)
 """How long a pod may be unschedulable before its Events are looked up. cluster-autoscaler looks at pending pods every
 10 s (`--scan-interval`, 1.36), and Karpenter collects them for 10 s at most (`--batch-max-duration`, 1.14)."""
 
@@ -36,13 +36,13 @@ _CURES = (
     ("does not have known values", _NAME_LABEL),
     ("didn't match Pod's node affinity/selector", _NAME_LABEL),
 )
-"""What to do about a limit, or about labels that no pool has (cluster-autoscaler 1.36.1,
+"""The cure of each limit, and of labels that no pool has (cluster-autoscaler 1.36.1,
 `core/scaleup/orchestrator/skippedreasons.go`; Karpenter 1.14.0, `scheduling/scheduler.go`, `requirements.go`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerAnswer:
-    """What the autoscaler decided last."""
+    """The last decision of the autoscaler."""
 
     text: str
     """A sentence, with what to do about a known cause."""
@@ -54,7 +54,7 @@ def autoscaler_due(pod: PodView) -> datetime | None:
     """When the Events of an unschedulable pod are worth a request; None for other pods."""
     if pod.problem is None or pod.problem.reason is not Reason.UNSCHEDULABLE or pod.created is None:
         return None
-    return pod.created + PATIENCE
+    return pod.created + EVENTS_LOOKUP_AFTER
 
 
 def autoscaler_lookup(pod: PodView, request: DiagnosisRequest) -> EventsLookup | None:
@@ -72,7 +72,7 @@ def autoscaler_answer(pod: PodView, request: DiagnosisRequest) -> AutoscalerAnsw
 
 
 def _answer(event: EventSummary) -> AutoscalerAnswer | None:
-    """What one Event says.
+    """The decision that one Event shows; None if it shows none.
 
     Examples:
         >>> _answer(EventSummary("TriggeredScaleUp", "pod triggered scale-up: [{h100 0->1 (max: 4)}]")).text

@@ -1,4 +1,4 @@
-"""Which node labels an unschedulable engine needs, and since when it waits for a node that has them."""
+"""The node labels that an unschedulable engine needs, and since when it waits for a node that has them."""
 
 from collections.abc import Iterator
 

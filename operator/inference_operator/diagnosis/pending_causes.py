@@ -16,11 +16,11 @@ from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupStage
 from inference_operator.views.raw import mapping, timestamp
 
-VOLUME_PATIENCE = timedelta(seconds=60)
+VOLUME_LOOKUP_AFTER = timedelta(seconds=60)
 """How long a pod may wait for its volumes before its Events are looked up. A network disk takes up to half of this time
 to be attached, so a usual start costs no request."""
 
-CREATION_PATIENCE = timedelta(seconds=15)
+CREATION_LOOKUP_AFTER = timedelta(seconds=15)
 """How long a Job may have no pod before its Events are looked up. Its controller creates a pod within a second, and
 those of a hundred Jobs within this time (kube-controller-manager 1.36: 20 requests a second)."""
 
@@ -39,7 +39,7 @@ def volume_wait(pod: PodView, *, namespace: str) -> PendingWait | None:
     """The wait of a pod for its volumes, or for what its node cannot tell from them; None if it does not wait."""
     if pod.start is None or pod.start.stage is not StartupStage.SANDBOX or pod.start.placed is None:
         return None
-    return PendingWait(EventsLookup(namespace, pod.name, pod.uid), pod.start.placed + VOLUME_PATIENCE)
+    return PendingWait(EventsLookup(namespace, pod.name, pod.uid), pod.start.placed + VOLUME_LOOKUP_AFTER)
 
 
 def creation_wait(job: Manifest) -> PendingWait | None:
@@ -47,7 +47,7 @@ def creation_wait(job: Manifest) -> PendingWait | None:
     meta = mapping(job, "metadata")
     created = timestamp(meta.get("creationTimestamp"))
     name, namespace, uid = (str(meta.get(field, "")) for field in ("name", "namespace", "uid"))
-    return PendingWait(EventsLookup(namespace, name, uid), created + CREATION_PATIENCE) if created else None
+    return PendingWait(EventsLookup(namespace, name, uid), created + CREATION_LOOKUP_AFTER) if created else None
 
 
 _PULLING = "Pulling"
@@ -143,7 +143,7 @@ _KINDS = {"secret": "Secret", "configmap": "ConfigMap", "config": "ConfigMap"}
 
 
 def _cure_of_mount(message: str) -> str:
-    """What to do about an object or entry that is missing; empty for every other cause.
+    """The cure where an object or an entry is missing; empty for every other cause.
 
     Examples:
         >>> _cure_of_mount('MountVolume.SetUp failed for volume "keys" : secret "chat-keys" not found')

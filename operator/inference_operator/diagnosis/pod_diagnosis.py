@@ -1,18 +1,19 @@
 """Diagnosis of a pod that does not run: reason and message for users, and the lookups that tell more."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
+from inference_operator.chain import Chain
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
-from inference_operator.engines.start_log import Diagnosis
+from inference_operator.engines.base import Engine
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
@@ -26,37 +27,93 @@ class PodDiagnosis:
     reason: Reason
     message: str
     autoscaler: str = ""
-    """What a node autoscaler says about the pod; empty where none has said anything."""
+    """The decision of a node autoscaler about the pod, in sentences; empty if it has made none."""
 
 
 def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosis | None:
-    """Why a pod does not run; None if no problem is known.
+    """Why a pod does not run; None if no problem is known."""
+    return _diagnosis(_Case(pod, pod.problem, request)) if pod and pod.problem else None
 
-    The first rule that applies:
 
-    - It is unschedulable: the scheduler's message, in words, with the missing GPUs and node labels, and what a
-      node autoscaler says.
-    - No container has run: a known error in the container runtime's message, else the kubelet's message; with what to
-      do.
-    - An engine terminated, and its termination message or log names a known error: that error.
-    - The kubelet restarted the engine because its startup probe failed: the startup timeout.
-    - Otherwise: how the container terminated, with the end of its output.
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A pod that has a problem."""
+
+    pod: PodView
+    problem: PodProblem
+    request: DiagnosisRequest
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine that reads its logs; None for a pod of no role, such as a router's."""
+        role = self.request.roles.get(self.pod.component)
+        return role.engine if role else None
+
+    def diagnosis(self, reason: Reason, cause: str, *, where: str = "") -> PodDiagnosis:
+        """The diagnosis with this cause, which ends with a full stop if it is one of our sentences."""
+        return PodDiagnosis(self.pod, reason, f"Pod {self.pod.name} does not run{where}: {cause}")
+
+
+def _unschedulable(case: _Case) -> PodDiagnosis | None:
+    """No node fits: the scheduler's message, the missing GPUs and labels, and the node autoscaler's decision.
+
+    The cure is left out if a node is on its way.
     """
-    if pod is None or pod.problem is None:
+    if case.problem.reason is not Reason.UNSCHEDULABLE:
         return None
-    problem, subject = pod.problem, f"Pod {pod.name} does not run"
-    if problem.reason is Reason.UNSCHEDULABLE:
-        return _unschedulable(pod, problem, request)
-    if problem.terminated is None:
-        if error := _runtime_error(pod, problem.cause, request):
-            return PodDiagnosis(pod, error.reason, f"{subject}: {error.cause}.")
-        return PodDiagnosis(pod, problem.reason, with_cure(f"{subject}: {problem.cause}", cure_of(problem.reason)))
-    if error := _engine_error(pod, problem.terminated, request):
-        where = f" on node `{pod.node}`" if error.reason is Reason.GPU_HARDWARE_ERROR and pod.node else ""
-        return PodDiagnosis(pod, error.reason, f"{subject}{where}: {error.cause}.")
-    if slow := startup_timeout(pod, problem.terminated, request):
-        return PodDiagnosis(pod, Reason.STARTUP_TIMEOUT, f"{subject}: {slow}")
-    return PodDiagnosis(pod, problem.reason, f"{subject}: {problem.cause}{_last_output(problem.terminated, request)}")
+    answer = autoscaler_answer(case.pod, case.request)
+    comes, decision = (answer.node_comes, answer.text) if answer else (False, "")
+    labels = "" if comes else node_requirements(case.pod, case.request)
+    details = sentences(gpu_shortfall(case.pod, case.request), labels, decision)
+    cause = scheduler_sentence(case.problem.cause, details, cure=not comes)
+    return replace(case.diagnosis(Reason.UNSCHEDULABLE, cause), autoscaler=decision)
+
+
+def _runtime_error(case: _Case) -> PodDiagnosis | None:
+    """The container runtime reports a known error, such as that of NVIDIA's hook about the driver."""
+    known = case.problem.terminated is None and case.problem.from_runtime
+    error = case.engine.diagnose(case.problem.cause) if case.engine and known else None
+    return case.diagnosis(error.reason, f"{error.cause}.") if error else None
+
+
+def _not_started(case: _Case) -> PodDiagnosis | None:
+    """No container has run: the kubelet's message, with the cure."""
+    if case.problem.terminated:
+        return None
+    return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure_of(case.problem.reason)))
+
+
+def _engine_error(case: _Case) -> PodDiagnosis | None:
+    """An engine terminated, and its termination message or log, of which that is the end, names a known error."""
+    ended, engine = case.problem.terminated, case.engine
+    if ended is None or engine is None:
+        return None
+    log = case.request.lookups.get(ended.log)
+    in_log = engine.diagnose(log.text) if isinstance(log, LogText) else None
+    error = engine.diagnose(ended.message) or in_log
+    if error is None:
+        return None
+    on_node = error.reason is Reason.GPU_HARDWARE_ERROR and case.pod.node
+    return case.diagnosis(error.reason, f"{error.cause}.", where=f" on node `{case.pod.node}`" if on_node else "")
+
+
+def _startup_timeout(case: _Case) -> PodDiagnosis | None:
+    """The kubelet restarted the engine because its startup probe failed."""
+    ended = case.problem.terminated
+    cause = startup_timeout(case.pod, ended, case.request) if ended else ""
+    return case.diagnosis(Reason.STARTUP_TIMEOUT, cause) if cause else None
+
+
+def _ended(case: _Case) -> PodDiagnosis:
+    """A container terminated: how it did, with the end of its output."""
+    ended = case.problem.terminated
+    output = _last_output(ended, case.request) if ended else ""
+    return case.diagnosis(case.problem.reason, f"{case.problem.cause}{output}")
+
+
+_diagnosis: Chain[_Case, PodDiagnosis] = Chain(
+    (_unschedulable, _runtime_error, _not_started, _engine_error, _startup_timeout), otherwise=_ended
+)
 
 
 _WITHOUT_CURE = frozenset(
@@ -72,7 +129,7 @@ _WITHOUT_CURE = frozenset(
 
 
 def cure_of(reason: Reason) -> str:
-    """What to do where Kubernetes' own message says only why a pod does not run; empty where it says enough.
+    """The cure where Kubernetes' own message names only the cause; empty where the message suffices.
 
     Examples:
         >>> cure_of(Reason.CONTAINER_CONFIG_ERROR), cure_of(Reason.POD_REJECTED)
@@ -102,33 +159,8 @@ def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
     return autoscaler_due(diagnosis.pod) if diagnosis else None
 
 
-def _unschedulable(pod: PodView, problem: PodProblem, request: DiagnosisRequest) -> PodDiagnosis:
-    """Why no node fits; what to do is left out if a node is on its way."""
-    answer = autoscaler_answer(pod, request)
-    comes, said = (answer.node_comes, answer.text) if answer else (False, "")
-    details = (gpu_shortfall(pod, request), "" if comes else node_requirements(pod, request), said)
-    cause = scheduler_sentence(problem.cause, sentences(*details), cure=not comes)
-    return PodDiagnosis(pod, problem.reason, f"Pod {pod.name} does not run: {cause}", autoscaler=said)
-
-
-def _engine_error(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> Diagnosis | None:
-    """The known error in the termination message, or in the log, of which that message is the end."""
-    role = request.roles.get(pod.component)
-    if role is None:
-        return None
-    log = request.lookups.get(ended.log)
-    in_log = role.engine.diagnose(log.text) if isinstance(log, LogText) else None
-    return role.engine.diagnose(ended.message) or in_log
-
-
-def _runtime_error(pod: PodView, cause: str, request: DiagnosisRequest) -> Diagnosis | None:
-    """A known error in the message of the container runtime, such as that of NVIDIA's hook about the driver."""
-    role = request.roles.get(pod.component)
-    return role.engine.diagnose(cause) if role and pod.problem and pod.problem.from_runtime else None
-
-
 def _last_output(ended: Terminated, request: DiagnosisRequest) -> str:
-    """The end of what the container wrote, which says most, or why it cannot be read."""
+    """The end of the container's output, which explains most, or why that cannot be read."""
     if ended.message:
         return f": {one_line(ended.message)}"
     if not request.read_logs:

@@ -1,4 +1,4 @@
-"""What a diagnosis reads: lookup results, the engine and live pod specification of each role, and settings."""
+"""The inputs of a diagnosis: lookup results, the engine and live workload of each role, and settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class DiagnosedRole:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisRequest:
-    """What a diagnosis reads beside the pod."""
+    """Everything that a diagnosis reads, without the pod."""
 
     namespace: str
     roles: Mapping[str, DiagnosedRole]

@@ -30,7 +30,7 @@ PHRASES: Mapping[_Step, str] = {
     Phase.WARMING_UP: "warms up",
     Phase.CAPTURING: "captures CUDA graphs",
 }
-"""What the pod does in each step, after its name; in the order of a start."""
+"""The words that follow the name of a pod in each step, in the order of a start."""
 
 _BY_NAME: Mapping[StartupStep, _Step] = dict(zip(StartupStep, PHRASES, strict=True))
 _NAMES: Mapping[_Step, StartupStep] = {step: name for name, step in _BY_NAME.items()}

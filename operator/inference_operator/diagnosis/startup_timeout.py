@@ -26,7 +26,7 @@ def probe_failure_lookup(pod: PodView, ended: Terminated, request: DiagnosisRequ
 
 
 def startup_timeout(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> str:
-    """That the engine did not start in time, its last phase, and what to do; empty where something else ended it."""
+    """Sentences about a start that took too long, with its last phase and the cure; empty if another cause ended it."""
     lookup, role = probe_failure_lookup(pod, ended, request), request.roles.get(pod.component)
     events = request.lookups.get(lookup) if lookup else None
     beginning = _PROBE_FAILED.format(container=pod.component)

@@ -15,7 +15,7 @@ from inference_operator.views.pod import PodView, has_answered
 
 @dataclass(frozen=True, slots=True)
 class VolumeDiagnosis:
-    """What is known about the volumes of starting engines."""
+    """The volumes of starting pods."""
 
     diagnosis: PodDiagnosis | None = None
     lookup: EventsLookup | None = None

@@ -1,4 +1,4 @@
-"""The attempts of a task: which Jobs must exist, and what they have found out. Each attempt is a Job."""
+"""The attempts of a task: which Jobs must exist, and the result or failure that they have reported. Each is a Job."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ _CASES: Sequence[_Case] = (
 
 
 def parsed_verification(text: str, reference: str, key_hash: str) -> Verified | Failure | None:
-    """Reads what cosign wrote: a list of the signatures that it verified, or why it verified none.
+    """Read the output of cosign: a list of the signatures that it verified, or the error with which it ended.
 
     Args:
         text: the termination message: JSON, or the end of the log.

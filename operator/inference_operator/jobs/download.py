@@ -29,7 +29,7 @@ RESOURCES: Manifest = {
     "requests": {"cpu": "500m", "memory": "512Mi", "ephemeral-storage": "64Mi"},
     "limits": {"cpu": "4", "memory": "2Gi", "ephemeral-storage": "256Mi"},
 }
-"""Four downloads at once, which the hub's client writes in parts of 10 MiB, and SHA-256 of what was written."""
+"""Four downloads at once, which the hub's client writes in parts of 10 MiB, and SHA-256 of the written files."""
 
 _STEP = re.compile(r"^Downloading \d{1,3} %[ -~]{0,80}$", re.MULTILINE)
 """A line of `infd download`, which writes one for each step of 5 %."""
@@ -67,7 +67,7 @@ def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[D
     step = next((step for log in logs if (step := _last_step(observed.results, log))), "")
     desired = {r: m for r, m in state.desired.items() if r.kind != JOB or inputs.claim_known or r in observed.live}
     state = replace(state, desired=desired, lookups=(*state.lookups, *logs))
-    # While a retry makes progress, the failure before it is only mentioned.
+    # While a retry makes progress, the message alone has the failure before it.
     return replace(state, refusal=None if step else state.refusal, message=_message(inputs, state, step))
 
 
@@ -101,7 +101,7 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
 
 
 def record_data(result: Downloaded, *, claim: str, model: str) -> dict[str, str]:
-    """The data of a record: the result, and what `infd cache` shows of it."""
+    """The data of a record: the result, and the claim and model that `infd cache list` shows."""
     return {RESULT_FILE: downloaded_text(result), "claim": claim, "model": model}
 
 
@@ -128,7 +128,7 @@ def _logs(inputs: DownloadInputs, state: JobState[Downloaded], observed: Observe
 
 
 def _runs(pod: PodView) -> bool:
-    """Whether a pod is that of a Job and runs: it has no probes, so it is ready while it does."""
+    """Whether the pod of a Job runs. It has no probes, so it is ready while it runs."""
     return pod.component == DOWNLOAD and pod.ready and not pod.terminating
 
 

@@ -1,4 +1,4 @@
-"""The result of an inspection: what sizing needs of a model's files."""
+"""The result of an inspection: the config and the sizes of a model's files, as far as sizing needs them."""
 
 from typing import TypeAlias
 
@@ -35,7 +35,7 @@ def result_text(result: InspectionResult) -> str:
 
 
 def parsed_result(text: str) -> InspectionResult | None:
-    """Reads the line; None if it is invalid in any way."""
+    """Read the line; None if it is invalid in any way."""
     return parsed(text, _entry)
 
 

@@ -18,7 +18,7 @@ class Record(Generic[Result]):
     owner: Owner
     component: str
     content_hash: str
-    """Hash of what was asked for, without how."""
+    """Hash of the request, such as model and revision. It has no part that changes no result, such as a token."""
     data: Callable[[Result], Mapping[str, str]]
     """The ConfigMap's data for a result."""
     read: Callable[[Manifest], Result | None]

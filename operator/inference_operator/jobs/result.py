@@ -35,7 +35,7 @@ class Cause(StrEnum):
     """It took too long, or it ended without a result."""
     DISK_FULL = "DiskFull"
     DAMAGED = "Damaged"
-    """A downloaded file differs from what the hub lists."""
+    """A downloaded file differs from the listing of the hub."""
     UNVERIFIED = "Unverified"
     """The image is not signed with the key, or that could not be found out."""
     UNUSABLE = "Unusable"

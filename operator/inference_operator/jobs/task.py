@@ -103,7 +103,7 @@ def task_jobs(task: JobTask[Result]) -> TaskJobs:
 
 
 def job_content(task: JobTask[Result]) -> Manifest:
-    """The content of a Job of this task, beside its metadata."""
+    """All fields of a Job of this task but its metadata."""
     inputs, added, name = task.inputs, task.inputs.spec.pod_template, task.inputs.owner.key.name
     more = volumes(added.volumes, pull_policy=inputs.settings.image_pull_policy)
     pod = {

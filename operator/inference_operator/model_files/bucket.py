@@ -27,7 +27,7 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.source import BucketModel
 
 ERRORS = (BaseError,)
-"""What obstore raises, beside `OSError`."""
+"""Exceptions that obstore raises, in addition to `OSError`."""
 REQUEST_SECONDS = 120
 """Time limit of one request, for at most 32 MiB of a file."""
 MAX_RETRIES, RETRY_SECONDS = 4, 60
@@ -181,7 +181,7 @@ def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], dig
 
 
 def changed(model: BucketModel, digest: str) -> Failure:
-    """The failure for a bucket that has other files than the revision that was asked for."""
+    """The failure for a bucket that has other files than the requested revision."""
     problem = f"has other files than those of the revision: the bucket's listing has the digest {digest} now."
     cure = "Set `spec.model.revision` to that digest to take the new files, or put the former files back."
     return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, problem, cure))

@@ -37,7 +37,7 @@ class BucketOrigin:
         self._listed: Sequence[ListedFile] = ()
 
     def commit(self, revision: str | None) -> str:
-        """The digest of the present listing, which must be the revision if one was asked for."""
+        """The digest of the present listing; it must be equal to a requested revision."""
         self._store = open_bucket(self._bucket)
         files = needed_files(self._bucket, self._store, allow_pickle=self._allow_pickle)
         if isinstance(files, Failure):
@@ -89,7 +89,7 @@ class BucketOrigin:
         self._say(f"{file.path}: its ETag is no hash of it; it was downloaded twice with the same content.")
 
     def _fetch_parts(self, partial: Path, file: ListedFile) -> None:
-        """Download what is missing. The store refuses a part if the file has another ETag by now."""
+        """Download the missing part. The store refuses it if the file has another ETag by now."""
         with partial.open("ab") as content:
             if content.tell() > file.size_bytes:
                 content.truncate(0)

@@ -35,7 +35,7 @@ from inference_operator.model_files.listing import ListedFile, claim_failed, dis
 AT_ONCE = 4
 """Files that are downloaded at the same time."""
 STEP_PERCENT = 5
-"""Progress is said at each step, since every step becomes a write of the status."""
+"""Progress is printed once a step, since every step becomes a write of the status."""
 LOOK_SECONDS = 1.0
 _INVALID_ANSWERS = (OSError, ValueError, KeyError, TypeError)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -44,7 +44,7 @@ _OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
 
 
 class DamagedError(InspectionError):
-    """A file differs from the listing, or the listing from what was asked for."""
+    """A file differs from the listing, or the listing from the requested revision."""
 
 
 class ModelOrigin(Protocol):
@@ -60,10 +60,10 @@ class ModelOrigin(Protocol):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What its client raises, beside `OSError`."""
+        """Exceptions that its client raises, in addition to `OSError`."""
 
     def commit(self, revision: str | None) -> str:
-        """The revision to download; the newest one if None was asked for."""
+        """The commit of the requested revision; the newest one for None."""
 
     def listed(self, commit: str) -> Iterable[ListedFile]:
         """All files of a revision."""
@@ -72,7 +72,7 @@ class ModelOrigin(Protocol):
         """Download one file, compare it with the listing, and link it in the snapshot; raises `DamagedError`."""
 
     def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
-        """Add what engines need beside the snapshot."""
+        """Add the files that engines need in addition to the snapshot."""
 
     def failure(self, revision: str | None, error: Exception) -> Failure:
         """The failure for an error of the client."""

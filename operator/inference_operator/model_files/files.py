@@ -32,9 +32,6 @@ MAX_INDEX_BYTES, MAX_BYTES = 32 * 2**20, 4 * 2**20
 """Maximum size of the index, and of each other file. An index has 100 to 200 bytes per tensor, and the largest
 mixture-of-experts models have about 150,000 tensors. No config on the hub comes near 4 MiB."""
 
-MAX_FILES = 20_000
-"""Maximum number of files of a model. The largest models have some hundreds."""
-
 
 class InspectionError(Exception):
     """A model cannot be used; `failure` has the cause."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
-from inference_operator.model_files.files import MAX_FILES, Files, InspectionError, inspect_files, unreadable
+from inference_operator.model_files.files import Files, InspectionError, inspect_files, unreadable
+from inference_operator.model_files.listing import MAX_FILES
 from inference_operator.models.config import NotUnderstood
 
 LENGTH_BYTES = 8

@@ -26,9 +26,9 @@ from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-def
 
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
-from inference_operator.model_files.files import CONFIG, MAX_FILES, Files, InspectionError, inspect_files
+from inference_operator.model_files.files import CONFIG, Files, InspectionError, inspect_files
 from inference_operator.model_files.folder import inspect_folder
-from inference_operator.model_files.listing import ListedFile, wanted_files
+from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
 from inference_operator.model_files.response_limits import ResponseRejectedError, limit_responses
 from inference_operator.models.config import NotUnderstood
 

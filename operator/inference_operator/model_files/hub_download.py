@@ -94,7 +94,7 @@ class HubOrigin:
 
 
 def _continue(url: str, headers: Mapping[str, str], partial: Path, size: int) -> None:
-    """Append what is missing of a file.
+    """Append the missing part of a file.
 
     The client begins no file above 50 GB, since plain requests do not get it (huggingface_hub 2.4.0, `http_get`). It
     takes ranges, so such a file comes in ranges of at most as much. Other files come in one request: not every mirror
@@ -119,7 +119,7 @@ def _continue(url: str, headers: Mapping[str, str], partial: Path, size: int) ->
 
 
 def _difference(content: Path, file: ListedFile) -> str:
-    """In what a content differs from the listing; empty if in nothing. A checked large one is named by its hash."""
+    """How a content differs from the listing; empty if it does not. A checked large one is named by its hash."""
     size = content.stat().st_size
     if size != file.size_bytes:
         return "size"

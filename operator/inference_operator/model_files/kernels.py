@@ -29,7 +29,7 @@ class Kernels:
     key: str
     """Its name."""
     empty_first: bool = False
-    """Whether to delete what is in it, because an engine found it broken."""
+    """Whether to empty it, because an engine found its kernels broken."""
 
 
 def prepare_kernels(root: Path, kernels: Kernels, *, limit_bytes: int = COMPILED_GIB * GIB) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _folder(path: Path) -> _Folder:
 
 
 def _empty(folder: _Folder) -> None:
-    """Delete what is in the folder. The time of its last use stays."""
+    """Empty the folder. The time of its last use stays."""
     for child in folder.path.iterdir():
         if child.is_dir() and not child.is_symlink():
             shutil.rmtree(child, ignore_errors=True)

@@ -8,13 +8,12 @@ from hashlib import sha256
 from inference_operator.jobs.inspection_result import unusable
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.models.checkpoint import (
-    GGUF,
-    OF_TRAINING,
     PICKLE,
     PICKLE_CURE,
     PICKLE_PROBLEM,
     SAFETENSORS,
     PickleWeights,
+    unsafe_files,
 )
 from inference_operator.models.config import NotUnderstood
 from inference_operator.units import GIB
@@ -80,9 +79,9 @@ def wanted_files(
             return _damaged(model, f"has more than {MAX_FILES:,} files.")
     if both := next((one for path in found for one in _folders(path) if one in found), ""):
         return _damaged(model, f"lists `{both}` as a file and as a folder.")
-    if not allow_pickle and (pickle := _pickle(found)):
-        return unusable(PickleWeights(model, f"`{pickle}` is needed. Such files are {PICKLE_PROBLEM}", PICKLE_CURE))
     dense = _dense_pickle(found)
+    if not allow_pickle and (unsafe := [*unsafe_files(found), *sorted(dense)]):
+        return unusable(PickleWeights(model, f"`{unsafe[0]}` is needed. Such files are {PICKLE_PROBLEM}", PICKLE_CURE))
     in_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in found)
     wanted = [
         file
@@ -97,17 +96,6 @@ def _folders(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
-
-
-def _pickle(paths: Collection[str]) -> str:
-    """A pickle file that an engine would load of this repository; empty if there is none."""
-    named = sorted(path for path in paths if "/" not in path)
-    loaded = [path for path in named if path.endswith(PICKLE)]
-    if any(path.endswith(SAFETENSORS) for path in named):
-        loaded = []
-    elif any(path.endswith(GGUF) for path in named):  # then files of a training are no weights
-        loaded = [path for path in loaded if not path.endswith(OF_TRAINING)]
-    return next(iter((*loaded, *sorted(_dense_pickle(paths)))), "")
 
 
 def _dense_pickle(paths: Collection[str]) -> set[str]:
@@ -134,7 +122,7 @@ def is_safe_name(path: str) -> bool:
 
 
 def disk_full(model: str, needed_bytes: int, free_bytes: int) -> Failure:
-    """The failure for a claim without room: for what is left to download, or, if 0 is needed, for what was written."""
+    """The failure for a claim without room: before a download, or, if 0 more bytes are needed, during one."""
     free = f"the claim in `spec.cache` has {free_bytes / GIB:.1f} GiB left"
     problem = f"needs {needed_bytes / GIB:.1f} GiB more, and {free}."
     if not needed_bytes:

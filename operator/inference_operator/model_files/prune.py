@@ -54,7 +54,7 @@ class _Repository:
 
 
 def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
-    """Delete what no object uses.
+    """Delete the models and compiled kernels that no object uses.
 
     Args:
         root: mount path of the claim.
@@ -174,7 +174,7 @@ def _size(path: Path) -> int:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file, or a folder. `rmtree` deletes links themselves, not what they name."""
+    """Delete a file, or a folder. `rmtree` deletes links themselves, not their targets."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -182,7 +182,7 @@ def _delete(path: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what is in a folder of kernels. The folder stays, since an engine may have just mounted it."""
+    """Empty a folder of kernels. The folder stays, since an engine may have just mounted it."""
     used = folder.stat().st_mtime
     for path in _entries(folder):
         _delete(path)

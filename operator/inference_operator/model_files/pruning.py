@@ -1,4 +1,4 @@
-"""Which models on a claim no object uses, and what a Job says about it. Pure."""
+"""The models on a claim that no object uses, and the report of the Job that deletes them. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What a Job found on a claim, and what it deleted."""
+    """The contents of a claim, and the bytes that a Job has deleted there."""
 
     items: tuple[Item, ...]
     freed_bytes: int

@@ -14,7 +14,7 @@ from inference_operator.views.raw import mapping, objects
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit of a hub repository, or the digest of a bucket's listing."""
 COMMAND = "infd"
-"""The manager of these objects: the operator leaves them alone, since it creates only what a resource owns."""
+"""The manager of the objects of `infd`. The operator leaves them alone, since no resource owns them."""
 HUB_SCHEME = "hf://"
 _OTHER_SCHEMES = ("pvc://", "oci://")
 """Models that are never on the claim."""
@@ -106,7 +106,7 @@ def claim_uses(
 
 
 def keep_arguments(uses: Uses) -> tuple[str, ...]:
-    """The arguments by which `infd prune` in a Job knows what is in use.
+    """The arguments that tell `infd prune` in a Job which models and kernels are in use.
 
     Examples:
         >>> keep_arguments(Uses((Use("a/b", "", "x"), Use("a/c", "1234", "y")), frozenset({"k"})))
@@ -169,7 +169,7 @@ def record_commit(record: Manifest) -> str:
 
 
 def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Use]:
-    """Every model in commands, arguments and variables of its containers, with the commits beside it."""
+    """Every model in commands, arguments and variables of its containers, with the commits in the same container."""
     by = f"{workload.get('kind') or 'Pod'} {workload['metadata']['name']}"
     for container in _containers(pod):
         words = list(_words(container))
@@ -198,7 +198,7 @@ def _folders(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _is_unclear(container: Manifest, workload: Manifest, volumes: set[str]) -> bool:
     """Whether it may use anything on the claim: a container of others that mounts it and names no model.
 
-    Objects of the operator and of its command name what they use.
+    Objects of the operator and of `infd` name the models and kernels that they use.
     """
     if mapping(workload["metadata"], "labels").get(MANAGED_BY_LABEL) in (MANAGER, COMMAND):
         return False
@@ -221,7 +221,7 @@ def _words(container: Manifest) -> Iterator[str]:
 
 
 def _kernels(pod: Manifest, volumes: set[str]) -> Iterator[str]:
-    """Folders that containers mount, and those that a Job of a download prepares."""
+    """The folders of kernels that containers mount, or that the Job of a download prepares."""
     for container in _containers(pod):
         for mount in objects(container, "volumeMounts"):
             folder, _, key = str(mount.get("subPath") or "").partition("/")
@@ -239,7 +239,7 @@ def _containers(pod: Manifest) -> Iterator[Manifest]:
 
 
 def pod_of(workload: Manifest) -> Manifest:
-    """The pod's specification of a pod, or of what makes pods."""
+    """The specification of a pod, or the one in the template of a workload."""
     spec = mapping(workload, "spec")
     return mapping(mapping(spec, "template"), "spec") if "template" in spec else spec
 

@@ -1,7 +1,7 @@
 """Size and format of a checkpoint's weights, from the names and sizes of its files."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -13,7 +13,7 @@ SAFETENSORS, GGUF = ".safetensors", ".gguf"
 PICKLE = (".bin", ".pt", ".pth")
 _LOADED = (".bin", ".pt")
 """Pickle files that vLLM loads: the first kind that is there (0.32.0, model_loader/default_loader.py)."""
-OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+_OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 """Ends of names that it does not load (0.32.0, weight_utils.py, `filter_files_not_needed_for_inference`)."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
 """The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
@@ -122,10 +122,10 @@ def weights_of_files(
     if named := _top_level_files(sizes, SAFETENSORS):
         return _of(named, f"{len(named)} {SAFETENSORS} files")
     pickle = next((found for ending in _LOADED if (found := _pickle(sizes, ending))), None)
-    named = {name: size for name, size in _top_level_files(sizes, GGUF).items() if not name.startswith(PROJECTOR)}
+    named = {name: size for name, size in _top_level_files(sizes, GGUF).items() if _is_gguf_model(name)}
     if named and not pickle:  # of a folder with both, vLLM loads the pickle files
         return _gguf(named)
-    if not allow_pickle and any(_top_level_files(sizes, ending) for ending in PICKLE):
+    if not allow_pickle and unsafe_files(sizes):
         return PickleWeights("weights", f"they are {PICKLE_PROBLEM}", PICKLE_CURE)
     return pickle or _refusal("no safetensors or GGUF file is there.")
 
@@ -139,6 +139,31 @@ PROJECTOR = "mmproj"
 """Prefix of the file of a vision tower beside a GGUF model (llama.cpp, `docs/multimodal.md`)."""
 
 
+def unsafe_files(paths: Iterable[str]) -> list[str]:
+    """The pickle files that need consent, sorted: those in the top folder that an engine may load as weights.
+
+    1. If there are safetensors files, it loads no others.
+    2. If there is a GGUF model, it loads a pickle file instead of that one, but no files of a training.
+    3. Otherwise each pickle file counts.
+
+    Examples:
+        >>> unsafe_files(["a.safetensors", "a.bin"]), unsafe_files(["a.gguf", "a.bin", "optimizer.pt"])
+        ([], ['a.bin'])
+        >>> unsafe_files(["optimizer.pt", "layers/a.bin"])
+        ['optimizer.pt']
+    """
+    named = sorted(path for path in paths if "/" not in path)
+    if any(path.endswith(SAFETENSORS) for path in named):
+        return []
+    if any(_is_gguf_model(path) for path in named):
+        return [path for path in named if path.endswith(_LOADED) and not path.endswith(_OF_TRAINING)]
+    return [path for path in named if path.endswith(PICKLE)]
+
+
+def _is_gguf_model(name: str) -> bool:
+    return name.endswith(GGUF) and not name.startswith(PROJECTOR)
+
+
 def _top_level_files(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]:
     return {name: size for name, size in sizes.items() if name.endswith(ending) and "/" not in name}
 
@@ -150,7 +175,7 @@ def _of(named: Mapping[str, int], several: str) -> Weights:
 def _pickle(sizes: Mapping[str, int], ending: str) -> Weights | None:
     """The pickle files of one kind that an engine loads; None if there are none."""
     files = _top_level_files(sizes, ending).items()
-    named = {name: size for name, size in files if not name.endswith(OF_TRAINING)}
+    named = {name: size for name, size in files if not name.endswith(_OF_TRAINING)}
     return replace(_of(named, f"{len(named)} {ending} files"), file_format=WeightFormat.PICKLE) if named else None
 
 

@@ -43,7 +43,7 @@ def inspected_model_of(inputs: Inputs, states: Sequence[PlanState]) -> Inspected
 
 
 def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> JobState[Entry]:
-    """The state of the inspection; empty where nothing needs it: on CPUs, only what is downloaded has a commit."""
+    """The state of the inspection; empty where nothing needs it: on CPUs, that is a model that has no commit."""
     first = states[0].context
     source = first.source
     is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
@@ -66,7 +66,7 @@ def _known_model(source: ModelSource, revision: str | None, inspection: JobState
 
 
 def _needs_facts(state: PlanState) -> bool:
-    """Whether a role needs the model's files: to be sized, or to show what it was sized from.
+    """Whether a role needs the model's files: to be sized, or to show the facts behind its size.
 
     A plan of a hub model without a commit was made from the catalogue, or by an operator that stored no commit. It
     needs nothing, so that an update of the operator inspects no model of a running engine.

@@ -1,1 +1,1 @@
-"""What users read: a chain of small rules, one file per condition."""
+"""The status that users read: the rules of each condition are one chain in a file of their own."""

@@ -1,4 +1,4 @@
-"""What is known of autoscaling, and `status.autoscaling`: the last decision about the number of engines."""
+"""The state of autoscaling, and `status.autoscaling`: the last decision about the number of engines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 @dataclass(frozen=True, slots=True)
 class ScalingObservation:
-    """What is known of autoscaling: of the first role."""
+    """The state of autoscaling, which is that of the first role."""
 
     status: AutoscalingStatus | None
     """The last decision about the number of engines; None without autoscaling."""
     observed: ObservedScaling
-    """What it was, or will be, decided from."""
+    """The autoscalers, the schedule and the loop's result, from which the number is decided."""
     requested: int | None
     """`spec.replicas`; None if the specification is invalid."""
     without_gpu: int
@@ -44,7 +44,7 @@ class ScalingObservation:
 def scaling_observation(
     inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[EngineView]
 ) -> ScalingObservation:
-    """What is known of autoscaling.
+    """The state of autoscaling.
 
     Args:
         inputs: what was observed.

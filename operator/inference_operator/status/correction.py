@@ -1,4 +1,4 @@
-"""What an engine reported when it did not start, and the sizes that follow from it, in a sentence for `Sized`."""
+"""Sentences of `Sized` about an engine that did not start: its report, and the sizes that follow from it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from inference_operator.sizing.plan import Plan
 
 
 def correction(plan: Plan) -> str:
-    """What an engine reported and which sizes follow; empty if the plan was not corrected.
+    """The engine's report and the sizes that follow; empty if the plan was not corrected.
 
     Examples:
         >>> from dataclasses import replace

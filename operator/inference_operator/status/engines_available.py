@@ -90,7 +90,7 @@ def _silent_engines(observation: Observation) -> Sequence[str]:
 
 
 def _unread(observation: Observation) -> str:
-    """That an engine that hangs would not be found, and how to cure it; empty if all metrics can be read."""
+    """Sentence about engines whose hanging would not be found, with the cure; empty if all metrics can be read."""
     if not observation.unread:
         return ""
     return (

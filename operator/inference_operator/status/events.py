@@ -111,11 +111,11 @@ def _scaled(before: Status, after: Status) -> Iterator[Event]:
 
 
 def _scaling_active(before: Status, after: Status) -> Iterator[Event]:
-    """That the number of engines stopped following the demand, or is limited by GPUs."""
+    """A Warning when the number of engines stops following the demand, or is limited by GPUs."""
     was, now = before.condition(ConditionType.SCALING_ACTIVE), after.condition(ConditionType.SCALING_ACTIVE)
     others = (Reason.AUTOSCALER_MISSING, Reason.AUTOSCALER_FAILED, Reason.AUTOSCALER_CONFLICT)
-    told = (Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED, *others)
-    if now is not None and now.reason in told and (was is None or was.reason != now.reason):
+    warned = (Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED, *others)
+    if now is not None and now.reason in warned and (was is None or was.reason != now.reason):
         yield _event("Warning", now)
 
 

@@ -1,4 +1,4 @@
-"""The KV cache that an engine reports, beside the estimated one."""
+"""The KV cache that an engine reports, compared with the estimate."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Observation: what the rules of all conditions read, and the verdict that they give."""
+"""The observation that the rules of all conditions read, and the verdict that they give."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ConditionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class RoleObservation:
-    """What is decided about one role, what runs, and what is wrong."""
+    """One role: its plan, its engines and their problems."""
 
     component: Component
     """Its workload, counted in engines, and its pods."""
@@ -60,7 +60,7 @@ class RoleObservation:
     missing_gpu_kind: str = ""
     """The kind of GPU that its plan needs and no node has; empty if a node has it."""
     disk_shortfall: str = ""
-    """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
+    """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class RoleObservation:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is requested, what runs, and what is wrong."""
+    """The request, everything that runs for it, and the problems of that, after the writes of one round."""
 
     key: Key
     roles: Sequence[RoleObservation]
@@ -111,7 +111,7 @@ class Observation:
     replacing: bool
     """Whether ready engines, without those that are being deleted, are fewer than desired."""
     notice: str
-    """What users should know about the decision, in sentences; empty if nothing."""
+    """Sentences for users about the decision; empty if there are none."""
     model: KnownModel | None
     scaling: ScalingObservation
     startup: StartupStatus | None

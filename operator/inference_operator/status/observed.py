@@ -156,13 +156,13 @@ def _scaling(inputs: Inputs, outcome: Outcome, roles: Sequence[_Live]) -> Scalin
 
 
 def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | Failed | None:
-    """What stands in the way of a write; a failed request comes last, because it is repeated."""
+    """The result that keeps a child from being written. A failed request comes last, because it is repeated."""
     obstacles = (Conflict | Waiting | Rejected, Failed)
     return next((result for kinds in obstacles for result in results if isinstance(result, kinds)), None)
 
 
 def _diagnosis_request(inputs: Inputs, planned: Planned | None, roles: Sequence[_Live]) -> DiagnosisRequest:
-    """What diagnoses read; each role's engine is the one that its pinned plan names."""
+    """The inputs of diagnoses. Each role's engine is the one that its pinned plan names."""
     return DiagnosisRequest(
         namespace=inputs.resource.key.namespace,
         roles={

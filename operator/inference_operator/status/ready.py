@@ -17,7 +17,7 @@ _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
 
 
 def missing_node(observation: Observation) -> str:
-    """That no node has the GPUs that the engines need, and what to do; empty if that is not the cause."""
+    """Sentences about GPUs that no node has, and the cure; empty if that is not why a pod waits."""
     if not (observation.unschedulable and observation.missing_gpu_kind):
         return ""
     autoscaler = observation.problem.autoscaler if observation.problem else ""

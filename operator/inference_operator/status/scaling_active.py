@@ -56,7 +56,7 @@ def _external_problem(observation: Observation) -> ConditionVerdict | None:
 
 
 def _conflict_on_workload(observation: Observation) -> ConditionVerdict | None:
-    """Another autoscaler acts on the Deployment, beside the operator."""
+    """Another autoscaler acts on the Deployment, which the operator scales."""
     conflict = observation.scaling.observed.conflict
     if conflict is None or not conflict.on_workload:
         return None
@@ -159,7 +159,7 @@ def _capacity(observation: Observation) -> str:
 
 
 def _scheduled(observation: Observation) -> str:
-    """That the schedule keeps more engines than `minReplicas` now; empty if it does not."""
+    """Sentence about the schedule where it keeps more engines than `minReplicas` now; empty where it does not."""
     floor = observation.scaling.observed.floor
     if floor is None or floor.entry is None:
         return ""
@@ -168,7 +168,7 @@ def _scheduled(observation: Observation) -> str:
 
 
 def _without_effect(observation: Observation) -> str:
-    """That `kubectl scale` changes nothing, where the numbers differ; empty where they do not."""
+    """Sentence about `spec.replicas` where it differs from the decision, and has no effect; empty where it does not."""
     scaling = observation.scaling
     if scaling.status is None or scaling.requested in (None, scaling.status.desired_replicas):
         return ""

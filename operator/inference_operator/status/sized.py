@@ -77,7 +77,7 @@ class _Sized:
 
     @property
     def reported(self) -> str:
-        """What engines and nodes add to the computation, in sentences."""
+        """Sentences about what engines reported, and about the disks of nodes."""
         disk = f"{self.role.disk_shortfall} {DISK_CURE}" if self.role.disk_shortfall else ""
         return sentences(correction(self.plan), remark(self.role.kv_cache), disk)
 

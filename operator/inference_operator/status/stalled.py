@@ -63,7 +63,7 @@ stalled: Chain[Observation, ConditionVerdict] = Chain(
 )
 """Whether waiting cannot help."""
 
-_TRANSIENT = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
+_WITHOUT_DEADLINE = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
 """Problems of a pod that pass: an unschedulable pod may wait for a node for any time, and a rejected pod is replaced.
 Every other problem lasts until somebody acts."""
 
@@ -79,7 +79,7 @@ def _deadline_exceeded(observation: Observation) -> bool:
     if deadline is not None and observation.now >= deadline:
         return True
     if _engines_are_down(observation):
-        return False  # the Deployment may have given up earlier, on an engine beside those that have served
+        return False  # the Deployment may have given up earlier, on a further engine while others served
     return observation.engines.failed or observation.routers.failed
 
 
@@ -101,7 +101,7 @@ def progress_deadline(observation: Observation) -> datetime | None:
     if observation.paused or ready(observation).status == "True" or observation.unschedulable:
         return None
     problem, deadline = observation.problem, observation.engines.deadline
-    if problem and problem.pod.created and problem.reason not in _TRANSIENT:
+    if problem and problem.pod.created and problem.reason not in _WITHOUT_DEADLINE:
         return max(problem.pod.created, _down_since(observation, problem.pod.component)) + deadline
     if _engines_are_down(observation):
         down = _down_since(observation)

@@ -1,4 +1,4 @@
-"""Reads what `infd cache` needs from a cluster, and runs its Jobs."""
+"""The cluster as `infd cache` sees it: it lists claims, resources and Jobs, and runs a Job."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ClaimObjects:
-    """The objects of one namespace, or of all, that say what is on claims and who uses it."""
+    """The objects from which `infd cache` knows the models on claims and their users; of one namespace, or of all."""
 
     resources: list[Manifest]
     records: list[Manifest]
@@ -74,7 +74,7 @@ async def last_step(api: "Api", cluster: "KubeCluster", job: Manifest) -> str:
 
 
 async def start(cluster: "KubeCluster", job: Manifest, say: Say) -> Ref:
-    """Create a Job. One of the same content that runs is followed instead; one that has ended is deleted first."""
+    """Create a Job, unless one with the same content runs already. One that has ended is deleted first."""
     ref = Ref.of(job)
     live = await cluster.get(ref)
     if live is not None and not _end(live):

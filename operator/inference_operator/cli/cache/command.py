@@ -1,4 +1,4 @@
-"""`infd cache`: lists the models on claims, downloads one before any resource exists, and deletes what is not used."""
+"""`infd cache`: lists the models on claims, downloads one before any resource exists, and deletes the unused ones."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""Which models are on which claim, who uses them, and how far they are: from records, Jobs and resources. Pure."""
+"""The models on claims with their users and states, from records, Jobs and resources. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -101,7 +101,7 @@ def _state(job: Manifest, step: str) -> str:
 
 
 def _is_known(complete: Sequence[OnClaim], job: OnClaim) -> bool:
-    """Whether a Job that is over has a record: it may have been asked for a branch, and the record has the commit."""
+    """Whether the model of a Job has a record. The Job may name a branch where the record has the commit."""
     same = [one for one in complete if (one.namespace, one.claim, one.model) == (job.namespace, job.claim, job.model)]
     return any(one.revision == job.revision or job.state == COMPLETE for one in same)
 

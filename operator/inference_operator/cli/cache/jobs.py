@@ -25,7 +25,7 @@ PRUNE_DEADLINE_SECONDS = 3600
 
 
 def prefetch_job(inputs: DownloadInputs) -> Manifest:
-    """The Job of a download without a resource: that of the operator, with a name of its own and no owner."""
+    """The Job of a download without a resource: as the operator creates it, but with another name and no owner."""
     content = job_content(download_task(inputs))
     return _job("prefetch", inputs.job.owner.key.namespace, content["spec"])
 
@@ -41,7 +41,7 @@ def prefetch_record(inputs: DownloadInputs, result: Downloaded) -> Manifest:
 def prune_job(
     claim: str, namespace: str, uses: Uses, access: HubAccess, settings: Settings, *, dry_run: bool, node: str
 ) -> Manifest:
-    """The Job that deletes what is not in use.
+    """The Job that deletes the models and compiled kernels that are not in use.
 
     Args:
         claim: name of the claim.
