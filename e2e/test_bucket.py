@@ -17,10 +17,11 @@ from e2e.waiting import eventually
 from inference_operator.model_files.bucket import DIGEST_DIGITS
 from inference_operator.model_files.bucket_download import PART_BYTES as REQUEST_BYTES
 from inference_operator.model_files.bucket_download import BucketOrigin
-from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.claim import ModelFolder
 from inference_operator.model_files.download import DamagedError
 from inference_operator.model_files.listing import ListedFile
 from inference_operator.models.source import BucketModel
+from inference_operator.objects.cache_volume import folder_of
 
 SOURCE, PATH = "s3://models/org/tiny", "org/tiny"
 FOLDER = "hub/s3--models--org--tiny"
@@ -190,13 +191,13 @@ def test_a_file_that_changes_during_the_download_is_refused(
     origin: tuple[BucketOrigin, list[str]], bucket: S3Server, tmp_path: Path
 ) -> None:
     bucket_origin, _ = origin
-    claim = Claim(tmp_path)
-    claim.blobs(SOURCE).mkdir(parents=True)
+    folder = ModelFolder(tmp_path, folder_of(SOURCE))
+    folder.blobs.mkdir(parents=True)
     commit = bucket_origin.commit(None)
     file = next(one for one in bucket_origin.listed(commit) if one.path == "model-1.safetensors")
     bucket.put(f"{PATH}/{file.path}", os.urandom(file.size_bytes))
     with pytest.raises(bucket_origin.errors) as raised:
-        bucket_origin.fetch(claim, commit, file)
+        bucket_origin.fetch(folder, commit, file)
     failure = bucket_origin.failure(None, raised.value)
     assert (failure.cause.value, failure.why.problem) == (
         "Damaged",
@@ -216,13 +217,13 @@ def test_an_etag_that_is_no_hash_of_the_content_is_said(
 ) -> None:
     """As in a store that encrypts with a key of its own. Here the content changes behind the server's back."""
     bucket_origin, said = origin
-    claim = Claim(tmp_path)
-    claim.blobs(SOURCE).mkdir(parents=True)
+    folder = ModelFolder(tmp_path, folder_of(SOURCE))
+    folder.blobs.mkdir(parents=True)
     commit = bucket_origin.commit(None)
     file = next(one for one in bucket_origin.listed(commit) if one.path == name)
     with (bucket.folder / PATH / name).open("r+b") as content:
         content.write(b"other")
-    bucket_origin.fetch(claim, commit, file)
+    bucket_origin.fetch(folder, commit, file)
     assert said == [f"{name}: {words}"]
 
 
@@ -236,11 +237,11 @@ def test_a_content_that_is_another_one_in_each_download_is_refused_and_deleted(
                 content.write(os.urandom(8))
 
     spoiled = Spoiled(BucketModel("models", PATH), origin[1].append)
-    claim = Claim(tmp_path)
-    claim.blobs(SOURCE).mkdir(parents=True)
+    folder = ModelFolder(tmp_path, folder_of(SOURCE))
+    folder.blobs.mkdir(parents=True)
     commit = spoiled.commit(None)
     file = next(one for one in spoiled.listed(commit) if one.path == "model-1.safetensors")
     with pytest.raises(DamagedError) as raised:
-        spoiled.fetch(claim, commit, file)
+        spoiled.fetch(folder, commit, file)
     assert "another MD5 than listed, and was deleted" in raised.value.failure.why.problem
-    assert not list(claim.blobs(SOURCE).iterdir())
+    assert not list(folder.blobs.iterdir())

@@ -22,7 +22,7 @@ from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.bucket import inspect_bucket
 from inference_operator.model_files.bucket_download import BucketOrigin
-from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.claim import ModelFolder
 from inference_operator.model_files.download import download
 from inference_operator.model_files.listing import ListedFile
 from inference_operator.models.entry import Entry
@@ -302,9 +302,9 @@ def test_the_progress_of_a_revision_does_not_count_what_a_former_one_has_on_the_
     said: list[str] = []
 
     class Slow(BucketOrigin):
-        def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+        def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
             eventually(lambda: said, seconds=60, what="the first step of the progress")
-            super().fetch(claim, commit, file)
+            super().fetch(folder, commit, file)
 
     assert isinstance(download(Slow(MODEL, print), None, tmp_path, kernels=None, say=said.append), Downloaded)
     assert said[0].startswith("Downloading 0 %")

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from inference_operator.manifest import Manifest
+from inference_operator.objects.child import content_hash, manifest_hash
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import NeedsInspection, Paused, Planned, Refused
 from tests.testing.builders import inference_deployment, inputs
@@ -26,6 +27,7 @@ def test_valid_random_specs_give_children_that_are_valid_for_kubernetes() -> Non
         assert not isinstance(result, Refused) or result.refusal.message
         for child in result.desired.values():
             validate(child)
+            assert content_hash(child) == manifest_hash(child)
     assert found["Planned"] > VALID / 5, found
 
 

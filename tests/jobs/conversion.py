@@ -40,7 +40,7 @@ def conversion_task(inputs: JobInputs, cache: CacheVolume) -> JobTask[str]:
         where_engines_run=True,
         record=Record(inputs.owner, CONVERSION, content_hash([source]), lambda path: {FILE: path}, _path),
         parse=parse,
-        refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, repeated="converted"),
+        refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, verb="converted"),
     )
 
 

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
@@ -20,6 +21,7 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodProblem, PodView
+from tests.jobs import conversion
 from tests.jobs.conversion import CONVERSION, conversion_state, text
 from tests.testing.builders import KEY, NOW, UID, inference_deployment
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
@@ -53,6 +55,10 @@ def pod(found: JobState[str], message: str = "", problem: PodProblem | None = No
     name = f"{found.jobs[-1]}-x"
     view = PodView(name, CONVERSION, None, ready=False, terminating=False, failed=False, problem=problem)
     return replace(view, termination_message=message)
+
+
+def test_a_new_task_is_one_short_file() -> None:
+    assert len(Path(conversion.__file__).read_text().splitlines()) <= 100
 
 
 def test_the_job_of_a_new_task_is_valid_and_has_the_podtemplate_of_engines() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.jobs.result import Cause, Failure
-from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.claim import ModelFolder
 from inference_operator.model_files.download import download
 from inference_operator.model_files.listing import ListedFile
 
@@ -29,11 +29,11 @@ class FullOrigin:
     def listed(self, _commit: str) -> Iterable[ListedFile]:
         return [ListedFile("model.safetensors", 7)]
 
-    def fetch(self, claim: Claim, _commit: str, _file: ListedFile) -> None:
-        raise OSError(self.number, os.strerror(self.number), str(claim.root))
+    def fetch(self, folder: ModelFolder, _commit: str, _file: ListedFile) -> None:
+        raise OSError(self.number, os.strerror(self.number), str(folder.root))
 
-    def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
-        raise AssertionError(f"{commit} ({revision}) is not on {claim}")
+    def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
+        raise AssertionError(f"{commit} ({revision}) is not on {folder}")
 
     def failure(self, _revision: str | None, error: Exception) -> Failure:
         raise AssertionError(f"{error} is an error of the claim")

@@ -11,6 +11,7 @@ Bandwidth and compute capability: NVIDIA's data sheets and CUDA GPU list.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 GIB_OF_MIB = 1024
 LOST_TO_CUDA = 0.985
@@ -90,6 +91,7 @@ def kind_of_product(product: str) -> GpuKind | None:
     return next((kind for kind in GPU_KINDS if re.search(kind.product, plain)), None)
 
 
+@lru_cache(maxsize=256)
 def kind_named(name: str) -> GpuKind | None:
     """The kind that a user names, in any common spelling; None if the table has none.
 

@@ -1,14 +1,25 @@
-"""What cosign says about an image: its output in the Job's termination message, or the end of its log."""
+"""cosign, which verifies signatures: how a Job calls it, and its output in the termination message or the log's end."""
 
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference_operator.jobs.result import LIMIT, Cause, Failure
+from inference_operator.api.container import EnvironmentVariable
+from inference_operator.jobs.result import LIMIT, TERMINATION_MESSAGE, Cause, Failure
+from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
+from inference_operator.objects.container import environment, process_fields
+from inference_operator.objects.names import VERIFICATION
+from inference_operator.settings import Settings
 from inference_operator.views.pod import one_line
-from inference_operator.views.raw import mapping
+from inference_operator.views.raw import mapping, objects
+
+PUBLIC_KEY = "COSIGN_PUBLIC_KEY"
+"""Variable of the container with the public key."""
+_VARIABLE = re.compile(r"(?:HTTP|HTTPS|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
+"""Variables that cosign's HTTP client reads (Go, net/http and crypto/x509)."""
+_CREDENTIALS, _CREDENTIALS_PATH = "registry-credentials", "/registry"
 
 _ERROR = re.compile(r"^Error: (?P<text>.+)$", re.MULTILINE)
 """The line with which cosign ends (cosign 3.1.3, cmd/cosign/main.go)."""
@@ -50,6 +61,57 @@ _CASES: Sequence[_Case] = (
     ),
 )
 """Words of cosign 3.1.3 and of registries (OCI distribution specification 1.1, "Error Codes"), the first that match."""
+
+
+def cosign_process(
+    reference: str, public_key: str, env: Sequence[EnvironmentVariable], *, with_credentials: bool
+) -> Manifest:
+    """The fields of `process_fields` of a container that verifies an image with one key.
+
+    The key alone counts: no transparency log, which clusters without access to the Internet could not ask.
+
+    Args:
+        reference: the image, with its digest.
+        public_key: the key, in PEM.
+        env: variables of engines; those for proxies and certificates are taken.
+        with_credentials: whether the container has `credential_mounts`.
+    """
+    credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if with_credentials else []
+    own = [variable for variable in env if _VARIABLE.fullmatch(variable.name)]
+    output, key = f"--output-file={TERMINATION_MESSAGE}", f"--key=env://{PUBLIC_KEY}"
+    return process_fields(
+        args=[output, "verify", key, "--insecure-ignore-tlog=true", reference],
+        env=[{"name": PUBLIC_KEY, "value": public_key}, *credentials, *environment(own)],
+    )
+
+
+def credential_volumes(settings: Settings) -> list[Manifest]:
+    """The volume with the first pull Secret of engines, as the file that registry clients read; none without one."""
+    secret = next(iter(settings.engine_defaults.image_pull_secrets), None)
+    if secret is None:
+        return []
+    items = [{"key": ".dockerconfigjson", "path": "config.json"}]
+    return [{"name": _CREDENTIALS, "secret": {"secretName": secret.name, "items": items, "optional": True}}]
+
+
+def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
+    """The mounts of these volumes."""
+    return [{"name": one["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for one in volumes]
+
+
+def asks_the_same(job: Manifest, process: Manifest) -> bool:
+    """Whether a Job on the cluster calls cosign as this process does: for the same image with the same key.
+
+    Its exit code counts only then. A registry in the image's name and more variables may come from admission webhooks.
+    """
+    pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
+    live = next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
+    same = live.get("args") == process["args"] and not live.get("command")
+    return same and _public_keys(live) == _public_keys(process)
+
+
+def _public_keys(container: Manifest) -> list[object]:
+    return [one.get("value") for one in objects(container, "env") if one.get("name") == PUBLIC_KEY]
 
 
 def parsed_verification(text: str, reference: str, key_hash: str) -> Verified | Failure | None:

@@ -96,7 +96,7 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
         placement=inputs.placement,
         record=_record(inputs),
         parse=parsed_download,
-        refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, repeated="tried"),
+        refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, verb="tried"),
     )
 
 

@@ -15,7 +15,7 @@ InspectionResult: TypeAlias = Entry | Failure
 
 def inspection_refusal(failure: Failure) -> Refusal:
     """The refusal of a specification whose model could not be inspected."""
-    return refusal_of(failure, timed_out=Reason.INSPECTION_FAILED, repeated="read")
+    return refusal_of(failure, timed_out=Reason.INSPECTION_FAILED, verb="read")
 
 
 def unusable(why: NotUnderstood) -> Failure:

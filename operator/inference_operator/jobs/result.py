@@ -75,22 +75,22 @@ _REASONS: Mapping[Cause, Reason] = {
 """A Job that timed out has the reason of its task."""
 
 
-def refusal_of(failure: Failure, *, timed_out: Reason, repeated: str, field: str = MODEL_FIELD) -> Refusal:
+def refusal_of(failure: Failure, *, timed_out: Reason, verb: str, field: str = MODEL_FIELD) -> Refusal:
     """The refusal of a specification whose Job failed.
 
     Args:
         failure: why.
         timed_out: reason of a Job that timed out.
-        repeated: the verb for what is done again.
+        verb: the participle that says what the next attempt does.
         field: field of the specification that asks for the Job.
 
     Examples:
         >>> gated = Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOKEN`."))
-        >>> refusal_of(gated, timed_out=Reason.INSPECTION_FAILED, repeated="read").cure
+        >>> refusal_of(gated, timed_out=Reason.INSPECTION_FAILED, verb="read").cure
         'Set `HF_TOKEN`. It is read again, at least every 10 minutes.'
     """
     why = failure.why
-    cure = f"{why.cure} It is {repeated} again, at least every 10 minutes."
+    cure = f"{why.cure} It is {verb} again, at least every 10 minutes."
     return Refusal(_REASONS.get(failure.cause, timed_out), field, f"{why.field}: {why.problem}", cure)
 
 

@@ -6,7 +6,6 @@
 4. Otherwise a Job verifies the image with this key. A failed attempt is repeated with increasing delays.
 """
 
-import re
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,19 +13,24 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.verify import VerifySpec
 from inference_operator.jobs.attempt import Attempt
-from inference_operator.jobs.cosign import Verified, parsed_verification, verified_by_exit
+from inference_operator.jobs.cosign import (
+    Verified,
+    asks_the_same,
+    cosign_process,
+    credential_mounts,
+    credential_volumes,
+    parsed_verification,
+    verified_by_exit,
+)
 from inference_operator.jobs.record import Record
-from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
+from inference_operator.jobs.result import refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobInputs, JobTask
 from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.models.source import ImageModel
 from inference_operator.objects.child import content_hash
-from inference_operator.objects.container import environment, process_fields
 from inference_operator.objects.names import VERIFICATION
-from inference_operator.settings import Settings
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
-from inference_operator.views.raw import mapping, objects
 
 DEADLINE_SECONDS = 600
 """Time limit of the Job: for a node, cosign's image, and a few requests to the registry."""
@@ -39,12 +43,7 @@ RESOURCES: Manifest = {
 
 DIGEST, KEY_HASH = "digest", "key"
 """Keys of the record."""
-PUBLIC_KEY = "COSIGN_PUBLIC_KEY"
-"""Variable of the container with the public key."""
 _FIELD = "spec.model.verify"
-_VARIABLE = re.compile(r"(?:HTTP|HTTPS|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
-"""Variables that cosign's HTTP client reads (Go, net/http and crypto/x509)."""
-_CREDENTIALS, _CREDENTIALS_PATH = "registry-credentials", "/registry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +75,12 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
 def verification_task(inputs: VerificationInputs, public_key: str, observed: ObservedJobs) -> JobTask[Verified]:
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
     settings, reference, key_hash = inputs.job.settings, inputs.image.reference, content_hash(public_key)
-    volumes = _credentials(settings)
-    process = _process(inputs, public_key)
+    credentials = credential_volumes(settings)
+    process = cosign_process(reference, public_key, inputs.job.spec.engine.env, with_credentials=bool(credentials))
 
     def parse_success(attempt: Attempt) -> Verified | None:
         job = observed.live.get(Ref(JOB, inputs.job.owner.key.namespace, attempt.job))
-        asks = job is not None and _asks_the_same(job, process)
+        asks = job is not None and asks_the_same(job, process)
         return verified_by_exit(attempt.message, reference, key_hash) if asks else None
 
     return JobTask(
@@ -92,55 +91,13 @@ def verification_task(inputs: VerificationInputs, public_key: str, observed: Obs
         process=process,
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=volumes,
-        mounts=[{"name": _CREDENTIALS, "mountPath": _CREDENTIALS_PATH, "readOnly": True}] if volumes else [],
+        volumes=credentials,
+        mounts=credential_mounts(credentials),
         record=_record(inputs, key_hash),
         parse=partial(parsed_verification, reference=reference, key_hash=key_hash),
         parse_success=parse_success,
-        refuse=partial(refusal_of, timed_out=Reason.VERIFICATION_FAILED, repeated="verified", field=_FIELD),
+        refuse=partial(refusal_of, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=_FIELD),
     )
-
-
-def _process(inputs: VerificationInputs, public_key: str) -> Manifest:
-    """Cosign with the key alone: no transparency log, which clusters without access to the Internet could not ask."""
-    own = [variable for variable in inputs.job.spec.engine.env if _VARIABLE.fullmatch(variable.name)]
-    mounted = _credentials(inputs.job.settings)
-    credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if mounted else []
-    return process_fields(
-        args=[
-            f"--output-file={TERMINATION_MESSAGE}",
-            "verify",
-            f"--key=env://{PUBLIC_KEY}",
-            "--insecure-ignore-tlog=true",
-            inputs.image.reference,
-        ],
-        env=[{"name": PUBLIC_KEY, "value": public_key}, *credentials, *environment(own)],
-    )
-
-
-def _asks_the_same(job: Manifest, process: Manifest) -> bool:
-    """Whether a Job on the cluster calls cosign for the same image with the same key.
-
-    Its exit code counts only then. A registry in the image's name and more variables may come from admission webhooks.
-    """
-    pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
-    live = next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
-    same = live.get("args") == process["args"] and not live.get("command")
-    return same and _public_keys(live) == _public_keys(process)
-
-
-def _public_keys(container: Manifest) -> list[object]:
-    return [one.get("value") for one in objects(container, "env") if one.get("name") == PUBLIC_KEY]
-
-
-def _credentials(settings: Settings) -> list[Manifest]:
-    """The volume with the first pull Secret of engines, as the file that registry clients read; none without one."""
-    secret = next(iter(settings.engine_defaults.image_pull_secrets), None)
-    if secret is None:
-        return []
-    items = [{"key": ".dockerconfigjson", "path": "config.json"}]
-    source = {"secretName": secret.name, "items": items, "optional": True}
-    return [{"name": _CREDENTIALS, "secret": source}]
 
 
 def _record(inputs: VerificationInputs, wanted: str = "") -> Record[Verified]:

@@ -10,7 +10,7 @@ import obstore
 
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.bucket import ERRORS, changed, failure_of, listing_digest, needed_files, open_bucket
-from inference_operator.model_files.claim import Claim, Say
+from inference_operator.model_files.claim import ModelFolder, Say
 from inference_operator.model_files.download import DamagedError
 from inference_operator.model_files.listing import ListedFile, wrong_content
 from inference_operator.models.source import BucketModel
@@ -51,13 +51,13 @@ class BucketOrigin:
         """The files as they were when the revision was determined."""
         return self._listed
 
-    def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+    def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         """Download one file, compare it with the listing, and link it in the snapshot."""
-        blob = claim.blobs(self.model) / file.blob
+        blob = folder.blobs / file.blob
         if not (blob.is_file() and blob.stat().st_size == file.size_bytes):
-            self._fetch_content(claim.partial(self.model, file), file)
-            claim.partial(self.model, file).replace(blob)
-        link = claim.snapshot(self.model, commit) / file.path
+            self._fetch_content(folder.partial(file), file)
+            folder.partial(file).replace(blob)
+        link = folder.snapshot(commit) / file.path
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(os.path.relpath(blob, link.parent))
@@ -104,7 +104,7 @@ class BucketOrigin:
                     raise DamagedError(wrong_content(self.source, file.path, "size"))
                 content.write(part)
 
-    def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
+    def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
         """Nothing: engines get the path of the snapshot."""
 
     def failure(self, revision: str | None, error: Exception) -> Failure:  # noqa: ARG002 - a bucket has one listing

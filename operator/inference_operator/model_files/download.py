@@ -19,7 +19,7 @@ from inference_operator.jobs.download_result import Downloaded
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.claim import (
     RECORDS,
-    Claim,
+    ModelFolder,
     Say,
     delete_leftovers,
     locked,
@@ -31,6 +31,7 @@ from inference_operator.model_files.claim import (
 from inference_operator.model_files.files import InspectionError
 from inference_operator.model_files.kernels import Kernels, prepare_kernels
 from inference_operator.model_files.listing import ListedFile, claim_failed, disk_full, wanted_files
+from inference_operator.objects.cache_volume import folder_of
 
 AT_ONCE = 4
 """Files that are downloaded at the same time."""
@@ -68,10 +69,10 @@ class ModelOrigin(Protocol):
     def listed(self, commit: str) -> Iterable[ListedFile]:
         """All files of a revision."""
 
-    def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+    def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         """Download one file, compare it with the listing, and link it in the snapshot; raises `DamagedError`."""
 
-    def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
+    def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
         """Add the files that engines need in addition to the snapshot."""
 
     def failure(self, revision: str | None, error: Exception) -> Failure:
@@ -97,15 +98,15 @@ def download(
         say: called with each step of the progress.
         allow_pickle: whether the weights may be pickle files.
     """
-    claim = Claim(root)
+    folder = ModelFolder(root, folder_of(origin.model))
     failures: tuple[type[Exception], ...] = (*origin.errors, *_INVALID_ANSWERS)
     try:
-        for folder in (claim.hub, root / RECORDS):
-            folder.mkdir(parents=True, exist_ok=True)
+        for parent in (folder.hub, root / RECORDS):
+            parent.mkdir(parents=True, exist_ok=True)
         for line in prepare_kernels(root, kernels) if kernels else ():
             say(line)
-        with locked(claim.lock(origin.model), say):
-            return _complete(claim, origin, revision, say, allow_pickle=allow_pickle)
+        with locked(folder.lock, say):
+            return _complete(folder, origin, revision, say, allow_pickle=allow_pickle)
     except InspectionError as error:
         return error.failure
     except failures as error:
@@ -117,29 +118,28 @@ def download(
 
 
 def _complete(
-    claim: Claim, origin: ModelOrigin, revision: str | None, say: Say, *, allow_pickle: bool
+    folder: ModelFolder, origin: ModelOrigin, revision: str | None, say: Say, *, allow_pickle: bool
 ) -> Downloaded | Failure:
-    model = origin.model
-    if revision and (done := recorded(claim, model, revision)):
+    if revision and (done := recorded(folder, revision)):
         return done
     commit = origin.commit(revision)
-    if done := recorded(claim, model, commit):
+    if done := recorded(folder, commit):
         return done
     files = wanted_files(origin.source, origin.listed(commit), allow_pickle=allow_pickle)
     if isinstance(files, Failure):
         return files
-    claim.blobs(model).mkdir(parents=True, exist_ok=True)
-    delete_leftovers(claim, model, files)
-    total, present = sum(file.size_bytes for file in files), present_bytes(claim, model, files)
-    free = shutil.disk_usage(claim.root).free
+    folder.blobs.mkdir(parents=True, exist_ok=True)
+    delete_leftovers(folder, files)
+    total, present = sum(file.size_bytes for file in files), present_bytes(folder, files)
+    free = shutil.disk_usage(folder.root).free
     if total - present > free:
         return disk_full(origin.source, total - present, free)
-    others = stored_bytes(claim, model) - present  # of former revisions
-    with _progress(lambda: stored_bytes(claim, model) - others, total, say), ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda file: origin.fetch(claim, commit, file), files))
-    origin.finish(claim, revision, commit)
+    others = stored_bytes(folder) - present  # of former revisions
+    with _progress(lambda: stored_bytes(folder) - others, total, say), ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda file: origin.fetch(folder, commit, file), files))
+    origin.finish(folder, revision, commit)
     result = Downloaded(commit, total, len(files))
-    record_complete(claim, model, result, files)
+    record_complete(folder, result, files)
     return result
 
 

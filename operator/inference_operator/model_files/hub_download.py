@@ -13,7 +13,7 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
 from inference_operator.jobs.result import Failure
-from inference_operator.model_files.claim import Claim
+from inference_operator.model_files.claim import ModelFolder
 from inference_operator.model_files.download import DamagedError
 from inference_operator.model_files.hub import TIMEOUT_SECONDS, configure_client, failure_of
 from inference_operator.model_files.listing import ListedFile, wrong_content
@@ -42,28 +42,28 @@ class HubOrigin:
                 large = item.lfs
                 yield ListedFile(item.path, item.size, large.sha256 if large else "", "" if large else item.blob_id)
 
-    def fetch(self, claim: Claim, commit: str, file: ListedFile) -> None:
+    def fetch(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         """Download one file, and compare it with the listing."""
         if file.sha256:
-            self._fetch_large(claim, commit, file)
+            self._fetch_large(folder, commit, file)
         path = Path(
-            hf_hub_download(self.model, file.path, revision=commit, cache_dir=claim.hub, etag_timeout=TIMEOUT_SECONDS)
+            hf_hub_download(self.model, file.path, revision=commit, cache_dir=folder.hub, etag_timeout=TIMEOUT_SECONDS)
         )
         content = path.resolve()
-        if not content.is_relative_to(claim.model(self.model).resolve()):
+        if not content.is_relative_to(folder.path.resolve()):
             raise DamagedError(wrong_content(self.source, file.path, "place"))
         if wrong := _difference(content, file):
             path.unlink(missing_ok=True)
             content.unlink(missing_ok=True)
             raise DamagedError(wrong_content(self.source, file.path, wrong))
 
-    def _fetch_large(self, claim: Claim, commit: str, file: ListedFile) -> None:
+    def _fetch_large(self, folder: ModelFolder, commit: str, file: ListedFile) -> None:
         """Download a large file to the place where the hub's client then finds it, from where an earlier process ended.
 
         The client itself begins anew in each process (huggingface_hub 2.4.0, `_download_to_tmp_and_move`), since it
         cannot rely on locks of all file systems. Here the content is compared with its SHA-256 before it counts.
         """
-        blob = claim.blobs(self.model) / file.blob
+        blob = folder.blobs / file.blob
         if blob.is_file() and blob.stat().st_size == file.size_bytes:
             return
         url = hf_hub_url(self.model, file.path, revision=commit)
@@ -73,20 +73,20 @@ class HubOrigin:
         headers = build_hf_headers()
         if urlsplit(found.location).netloc != urlsplit(url).netloc:  # a storage gets no token
             headers.pop("authorization", None)
-        partial = claim.partial(self.model, file)
+        partial = folder.partial(file)
         _continue(found.location, headers, partial, file.size_bytes)
         if wrong := _difference(partial, file):
             partial.unlink()
             raise DamagedError(wrong_content(self.source, file.path, wrong))
         partial.replace(blob)
 
-    def finish(self, claim: Claim, revision: str | None, commit: str) -> None:
+    def finish(self, folder: ModelFolder, revision: str | None, commit: str) -> None:
         """Let an engine without a commit find the branch, as the hub's client stores it."""
         if revision == commit:
             return
-        folder = claim.model(self.model) / "refs"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / (revision or "main").replace("/", "--")).write_text(commit, encoding="utf-8")
+        refs = folder.path / "refs"
+        refs.mkdir(parents=True, exist_ok=True)
+        (refs / (revision or "main").replace("/", "--")).write_text(commit, encoding="utf-8")
 
     def failure(self, revision: str | None, error: Exception) -> Failure:
         """The failure for an error of the hub's client."""

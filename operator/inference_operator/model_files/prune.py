@@ -8,10 +8,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from inference_operator.model_files.claim import PARTIAL, RECORDS
+from inference_operator.model_files.claim import PARTIAL, RECORDS, ModelFolder
 from inference_operator.model_files.pruning import (
     RECENT_SECONDS,
     UNUSED,
@@ -29,30 +28,6 @@ _HUB_LOCKS = ".locks"
 """The hub client's own locks (huggingface_hub 2.4.0, `file_download.py`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Repository:
-    """The folders of one repository on the claim."""
-
-    root: Path
-    folder: str
-
-    @property
-    def path(self) -> Path:
-        return self.root / HUB_FOLDER / self.folder
-
-    @property
-    def stem(self) -> str:
-        return self.folder.removeprefix("models--")
-
-    @property
-    def lock(self) -> Path:
-        """The lock of the downloads of this repository."""
-        return self.root / RECORDS / f"{self.stem}.lock"
-
-    def record(self, commit: str) -> Path:
-        return self.root / RECORDS / f"{self.stem}@{commit}.json"
-
-
 def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
     """Delete the models and compiled kernels that no object uses.
 
@@ -68,7 +43,7 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
         return PruneReport((), 0, dry_run)
     for folder in _folders(root / HUB_FOLDER):
         if model_of_folder(folder.name):
-            found, bytes_freed = _prune_repository(_Repository(root, folder.name), uses, now=now, dry_run=dry_run)
+            found, bytes_freed = _prune_repository(ModelFolder(root, folder.name), uses, now=now, dry_run=dry_run)
             items += found
             freed += bytes_freed
     for folder in _folders(root / COMPILED_FOLDER):
@@ -83,11 +58,11 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
     return PruneReport(tuple(items), freed, dry_run)
 
 
-def _prune_repository(one: _Repository, uses: Uses, *, now: float, dry_run: bool) -> tuple[list[Item], int]:
+def _prune_repository(one: ModelFolder, uses: Uses, *, now: float, dry_run: bool) -> tuple[list[Item], int]:
     with _locked(one.lock) as is_free:
-        snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.path / "snapshots")}
+        snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.snapshots)}
         recent = one.lock.stat().st_mtime
-        found = CachedRepository(one.folder, snapshots, recent=now - recent < RECENT_SECONDS)
+        found = CachedRepository(one.name, snapshots, recent=now - recent < RECENT_SECONDS)
         decided = deletion_of(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
         items = [_item(one, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
         doomed = list(_doomed(one, decided, set(snapshots) - decided.commits))
@@ -100,38 +75,38 @@ def _prune_repository(one: _Repository, uses: Uses, *, now: float, dry_run: bool
         return items, freed
 
 
-def _item(one: _Repository, commit: str, decided: Deletion, *, complete: bool) -> Item:
+def _item(one: ModelFolder, commit: str, decided: Deletion, *, complete: bool) -> Item:
     deleted = commit in decided.commits
-    blobs = one.path / "blobs"
-    size = sum(_size(blobs / name) for name in _linked(one.path / "snapshots" / commit))
-    size += _size(one.path / "snapshots" / commit)
+    blobs = one.blobs
+    size = sum(_size(blobs / name) for name in _linked(one.snapshot(commit)))
+    size += _size(one.snapshot(commit))
     state = "complete" if complete else "half-loaded"
-    what = f"{model_of_folder(one.folder)}@{commit}"
+    what = f"{model_of_folder(one.name)}@{commit}"
     return Item(what, size, state, "delete" if deleted else "keep", UNUSED if deleted else decided.why)
 
 
-def _parts(one: _Repository, decided: Deletion) -> Item:
+def _parts(one: ModelFolder, decided: Deletion) -> Item:
     """Parts of files that no process has completed."""
-    size = sum(_size(path) for path in _entries(one.path / "blobs") if path.name.endswith(PARTIAL))
+    size = sum(_size(path) for path in _entries(one.blobs) if path.name.endswith(PARTIAL))
     action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
-    return Item(f"{model_of_folder(one.folder)} (parts of files)", size, "half-loaded", action, why)
+    return Item(f"{model_of_folder(one.name)} (parts of files)", size, "half-loaded", action, why)
 
 
-def _doomed(one: _Repository, decided: Deletion, kept: set[str]) -> Iterator[Path]:
+def _doomed(one: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[Path]:
     """What to delete, the records first: a model whose files go is complete no more."""
     yield from (path for commit in sorted(decided.commits) if (path := one.record(commit)).is_file())
     if decided.everything:
         yield one.path
-        locks = one.root / HUB_FOLDER / _HUB_LOCKS
-        if not locks.is_symlink() and (locks / one.folder).is_dir():
-            yield locks / one.folder
+        locks = one.hub / _HUB_LOCKS
+        if not locks.is_symlink() and (locks / one.name).is_dir():
+            yield locks / one.name
         return
     if not decided.commits:
         return
     yield from _refs(one.path / "refs", decided.commits)
-    yield from (one.path / "snapshots" / commit for commit in sorted(decided.commits))
-    needed = {name for commit in kept for name in _linked(one.path / "snapshots" / commit)}
-    yield from (path for path in _entries(one.path / "blobs") if path.name not in needed)
+    yield from (one.snapshot(commit) for commit in sorted(decided.commits))
+    needed = {name for commit in kept for name in _linked(one.snapshot(commit))}
+    yield from (path for path in _entries(one.blobs) if path.name not in needed)
 
 
 def _refs(folder: Path, commits: frozenset[str]) -> Iterator[Path]:
@@ -147,7 +122,7 @@ def _linked(snapshot: Path) -> set[str]:
     return {Path(link.readlink()).name for link in links if link.is_symlink()}
 
 
-def _is_complete(one: _Repository, commit: str) -> bool:
+def _is_complete(one: ModelFolder, commit: str) -> bool:
     return COMMIT.fullmatch(commit) is not None and one.record(commit).is_file()
 
 

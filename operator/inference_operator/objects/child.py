@@ -1,10 +1,12 @@
 """Metadata of every child object: labels, owner reference and a hash of its desired content."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 
+import orjson
+
 from inference_operator.manifest import Kind, Manifest, Owner
+from inference_operator.objects.json_annotation import compact_json
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, labels
 
 DESIRED_HASH_ANNOTATION = "inference-operator.dev/desired-hash"
@@ -15,6 +17,8 @@ RETAIN_ANNOTATION = "inference-operator.dev/retain"
 collector still deletes it together with its owner."""
 
 _HASH_LENGTH = 16
+_DELETE = b"\x7f"
+"""The only ASCII character that `json` escapes and orjson does not."""
 
 
 def content_hash(value: object) -> str:
@@ -24,8 +28,28 @@ def content_hash(value: object) -> str:
         >>> content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1})
         True
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+    return _hash(compact_json(value).encode())
+
+
+def manifest_hash(value: object) -> str:
+    r"""The `content_hash` of a manifest or of parts of one, in a fifth of the time.
+
+    Manifests have no floating-point numbers, which orjson writes otherwise. What else it writes otherwise, or cannot
+    write, goes the slow way.
+
+    Examples:
+        >>> [manifest_hash(value) == content_hash(value) for value in ({"b": [1], "a": "ü"}, "\x7f", {2**64: None})]
+        [True, True, True]
+    """
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS)
+    except TypeError:
+        return content_hash(value)
+    return _hash(text) if text.isascii() and _DELETE not in text else content_hash(value)
+
+
+def _hash(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:_HASH_LENGTH]
 
 
 def child(
@@ -55,7 +79,7 @@ def child(
     """
     own = {**(annotations or {}), **({RETAIN_ANNOTATION: "true"} if retain else {})}
     added = {**owner.child_labels, **(added_labels or {})}
-    desired_hash = content_hash([content, {**own, **added}, *(["outlives"] if outlives_owner else [])])
+    desired_hash = manifest_hash([content, {**own, **added}, *(["outlives"] if outlives_owner else [])])
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,

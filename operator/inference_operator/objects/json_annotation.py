@@ -6,6 +6,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
 
 
 def compact_json(value: object) -> str:
@@ -15,7 +16,7 @@ def compact_json(value: object) -> str:
         >>> compact_json({"b": 1, "a": [2]})
         '{"a":[2],"b":1}'
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def parsed_json(text: object, adapter: TypeAdapter[T]) -> T | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from inference_operator.api.pod_defaults import PodDefaults
 from inference_operator.manifest import Manifest
-from inference_operator.objects.child import content_hash
+from inference_operator.objects.child import manifest_hash
 from inference_operator.settings import PodUsers
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
 
@@ -92,7 +92,7 @@ def pod_template(
         added_labels: further labels.
     """
     requested, added = dict(annotations or {}), dict(added_labels or {})
-    template_hash = content_hash([spec, {**requested, **added}])
+    template_hash = manifest_hash([spec, {**requested, **added}])
     return {
         "metadata": {
             "labels": {**added, **labels},

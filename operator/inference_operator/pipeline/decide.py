@@ -39,7 +39,7 @@ from inference_operator.pipeline.model_wait import with_verification
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
-from inference_operator.pipeline.scaling import autoscaler, scaled
+from inference_operator.pipeline.scaling import external_objects, scaled
 from inference_operator.pipeline.validation import refusal_of_role
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.planning.engine_plan import ModelFindings
@@ -47,7 +47,6 @@ from inference_operator.planning.role_plan import PlanState, plan_state, role_pl
 from inference_operator.roles.context import LiveRole
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.settings import Capacity
-from inference_operator.workload.children import selects_traffic
 from inference_operator.workload.hardware_errors import pods_to_move
 from inference_operator.workload.stall import Removal, stalled_engines
 from inference_operator.workload.traffic import TrafficChange, traffic_changes
@@ -106,8 +105,8 @@ def _planned(
         if isinstance(decided, Refusal):
             return Refused(desired=inputs.children, refusal=decided, model=model.known)
         roles.append(decided)
-    router, external = routers(inputs, way, roles), autoscaler(inputs, roles[0])
-    other = roles[0].scaling.autoscaler
+    router, external = routers(inputs, way, roles), external_objects(inputs, roles[0])
+    other = roles[0].scaling.external
     times = [switch_recheck(inputs, way), other.due if other else None, *(one.recheck_at for one in roles)]
     planned = Planned(
         desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),
@@ -160,7 +159,6 @@ def _traffic(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[TrafficChange, 
         for change in traffic_changes(
             live.engines,
             inputs.samples,
-            selected=selects_traffic(live.service),
             namespace=inputs.resource.key.namespace,
             seconds=inputs.settings.no_progress_seconds,
         )

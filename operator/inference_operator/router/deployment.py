@@ -1,12 +1,11 @@
 """The Deployment of the routers: two HAProxy processes in each pod."""
 
 from collections.abc import Mapping
-from importlib.resources import files
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
-from inference_operator.objects.child import child, content_hash
+from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.objects.pod import (
@@ -24,7 +23,7 @@ from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
-from inference_operator.router.pinned_router import PinnedRouter
+from inference_operator.router.pinned_router import PinnedRouter, router_annotations
 from inference_operator.router.process import (
     CONFIG_FILE,
     CONFIG_FOLDER,
@@ -32,6 +31,7 @@ from inference_operator.router.process import (
     METRICS_PORT_VARIABLE,
     METRICS_PORTS,
     POD_IPS_VARIABLE,
+    script,
 )
 from inference_operator.router.resources import process_resources
 from inference_operator.router.stats import STATS_PATH
@@ -74,7 +74,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
             "progressDeadlineSeconds": inputs.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(inputs.name, ROUTER)},
-            "template": router.template,
+            "template": router.content.template,
         }
     }
     return child(
@@ -83,7 +83,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
         owner=inputs.owner,
         component=ROUTER,
         content=content,
-        annotations=router.annotations,
+        annotations=router_annotations(router),
     )
 
 
@@ -100,7 +100,7 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
         annotations={
             **evictable(_own_volumes(inputs)),
             **inputs.spec.pod_template.annotations,
-            CHECKSUM_ANNOTATION: content_hash(config),
+            CHECKSUM_ANNOTATION: manifest_hash(config),
         },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels},
     )
@@ -242,7 +242,6 @@ def stop_hook(drain_seconds: int, endpoint_removal_seconds: int = ENDPOINT_REMOV
         drain_seconds: how long requests may be held; then they get 503 with Retry-After.
         endpoint_removal_seconds: how long to wait before that.
     """
-    script = files(__package__).joinpath("stop_hook.sh").read_text(encoding="utf-8")
     times = [str(endpoint_removal_seconds), str(drain_seconds)]
     arguments = [*times, METRICS_PORT_VARIABLE, HELD_PATH, STATS_PATH, HOOK_ADDRESS]
-    return ["sh", "-c", _WITH_BASH, script, *arguments]
+    return ["sh", "-c", _WITH_BASH, script("stop_hook.sh"), *arguments]

@@ -1,7 +1,6 @@
 """The files of a router's configuration. haproxy.cfg.j2 has parts, each with a module of its own for its values."""
 
 from collections.abc import Mapping
-from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -17,6 +16,7 @@ from inference_operator.router.process import (
     POD_IPS_VARIABLE,
     PORT,
     expanded,
+    script,
 )
 from inference_operator.router.resources import connections, threads
 from inference_operator.router.stats import STATS_PATH
@@ -47,6 +47,7 @@ _LENGTH_REQUIRED = ErrorResponse(411, "invalid_request_error", "the request must
 _TEMPLATE = Environment(
     loader=PackageLoader(__package__, "."),
     undefined=StrictUndefined,
+    auto_reload=False,  # each rendering would look whether one of the templates has changed
     keep_trailing_newline=True,
     autoescape=False,  # noqa: S701 - a configuration file, not HTML
 ).get_template("haproxy.cfg.j2")
@@ -63,8 +64,7 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         limits.LIMITS_FILE: parts["limits"],
         tls.TLS_FILE: parts["tls"],
     }
-    folder = files(__package__)
-    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name, is_used in scripts.items() if is_used}
+    texts = {name: script(name) for name, is_used in scripts.items() if is_used}
     return {CONFIG_FILE: _TEMPLATE.render(_values(inputs), **parts), **texts}
 
 

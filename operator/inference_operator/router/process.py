@@ -1,5 +1,8 @@
 """A HAProxy process of a router pod: what its configuration and its pod agree on."""
 
+from functools import cache
+from importlib.resources import files
+
 from inference_operator.router.resources import PROCESSES
 
 PORT = 8080
@@ -33,3 +36,9 @@ def expanded(variable: str) -> str:
         '${POD_IPS}'
     """
     return f"${{{variable}}}"
+
+
+@cache
+def script(name: str) -> str:
+    """The text of a script that a router runs, which is a file of this package."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

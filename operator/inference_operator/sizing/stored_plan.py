@@ -5,13 +5,12 @@ builds stay valid.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator
 
 from inference_operator.manifest import Manifest
-from inference_operator.non_defaults import non_defaults
+from inference_operator.non_defaults import field_values, non_defaults
 from inference_operator.sizing.plan import Plan
 
 _SUFFIX = "_parallel_size"
@@ -45,7 +44,7 @@ def to_json(plan: Plan) -> Manifest:
 
 def flat_fields(plan: Plan) -> Manifest:
     """The fields of a plan as status has them: with one field per parallel size."""
-    fields = {name: value for name, value in asdict(plan).items() if value or name not in _ONLY_IF_SET}
+    fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
     sizes = fields.pop("parallel")
     return {**fields, **_flat(sizes)}
 

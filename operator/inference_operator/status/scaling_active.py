@@ -6,6 +6,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.shared_rules import paused
 
 MOST_NAMES = 5
 """Names of pods in a message."""
@@ -20,16 +21,9 @@ def scaling_active(observation: Observation) -> ConditionVerdict | None:
     return _with_autoscaling(observation) if observation.scaling.status else None
 
 
-def _paused(observation: Observation) -> ConditionVerdict | None:
-    if not observation.paused:
-        return None
-    message = "Paused: the number of engines stays while `spec.paused` is true."
-    return ConditionVerdict("False", Reason.PAUSED, message)
-
-
 def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides, and some engines have no GPU."""
-    external = observation.scaling.observed.autoscaler
+    external = observation.scaling.observed.external
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not observation.scaling.without_gpu:
         return None
     message = sentences(external.message, f"{_wanted(observation)}.", _capacity(observation))
@@ -38,7 +32,7 @@ def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
 
 def _following_external(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides."""
-    external = observation.scaling.observed.autoscaler
+    external = observation.scaling.observed.external
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
         return None
     message = sentences(external.message, f"{_wanted(observation)}.", _scheduled(observation))
@@ -47,7 +41,7 @@ def _following_external(observation: Observation) -> ConditionVerdict | None:
 
 def _external_problem(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA should decide, and does not."""
-    external = observation.scaling.observed.autoscaler
+    external = observation.scaling.observed.external
     if external is None:
         return None
     pending = external.reason is Reason.AUTOSCALER_PENDING
@@ -123,7 +117,7 @@ def _following_demand(observation: Observation) -> ConditionVerdict:
 
 _with_autoscaling: Chain[Observation, ConditionVerdict] = Chain(
     (
-        _paused,
+        paused("the number of engines stays"),
         _external_without_gpu,
         _following_external,
         _external_problem,
