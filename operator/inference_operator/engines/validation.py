@@ -25,7 +25,7 @@ class OptionClasses:
     """Those of the safe ones that are made for a secret: the engine shows their values nowhere."""
 
 
-class Validation(Protocol):
+class SpecValidation(Protocol):
     """What one kind of engine accepts of a specification."""
 
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
