@@ -241,7 +241,7 @@ def test_pickle_weights_with_consent_are_sized_and_named_until_the_consent_is_wi
     assert "--allow-pickle" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-def test_the_result_of_an_older_inspector_stays_with_the_plan_that_was_made_from_it() -> None:
+def test_the_result_of_an_older_inspection_stays_with_the_plan_that_was_made_from_it() -> None:
     raw = inference_deployment(source="pvc://models/mine")
     asked = inputs(raw, settings=ALWAYS)
     owner = asked.resource.owner
@@ -258,4 +258,4 @@ def test_the_result_of_an_older_inspector_stays_with_the_plan_that_was_made_from
     assert again.desired.keys() == children.keys()
     assert again.desired[older.ref] == children[older.ref]
     fresh = outcome(replace(asked, children={older.ref: children[older.ref]}))
-    assert isinstance(fresh, NeedsInspection), "new sizes need what the present inspector reads"
+    assert isinstance(fresh, NeedsInspection), "new sizes need a result of the present version"

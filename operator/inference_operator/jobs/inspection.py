@@ -1,8 +1,10 @@
 """The inspection of a model: a Job reads the model's files to determine its size."""
 
+from functools import partial
+
 from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
-from inference_operator.jobs.record import Record
+from inference_operator.jobs.record import Record, result_in
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobInputs, JobTask
@@ -15,9 +17,9 @@ from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, mo
 from inference_operator.objects.names import INSPECTION
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
 
-INSPECTOR_VERSION, OLDER_VERSIONS = 3, (2,)
-"""Raised when facts depend on more of a model's files than before: new plans then need a new inspection. Results of
-older versions stay with the plans that were made from them."""
+INSPECTION_VERSION, OLDER_VERSIONS = 3, (2,)
+"""Version of the result. It is raised when facts depend on more of a model's files than before: new plans then need a
+new inspection. Results of older versions stay with the plans that were made from them."""
 
 MODEL_FILE = "model.json"
 """Key of the record with the result."""
@@ -45,7 +47,7 @@ def inspection_state(
         wanted: whether the result is needed. If not, no further attempt is made.
         decided: whether all sizes are pinned. Then a result of an older version is sufficient.
     """
-    for version in (INSPECTOR_VERSION, *(OLDER_VERSIONS if decided else ())):
+    for version in (INSPECTION_VERSION, *(OLDER_VERSIONS if decided else ())):
         record = model_record(inputs.spec.model, inputs.access.revision, owner=inputs.owner, version=version)
         if stored := record.stored(observed.live):
             return recorded(record, stored)
@@ -83,7 +85,7 @@ def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
 
 
 def model_record(
-    model: ModelSpec, revision: str | None, *, owner: Owner, version: int = INSPECTOR_VERSION
+    model: ModelSpec, revision: str | None, *, owner: Owner, version: int = INSPECTION_VERSION
 ) -> Record[Entry]:
     """The ConfigMap for the result.
 
@@ -95,10 +97,8 @@ def model_record(
     """
     pickle = ["pickle"] if model.allow_pickle else []
     source_hash = content_hash([model.source, revision, version, *pickle])
-    return Record(owner, INSPECTION, source_hash, lambda entry: {MODEL_FILE: result_text(entry)}, _entry)
+    return Record(owner, INSPECTION, source_hash, _record_data, partial(result_in, MODEL_FILE, parsed_result))
 
 
-def _entry(data: Manifest) -> Entry | None:
-    text = data.get(MODEL_FILE)
-    result = parsed_result(text) if isinstance(text, str) else None
-    return result if isinstance(result, Entry) else None
+def _record_data(entry: Entry) -> dict[str, str]:
+    return {MODEL_FILE: result_text(entry)}
