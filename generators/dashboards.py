@@ -89,9 +89,15 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Time to the first token",
-            "As the engines measure it, from the request's arrival there: without the wait in a router",
+            "As the engines measure it in five minutes, from the request's arrival there: without the wait in a router",
             "s",
-            _quantiles("vllm:time_to_first_token_seconds", OF, 0.5, 0.95, 0.99),
+            {
+                **{
+                    f"p{int(100 * q)}": f"histogram_quantile({q}, infd:first_token_seconds_bucket:rate5m{ONE})"
+                    for q in (0.5, 0.95, 0.99)
+                },
+                "mean": f"infd:first_token_seconds:mean5m{ONE}",
+            },
         ),
         Panel(
             "Requests that miss an objective",
@@ -140,8 +146,8 @@ SERVICE = Dashboard(
             "Running at engines, and waiting: in engines, for a slot, or for the first engine",
             "short",
             {
-                "running": f"sum(vllm:num_requests_running{ONE})",
-                "waiting in engines": f"sum(vllm:num_requests_waiting{ONE})",
+                "running": f"infd:engine_running_requests:sum{ONE}",
+                "waiting in engines": f"infd:engine_waiting_requests:sum{ONE}",
                 "queued": f"sum(inference_operator_router_queued_requests{ONE})",
                 "held": f"sum(inference_operator_router_held_requests{ONE})",
                 "all that wait": f"infd:waiting_requests:sum{ONE}",

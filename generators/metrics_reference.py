@@ -130,7 +130,9 @@ OTHERS_PART = """
 
 RECORDED_PART = """
 ## Recorded
-Recording rules compute these; `files/rules.yaml` of the chart has them.
+Recording rules compute these; `files/rules.yaml` of the chart has them. Those of the group `inference-engine-figures`
+have the same names for all engines. Where the engines of a resource do not show a figure, the routers' stands for it:
+their running and queued requests, and the mean time to the headers of an answer.
 
 | metric | used by |
 |---|---|

@@ -16,7 +16,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "operator" / "inference_operator"
 SOFT_LINES, SCRAP_LINES = 500, 40
 MOST_LINES_OF_A_FUNCTION = 40
-WORDS_OF_VLLM = re.compile(r"vllm:|--max-num-")
+WORDS_OF_ENGINES = {
+    re.compile(r"vllm:|--max-num-"): (frozenset({"engines"}), "names of vLLM's flags and metrics"),
+    re.compile(r"[cg]pu_engine_image"): (frozenset({"engines", "settings.py"}), "the settings with vLLM's images"),
+    re.compile(r"\b(EngineMemory|PagedMemory|paged_budget)\b"): (
+        frozenset({"engines", "sizing"}),
+        "how vLLM uses memory",
+    ),
+}
+"""What only engines know, and the rooms and modules that may name it."""
 CATCH_ALL_NAMES = frozenset({"utils", "util", "helpers", "common", "misc"})
 IMPURE_ROOMS = frozenset({"controller", "kube", "telemetry", "cli", "app", "scrape", "model_files", "settings", "py"})
 EXPANDED_FIELDS = frozenset({"command", "args", "env", "envFrom", "subPathExpr"})
@@ -71,8 +79,9 @@ def errors(operator: list[Module], others: list[Module]) -> Iterator[str]:
         yield from _containers_made_by_hand(module)
         if not (ast.get_docstring(module.tree) or "").strip():
             yield f"{module}: has no docstring that says what the module is for"
-        if "engines" not in module.path.parts and WORDS_OF_VLLM.search(module.text):
-            yield f"{module}: names of vLLM's flags and metrics belong into engines/"
+        for words, (rooms, what) in WORDS_OF_ENGINES.items():
+            if module.path.relative_to(PACKAGE).parts[0] not in rooms and words.search(module.text):
+                yield f"{module}: {what} belong into engines/; ask the engine"
         if CATCH_ALL_NAMES & {module.path.stem, module.path.parent.name}:
             yield f"{module}: a module is named after its one reason to change"
     for module in others:

@@ -14,7 +14,6 @@ from tests.controller.world import RESOURCE, World
 from tests.testing.builders import (
     ENGINES,
     KEY,
-    SERVICE_OF_ENGINES,
     STALLED_ENGINE,
     deployment_status,
     pod,
@@ -236,20 +235,3 @@ async def test_a_refused_label_is_in_the_status(world: World) -> None:
     world.cluster.fail_next(RejectedError('pods "a" is forbidden'))
     await world.reconcile()
     assert world.conditions()["Stalled"] == ("True", "ChildRejected")
-
-
-async def test_the_service_selects_the_label_only_when_every_engine_has_it(world: World) -> None:
-    """Engines of an earlier release's template do not have it, and must lose no requests."""
-    world.ask(replicas=2)
-    await world.settle()
-    world.pods_are_ready()
-    old = add_engine(world, "a", ready_pod(), added_labels={})
-    add_engine(world, "b", ready_pod())
-    assert Request("apply", SERVICE_OF_ENGINES) in await world.settle()
-    assert TRAFFIC_LABEL not in world.live(SERVICE_OF_ENGINES)["spec"]["selector"]
-    sample(world, B, STOPPED)
-    sample(world, A, MOVES)
-    assert await world.settle() == [], "the label would have no effect"
-    world.cluster.remove(old)
-    assert await world.settle() == [Request("apply", SERVICE_OF_ENGINES)]
-    assert world.live(SERVICE_OF_ENGINES)["spec"]["selector"][TRAFFIC_LABEL] == "true"

@@ -3,7 +3,6 @@
 import copy
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -88,18 +87,6 @@ def test_the_pinned_plan_is_recorded_in_the_annotation_and_the_status() -> None:
     assert recorded(inputs(RAW, children=MADE.values())) == [decided]
     assert recorded(inputs(with_status(RAW))) == [decided]
     assert recorded(inputs(RAW)) == []
-
-
-@pytest.mark.parametrize("commit", ["", "0123abcd"], ids=["catalogue", "commit"])
-def test_fields_that_the_crd_of_an_earlier_release_drops_from_status_are_read_from_the_annotation(commit: str) -> None:
-    """Without them, engines would get other arguments and restart."""
-    annotated = replace(planned(RAW).plan, commit=commit)
-    assert annotated.plan.left_to_engine
-    raw = with_status(RAW)
-    del raw["status"]["plan"]["leftToEngine"]
-    raw["status"]["engine"].pop("modelCommit", None)
-    latest, *_ = recorded(inputs(raw, children=with_annotation(annotated.text)))
-    assert latest == annotated
 
 
 def test_an_edited_plan_annotation_is_restored_from_the_status() -> None:

@@ -10,7 +10,7 @@ from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import ModelSpec
-from inference_operator.jobs.inspection import OLDER_VERSIONS, model_record
+from inference_operator.jobs.inspection import model_record
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
@@ -239,23 +239,3 @@ def test_pickle_weights_with_consent_are_sized_and_named_until_the_consent_is_wi
     assert again.desired[ENGINES] == made.desired[ENGINES]
     (job,) = (one for ref, one in again.desired.items() if ref.kind == JOB)
     assert "--allow-pickle" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
-
-
-def test_the_result_of_an_older_inspection_stays_with_the_plan_that_was_made_from_it() -> None:
-    raw = inference_deployment(source="pvc://models/mine")
-    asked = inputs(raw, settings=ALWAYS)
-    owner = asked.resource.owner
-    model = ModelSpec(source="pvc://models/mine")
-    current = model_record(model, None, owner=owner)
-    older = model_record(model, None, owner=owner, version=OLDER_VERSIONS[0])
-    stored = with_weights(qwen(""))
-    made = outcome(replace(asked, children={current.ref: current.manifest(stored)}))
-    assert isinstance(made, Planned)
-    children = {**{ref: each for ref, each in made.desired.items() if ref != current.ref}}
-    children[older.ref] = older.manifest(stored)
-    again = outcome(later(asked, made, children))
-    assert isinstance(again, Planned)
-    assert again.desired.keys() == children.keys()
-    assert again.desired[older.ref] == children[older.ref]
-    fresh = outcome(replace(asked, children={older.ref: children[older.ref]}))
-    assert isinstance(fresh, NeedsInspection), "new sizes need a result of the present version"

@@ -3,7 +3,6 @@
 Settings that change every router pod, and another template text, stand for the other operator.
 """
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +15,13 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.router import children as children_module
 from inference_operator.router import haproxy
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.pinned_router import MAX_BYTES, ROUTER_ANNOTATION, pinned_router, router_inputs
+from inference_operator.router.pinned_router import (
+    MAX_BYTES,
+    ROUTER_ANNOTATION,
+    ROUTER_PIN,
+    router_annotations,
+    router_inputs,
+)
 from inference_operator.settings import Settings
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView
 from tests.router.test_haproxy import REQUEST
@@ -186,28 +191,11 @@ def test_routers_without_an_intact_pin_roll_once(damaged: Callable[[str], str]) 
     assert again.desired == once.desired
 
 
-@pytest.mark.parametrize(("value", "renewed"), [("$(POD_IPS)", True), ("$$(POD_IPS)", False), ("5$", False)])
-def test_routers_in_which_kubernetes_expands_a_variable_are_replaced_and_others_stay(
-    value: str,
-    renewed: bool,  # noqa: FBT001 - a parameter of the test
-) -> None:
-    """Earlier releases left the variables of `routerDefaults.env` to Kubernetes."""
-    former = copy.deepcopy(MADE[ROUTERS])
-    annotations, template = former["metadata"]["annotations"], former["spec"]["template"]
-    template["spec"]["containers"][0]["env"].append({"name": "NO_PROXY", "value": value})
-    pinned = pinned_router(annotations[ROUTER_ANNOTATION])
-    assert pinned
-    annotations[ROUTER_ANNOTATION] = replace(pinned, stored="", template=template).text
-    result = later(RAW, SERVES, routers=former)
-    assert (result.desired[ROUTERS]["spec"]["template"] != template) is renewed
-
-
 def test_a_pin_with_the_most_slots_fits_into_the_annotations_of_an_object() -> None:
-    text = planned(inference_deployment(replicas=256)).desired[ROUTERS]["metadata"]["annotations"][ROUTER_ANNOTATION]
-    pinned = pinned_router(text)
+    pinned = ROUTER_PIN.pinned(planned(inference_deployment(replicas=256)).desired[ROUTERS])
     assert pinned
-    assert pinned.slots == 512
-    assert len(text) < 2**17  # of 2**18, which all annotations of an object share
+    assert pinned.content.slots == 512
+    assert len(pinned.text) < 2**17  # of 2**18, which all annotations of an object share
 
 
 def test_inputs_of_routers_are_those_that_earlier_releases_have_hashed() -> None:
@@ -233,7 +221,7 @@ def test_routers_with_equal_inputs_hashes_have_equal_templates_and_configuration
         for one in (spec, {**spec, "replicas": 1}, {name: value for name, value in spec.items() if name != "engine"}):
             result = outcome(inputs(inference_deployment(source="", **one), settings=SETTINGS))
             if isinstance(result, Planned) and ROUTERS in result.desired:
-                pinned = pinned_router(result.desired[ROUTERS]["metadata"]["annotations"][ROUTER_ANNOTATION])
+                pinned = ROUTER_PIN.pinned(result.desired[ROUTERS])
                 assert pinned
                 assert seen.setdefault(pinned.inputs_hash, parts(result)) == parts(result)
     assert len(seen) > 1
@@ -248,7 +236,8 @@ def test_the_annotation_fits_beside_others_with_every_script_and_is_left_out_whe
     }
     built = outcome(inputs(inference_deployment(router=everything), settings=SETTINGS))
     assert isinstance(built, Planned)
-    pinned = pinned_router(built.desired[ROUTERS]["metadata"]["annotations"][ROUTER_ANNOTATION])
+    pinned = ROUTER_PIN.pinned(built.desired[ROUTERS])
     assert pinned
     assert len(pinned.text) < MAX_BYTES / 2
-    assert replace(pinned, stored="", files={"haproxy.cfg": "x" * MAX_BYTES}).annotations == {}
+    large = replace(pinned.content, files={"haproxy.cfg": "x" * MAX_BYTES})
+    assert router_annotations(replace(pinned, stored="", content=large)) == {}

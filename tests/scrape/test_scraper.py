@@ -9,6 +9,7 @@ import pytest
 
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.engines.base import Engine
+from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
@@ -41,6 +42,13 @@ class Elsewhere(Vllm):
     @property
     def metrics_page(self) -> MetricsPage | None:  # type: ignore[override]
         return self.served_at
+
+
+class Unprobed(Vllm):
+    """An engine without a request that only a computing engine answers."""
+
+    def probe_request(self, model: str) -> ProbeRequest | None:  # type: ignore[override]  # noqa: ARG002 - protocol
+        return None
 
 
 @dataclass(slots=True)
@@ -408,3 +416,26 @@ async def test_metrics_are_read_from_the_path_and_port_that_the_engine_names(han
         seen = await hands.scrape(ENGINE)
         assert seen.engines["uid-engine"].sample.running == 2
         assert (served.scrapes, apart.scrapes) == (0, 1)
+
+
+async def test_an_engine_without_a_probe_request_is_stalled_by_its_own_metrics(hands: Hands) -> None:
+    hands.kind = Unprobed()
+    async with answering() as served:
+        hands.pods = [engine(served)]
+        seen = await hands.scrape_until(at=STALL + 2 * SETTINGS.scrape_seconds)
+    assert has_stalled(seen.engines["uid-engine"], seconds=STALL)
+    assert (served.probe_requests, hands.stalls) == ([], [KEY])
+
+
+@pytest.mark.parametrize(("idle_seconds", "clients"), [(5.0, 2), (3600.0, 1)])
+async def test_no_connection_is_kept_for_longer_than_the_engine_keeps_it(
+    hands: Hands, idle_seconds: float, clients: int
+) -> None:
+    hands.kind = Elsewhere(served_at=MetricsPage(idle_seconds=idle_seconds))
+    async with answering() as served, answering() as other:
+        hands.pods = [engine(served, "a"), engine(other, "b")]
+        await hands.scrape(ENGINE)  # two busy engines are read again soon
+        served.clients.clear()
+        await hands.scrape(ENGINE)
+        await hands.scrape(ENGINE)
+    assert len(served.clients) == clients

@@ -15,7 +15,7 @@ from inference_operator.cli.cache.jobs import prune_job
 from inference_operator.engines import registry
 from inference_operator.manifest import DEPLOYMENT, JOB, Kind, Manifest
 from inference_operator.model_files.uses import Use, Uses
-from inference_operator.objects.container import has_references, process_fields
+from inference_operator.objects.container import process_fields
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
 from inference_operator.pipeline.decide import outcome
 from inference_operator.settings import ModelInspection, Settings
@@ -177,14 +177,6 @@ def dotted(place: tuple[Any, ...]) -> str:
 def test_a_process_gets_every_string_as_it_was_written(text: str) -> None:
     fields = process_fields(command=[text], args=[text, text], env=[{"name": "A", "value": text}])
     assert started(fields) == {"command": [text], "args": [text, text], "env": {"A": text}}
-    assert not has_references({"containers": [fields]})
-
-
-@given(text=HOSTILE)
-def test_a_reference_is_found_in_a_container_exactly_if_kubernetes_expands_it(text: str) -> None:
-    is_expanded = CANARY in stolen(text)
-    for container in ({"command": [text]}, {"args": ["x", text]}, {"env": [{"name": "A", "value": text}]}):
-        assert has_references({"containers": [{}, container]}) is is_expanded, text
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.objects.names import ENGINE, labels
+from inference_operator.objects.names import ENGINE, ROUTER, labels
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned
@@ -137,7 +137,7 @@ def pod(
     added_labels: Mapping[str, str] | None = None,
 ) -> Manifest:
     """A pod as its ReplicaSet makes it; an engine has the traffic label from its template."""
-    added = {TRAFFIC_LABEL: "true"} if added_labels is None and component == ENGINE else added_labels or {}
+    added = {TRAFFIC_LABEL: "true"} if added_labels is None and component != ROUTER else added_labels or {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -19,6 +19,6 @@ def _worker(leader: PodView, index: int) -> PodView:
         uid=f"{leader.uid}-{index}",
         address=f"{leader.address}-{index}" if leader.address else "",
         node=f"{leader.node}-{index}" if leader.node else "",
-        traffic=None,
+        traffic=False,
         index=index,
     )

@@ -15,6 +15,7 @@ from inference_operator.cli.main import main as infd
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
+from inference_operator.engines.series import series
 from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.start_log import Diagnosis, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
@@ -101,9 +102,9 @@ class Echo:
             model_names=(served.name,),
             api_paths=("/echo",),
             writable=("/scratch",),
-            startup_seconds=60,
+            startup_seconds=timeouts.startup,
             pre_stop=("echo-stop",),
-            stop_seconds=timeouts.drain,
+            stop_seconds=timeouts.dns_staleness + timeouts.drain,
         )
 
     def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:  # noqa: ARG002 - protocol
@@ -122,9 +123,8 @@ class Echo:
         return "Shout." if phase is Phase.LOADING else ""
 
     def sample(self, metrics_text: str) -> EngineSample | None:
-        if not metrics_text.startswith("echoes "):
-            return None
-        return EngineSample("echo", running=int(metrics_text.split()[1]), waiting=0, progress=(0.0,))
+        found = [int(one.value) for one in series(metrics_text, ["echoes"])]
+        return EngineSample("echo", running=sum(found), waiting=0, progress=(0.0,)) if found else None
 
     def load(self, metrics_text: str) -> EngineLoad | None:  # noqa: ARG002 - protocol
         return None
@@ -135,9 +135,9 @@ class Echo:
 
     @property
     def series(self) -> EngineSeries:
-        return EngineSeries("echoes_running", "echoes_waiting", "echoes_total")
+        return EngineSeries(running="echoes")
 
-    def probe_request(self, model: str) -> ProbeRequest:
+    def probe_request(self, model: str) -> ProbeRequest | None:
         return ProbeRequest("/echo", {"model": model})
 
 

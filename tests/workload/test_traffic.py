@@ -30,7 +30,7 @@ RESPONDED = replace(STALLED, probe=ProbeState.RESPONDED, no_progress_since=129.0
 UNSUPPORTED = replace(STALLED, probe=ProbeState.UNSUPPORTED)
 
 
-def engine(name: str, *, traffic: bool | None = True, **parts: object) -> PodView:
+def engine(name: str, *, traffic: bool = True, **parts: object) -> PodView:
     plain = PodView(name, ENGINE, None, ready=True, terminating=False, failed=False, problem=None, uid=f"uid-{name}")
     return replace(plain, traffic=traffic, **parts)  # type: ignore[arg-type]
 
@@ -39,18 +39,16 @@ A, B, C = engine("a"), engine("b"), engine("c")
 OUT = engine("a", traffic=False)
 
 
-def decided(
-    pods: Sequence[PodView], activities: dict[str, EngineActivity], *, selected: bool = True
-) -> dict[str, bool]:
+def decided(pods: Sequence[PodView], activities: dict[str, EngineActivity]) -> dict[str, bool]:
     """Whether each engine whose label changes gets new requests afterwards."""
     samples = Samples({f"uid-{name}": activity for name, activity in activities.items()})
-    changes = traffic_changes(engines_of(pods), samples, selected=selected, namespace="default", seconds=SECONDS)
+    changes = traffic_changes(engines_of(pods), samples, namespace="default", seconds=SECONDS)
     return {change.ref.name: change.in_traffic for change in changes}
 
 
 def test_a_stalled_engine_is_taken_out_with_the_reason() -> None:
     samples = Samples({A.uid: STALLED, B.uid: BUSY})
-    assert traffic_changes(engines_of([A, B]), samples, selected=True, namespace="default", seconds=SECONDS) == (
+    assert traffic_changes(engines_of([A, B]), samples, namespace="default", seconds=SECONDS) == (
         TrafficChange(Ref(POD, "default", "a"), "uid-a", in_traffic=False, why="it made no progress for 30 s"),
     )
 
@@ -134,11 +132,6 @@ def test_an_engine_comes_back_with_its_response_or_if_no_other_one_is_ready(
     pods: Sequence[PodView], activities: dict[str, EngineActivity], expected: dict[str, bool]
 ) -> None:
     assert decided(pods, activities) == expected
-
-
-def test_while_the_service_does_not_select_the_label_none_is_taken_out_and_all_come_back() -> None:
-    assert decided([A, B, engine("c", traffic=None)], {"a": STALLED, "b": BUSY}, selected=False) == {}
-    assert decided([OUT, B], {"a": STALLED, "b": BUSY}, selected=False) == {"a": True}
 
 
 ACTIVITIES = st.sampled_from([STALLED, SUSPECT, BUSY, NOTHING_TO_DO, RESPONDED, UNSUPPORTED, None])

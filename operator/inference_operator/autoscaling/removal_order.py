@@ -21,7 +21,7 @@ class DeletionCost:
     uid: str
     cost: int
     """Its unfinished requests."""
-    traffic: bool | None
+    traffic: bool
     """Its traffic label. Server-side apply removes fields that a later apply omits, so the label is sent with the
     annotation."""
 

@@ -93,7 +93,7 @@ def changes(
 
 
 def _deletion_cost(cost: DeletionCost) -> Label:
-    labels = {} if cost.traffic is None else {TRAFFIC_LABEL: "true" if cost.traffic else "false"}
+    labels = {TRAFFIC_LABEL: "true" if cost.traffic else "false"}
     why = f"it has {cost.cost} requests, and some engine will be deleted"
     return Label(cost.ref, cost.uid, labels, why, {DELETION_COST_ANNOTATION: str(cost.cost)})
 

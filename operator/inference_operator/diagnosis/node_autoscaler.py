@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.sentences import sentences
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from inference_operator.views.pod import PodView
 
@@ -100,6 +101,6 @@ def _answer(event: EventSummary) -> AutoscalerAnswer | None:
 _KARPENTER_FAILED = "Failed to schedule pod, "
 
 
-def _refusal(who: str, cause: str) -> AutoscalerAnswer:
-    cure = next((f" {cure}" for words, cure in _CURES if words in cause), "")
-    return AutoscalerAnswer(f"{who} adds no node: {cause}.{cure}", node_comes=False)
+def _refusal(autoscaler: str, cause: str) -> AutoscalerAnswer:
+    cure = next((cure for words, cure in _CURES if words in cause), "")
+    return AutoscalerAnswer(sentences(f"{autoscaler} adds no node: {cause}.", cure), node_comes=False)

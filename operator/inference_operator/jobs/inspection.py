@@ -17,9 +17,8 @@ from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, mo
 from inference_operator.objects.names import INSPECTION
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
 
-INSPECTION_VERSION, OLDER_VERSIONS = 3, (2,)
-"""Version of the result. It is raised when facts depend on more of a model's files than before: new plans then need a
-new inspection. Results of older versions stay with the plans that were made from them."""
+INSPECTION_VERSION = 3
+"""Raised when facts depend on more of a model's files than before: each model then needs a new inspection."""
 
 MODEL_FILE = "model.json"
 """Key of the record with the result."""
@@ -36,7 +35,7 @@ disk once."""
 
 
 def inspection_state(
-    inputs: JobInputs, source: ModelSource, observed: ObservedJobs, *, wanted: bool, decided: bool = False
+    inputs: JobInputs, source: ModelSource, observed: ObservedJobs, *, wanted: bool
 ) -> JobState[Entry]:
     """How far the inspection is.
 
@@ -45,12 +44,10 @@ def inspection_state(
         source: the model.
         observed: what is known of the Jobs now.
         wanted: whether the result is needed. If not, no further attempt is made.
-        decided: whether all sizes are pinned. Then a result of an older version is sufficient.
     """
-    for version in (INSPECTION_VERSION, *(OLDER_VERSIONS if decided else ())):
-        record = model_record(inputs.spec.model, inputs.access.revision, owner=inputs.owner, version=version)
-        if stored := record.stored(observed.live):
-            return recorded(record, stored)
+    record = model_record(inputs.spec.model, inputs.access.revision, owner=inputs.owner)
+    if stored := record.stored(observed.live):
+        return recorded(record, stored)  # the usual case, which builds no Job
     return job_state(inspection_task(inputs, source), observed, wanted=wanted)
 
 
@@ -84,19 +81,16 @@ def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
     )
 
 
-def model_record(
-    model: ModelSpec, revision: str | None, *, owner: Owner, version: int = INSPECTION_VERSION
-) -> Record[Entry]:
+def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Record[Entry]:
     """The ConfigMap for the result.
 
     Args:
         model: `spec.model`.
         revision: branch, tag or commit; None is the default branch.
         owner: the InferenceDeployment.
-        version: of what is read.
     """
     pickle = ["pickle"] if model.allow_pickle else []
-    source_hash = content_hash([model.source, revision, version, *pickle])
+    source_hash = content_hash([model.source, revision, INSPECTION_VERSION, *pickle])
     return Record(owner, INSPECTION, source_hash, _record_data, partial(result_in, MODEL_FILE, parsed_result))
 
 

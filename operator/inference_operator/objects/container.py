@@ -6,16 +6,11 @@ resource are in all three, and who writes a resource may have no right to see th
 third_party/forked/golang/expansion/expand.go).
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.engines.model_access import SecretVariable
 from inference_operator.manifest import Manifest
-from inference_operator.views.raw import objects
-
-_REFERENCE = re.compile(r"(?<!\$)(?:\$\$)*\$\([^)]*\)")
-"""A reference that Kubernetes expands: it follows an even number of `$`, which are escaped ones."""
 
 
 def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env: Sequence[Manifest] = ()) -> Manifest:
@@ -58,22 +53,6 @@ def pre_stop(command: Sequence[str]) -> Manifest:
 def pre_stop_wait(seconds: int) -> Manifest:
     """The field of a container whose hook before SIGTERM only waits; the image needs no program for it."""
     return {"lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
-
-
-def has_references(pod: Manifest) -> bool:
-    """Whether Kubernetes expands a string in a pod's containers. Sidecars are init containers and may use it.
-
-    Examples:
-        >>> [has_references({"containers": [{"args": [text]}]}) for text in ("$(A)", "$$(A)", "$A")]
-        [True, False, False]
-    """
-    return any(_REFERENCE.search(text) for container in objects(pod, "containers") for text in _expanded(container))
-
-
-def _expanded(container: Manifest) -> Iterator[str]:
-    lists = (container.get(part) for part in ("command", "args"))
-    yield from (str(text) for listed in lists if isinstance(listed, list) for text in listed)
-    yield from (str(variable.get("value") or "") for variable in objects(container, "env"))
 
 
 def _key(variable: SecretVariable) -> Manifest:

@@ -10,7 +10,7 @@ from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan, plan_from_status
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import annotations, mapping
@@ -113,7 +113,5 @@ def _recorded_plans(
     annotated = pinned_plan(annotations(workload).get(PLAN_ANNOTATION))
     engine = annotated.engine if annotated else requested
     recorded = plan_from_status(inputs.resource.status, engine=engine) if is_first else None
-    if recorded and annotated:
-        recorded = completed(recorded, annotated)
     plans = [plan for plan in (recorded, annotated) if plan is not None]
     return sorted(plans, key=lambda plan: -plan.plan.revision)

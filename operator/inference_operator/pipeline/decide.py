@@ -47,7 +47,6 @@ from inference_operator.planning.role_plan import PlanState, plan_state, role_pl
 from inference_operator.roles.context import LiveRole
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.settings import Capacity
-from inference_operator.workload.children import selects_traffic
 from inference_operator.workload.hardware_errors import pods_to_move
 from inference_operator.workload.stall import Removal, stalled_engines
 from inference_operator.workload.traffic import TrafficChange, traffic_changes
@@ -160,7 +159,6 @@ def _traffic(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[TrafficChange, 
         for change in traffic_changes(
             live.engines,
             inputs.samples,
-            selected=selects_traffic(live.service),
             namespace=inputs.resource.key.namespace,
             seconds=inputs.settings.no_progress_seconds,
         )

@@ -51,8 +51,8 @@ def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState
     on_cpus = first.spec.stated.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
     if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return JobState()
-    wanted, decided = any(_needs_facts(state) for state in states), all(state.kept for state in states)
-    return inspection_state(job_inputs(first), source, observed_jobs(inputs), wanted=wanted, decided=decided)
+    wanted = any(_needs_facts(state) for state in states)
+    return inspection_state(job_inputs(first), source, observed_jobs(inputs), wanted=wanted)
 
 
 def _known_model(source: ModelSource, revision: str | None, inspection: JobState[Entry]) -> KnownModel | None:

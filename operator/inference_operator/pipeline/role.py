@@ -10,6 +10,7 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel
 from inference_operator.objects.cache_volume import HUB_CACHE
 from inference_operator.objects.model_volume import model_argument
+from inference_operator.objects.pinned import Pinned
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
@@ -28,9 +29,10 @@ from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.deployment import engine_deployment
 from inference_operator.workload.hardware_errors import move_due, moved_pods
 from inference_operator.workload.pinned_template import (
+    ENGINE_PIN,
+    EngineContent,
     PinnedTemplate,
     older_template,
-    template_in_use,
     template_inputs_hash,
 )
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
@@ -104,9 +106,9 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     process = _process(context, pinned)
     cache = cache_volume(inputs, stated, pinned)
     workload_inputs = WorkloadInputs(context, pinned, process, cache)
-    built = engine_template(workload_inputs)
-    template = template_in_use(PinnedTemplate(template_inputs_hash(stated, pinned), built), live.workload, live.engines)
-    pod_spec = template.template["spec"]
+    built = Pinned(template_inputs_hash(stated, pinned), EngineContent(engine_template(workload_inputs)))
+    template = ENGINE_PIN.in_use(built, live.workload, [one.template for one in live.engines if one.has_answered])
+    pod_spec = template.content.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
@@ -128,7 +130,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         objects=workload_children(workload_inputs, workload, open_to_all=open_to_all),
         notice=sentences(
             older_image(pinned.image, stated, context.engine, settings),
-            older_template(template.template, built),
+            older_template(template, built),
             capped(wanted, replicas),
             moved.notice,
         ),
@@ -158,7 +160,7 @@ def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTempla
     return RolloutRequest(
         requested=stated.rollout.strategy,
         template=template.template_hash,
-        pod=template.template["spec"],
+        pod=template.content.template["spec"],
         live=context.live.workload,
         engines=context.live.engines,
         gpu_resource=plan.plan.resource,

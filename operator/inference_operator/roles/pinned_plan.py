@@ -5,7 +5,7 @@ stored together with a hash of the part of the specification that it depends on.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -26,13 +26,13 @@ class PinnedPlan:
     """A plan, the engine and image that it is for, and the hash of the specification that it was made from."""
 
     spec_hash: Annotated[str, Field(validation_alias="asked")]
-    """In the annotation it has the key `asked`, which earlier builds read too."""
+    """In the annotation it has the key `asked`."""
     image: str
     plan: StoredPlan
     rules: int = SIZING_RULES
     """Version of the sizing rules that made it."""
     engine: str = VLLM
-    """Name of the engine in the registry. Annotations of operators that knew only one engine have none."""
+    """Name of the engine in the registry."""
     commit: str = ""
     """The commit of the hub repository that was inspected for it, which engines load; empty if none was."""
 
@@ -68,18 +68,6 @@ def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
     return PinnedPlan(
         status.plan.spec_hash, engine_status.image, sizes, engine=engine, commit=engine_status.model_commit
     )
-
-
-def completed(recorded: PinnedPlan, annotated: PinnedPlan) -> PinnedPlan:
-    """The plan of status, completed from the annotation if that is the same plan.
-
-    An API server with the CRD of an earlier release drops `modelCommit` and `leftToEngine` from status. Without them
-    engines would get other arguments.
-    """
-    commit = recorded.commit or annotated.commit
-    left = recorded.plan.left_to_engine or annotated.plan.left_to_engine
-    whole = replace(recorded, commit=commit, plan=replace(recorded.plan, left_to_engine=left))
-    return whole if whole == replace(annotated, rules=whole.rules) else recorded
 
 
 def recorded_engine(workload: Manifest) -> str:

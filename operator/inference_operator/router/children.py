@@ -1,6 +1,6 @@
 """All objects of the router, built from one RouterInputs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
@@ -9,6 +9,7 @@ from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
+from inference_operator.objects.pinned import Pinned
 from inference_operator.router.deployment import router_deployment, router_template
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.http_route import http_route
@@ -16,15 +17,16 @@ from inference_operator.router.ingress import ingress
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.limits import limits_keys
 from inference_operator.router.pinned_router import (
+    ROUTER_PIN,
     SLOTS_ANNOTATION,
     PinnedRouter,
+    RouterContent,
     older_router,
-    router_in_use,
     router_inputs,
 )
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 from inference_operator.router.service import main_service, peers_service
-from inference_operator.views.pod import PodView
+from inference_operator.views.pod import PodView, has_answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
     if inputs.spec.strategy is RouterStrategy.EXTERNAL:
         return RouterObjects({Ref.of(service): service})
     now = _built(inputs)
-    used = router_in_use(now, live, pods)
+    used = ROUTER_PIN.in_use(now, live, [pod.template for pod in pods if has_answered(pod)])
     built = [*_router(inputs, used), service, *_exposure(inputs)]
     return RouterObjects({Ref.of(manifest): manifest for manifest in built}, older_router(used, now))
 
@@ -60,11 +62,11 @@ def _built(inputs: RouterInputs) -> PinnedRouter:
     """The router as this release builds it."""
     config = config_files(inputs)
     inputs_hash = content_hash(router_inputs(inputs))
-    return PinnedRouter(inputs_hash, inputs.slots, router_template(inputs, config), config)
+    return Pinned(inputs_hash, RouterContent(inputs.slots, router_template(inputs, config), config))
 
 
 def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:
-    yield _config(used.files, slots=used.slots, owner=inputs.owner)
+    yield _config(used.content, inputs.owner)
     yield router_deployment(inputs, used)
     if limits_keys(inputs.spec):
         yield peers_service(inputs)
@@ -74,15 +76,15 @@ def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:
         yield disruption_budget(router_name(inputs.name), ROUTER, owner=inputs.owner)
 
 
-def _config(files: Mapping[str, str], *, slots: int, owner: Owner) -> Manifest:
+def _config(content: RouterContent, owner: Owner) -> Manifest:
     """The ConfigMap with the routers' configuration."""
     return child(
         CONFIG_MAP,
         router_name(owner.key.name),
         owner=owner,
         component=ROUTER,
-        content={"data": dict(files)},
-        annotations={SLOTS_ANNOTATION: str(slots)},
+        content={"data": dict(content.files)},
+        annotations={SLOTS_ANNOTATION: str(content.slots)},
     )
 
 

@@ -23,7 +23,7 @@ from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
-from inference_operator.router.pinned_router import PinnedRouter
+from inference_operator.router.pinned_router import PinnedRouter, router_annotations
 from inference_operator.router.process import (
     CONFIG_FILE,
     CONFIG_FOLDER,
@@ -74,7 +74,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
             "progressDeadlineSeconds": inputs.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector_labels(inputs.name, ROUTER)},
-            "template": router.template,
+            "template": router.content.template,
         }
     }
     return child(
@@ -83,7 +83,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
         owner=inputs.owner,
         component=ROUTER,
         content=content,
-        annotations=router.annotations,
+        annotations=router_annotations(router),
     )
 
 

@@ -1,23 +1,19 @@
 """The pinned router: pod template and configuration that running routers keep when the operator is upgraded.
 
-Another release, or another router image, may build both differently from the same specification. So they are stored
-together in one annotation of the router Deployment, with a hash of their inputs. They stay in use while the inputs are
-the same and a router made from them is ready.
+They are stored together, in one annotation of the router Deployment.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
 from inference_operator.manifest import Manifest
-from inference_operator.objects.child import manifest_hash
-from inference_operator.objects.container import has_references
-from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.pinned import PinAnnotation, Pinned
 from inference_operator.router.inputs import RouterInputs, Upstream
-from inference_operator.views.pod import PodView, has_answered, pod_template_hash
-from inference_operator.views.raw import annotations, mapping
+from inference_operator.views.raw import annotations
 
 ROUTER_ANNOTATION = "inference-operator.dev/router-template"
 _OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
@@ -33,75 +29,34 @@ MAX_BYTES = 192 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _StoredRouter:
-    """The annotation's JSON."""
+class RouterContent:
+    """What routers are made from: their pod template and configuration."""
 
-    inputsHash: str  # noqa: N815 - a key of the JSON
-    hash: str
-    """Of slots, template and files."""
-    slots: int
-    template: Manifest
-    files: dict[str, str]
-
-
-_ADAPTER = TypeAdapter(_StoredRouter)
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedRouter:
-    """Pod template and configuration of routers, and the hash of their inputs."""
-
-    inputs_hash: str
     slots: int
     """Server slots of the configuration."""
     template: Manifest
     files: Mapping[str, str]
     """Files of the configuration folder by name."""
-    stored: str = field(default="", compare=False)
-    """The annotation that it was parsed from; empty if it was built now."""
 
     @property
-    def text(self) -> str:
-        """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
-        if self.stored:
-            return self.stored
-        stored = _StoredRouter(self.inputs_hash, self._hash, self.slots, self.template, dict(self.files))
-        return compact_json(asdict(stored))
+    def fields(self) -> Manifest:
+        """Its fields as they are stored."""
+        return {"slots": self.slots, "template": self.template, "files": self.files}
 
     @property
-    def annotations(self) -> dict[str, str]:
-        """The annotation for the Deployment; none if it is too long: then these routers are not kept at an upgrade."""
-        return {ROUTER_ANNOTATION: self.text} if len(self.text) <= MAX_BYTES else {}
-
-    @property
-    def _hash(self) -> str:
-        return manifest_hash([self.slots, self.template, dict(self.files)])
-
-    def is_intact(self, stored_hash: str) -> bool:
-        """Whether the content is what was stored with this hash."""
-        return self._hash == stored_hash
-
-    @property
-    def template_hash(self) -> str:
-        """The hash that the template carries, and so its pods."""
-        return pod_template_hash(self.template.get("metadata") or {}) or ""
+    def hashed(self) -> object:
+        """All of it."""
+        return [self.slots, self.template, self.files]
 
 
-def pinned_router(text: object) -> PinnedRouter | None:
-    """Parse the annotation; None if it is absent, or was edited.
+PinnedRouter: TypeAlias = Pinned[RouterContent]
 
-    Examples:
-        >>> built = PinnedRouter("0123", 32, {"spec": {"containers": []}}, {"haproxy.cfg": "global"})
-        >>> pinned_router(built.text) == built, pinned_router(built.text[:-12]), pinned_router(None)
-        (True, None, None)
-    """
-    if not isinstance(text, str) or len(text) > MAX_BYTES:
-        return None
-    parsed = parsed_json(text, _ADAPTER)
-    if parsed is None:
-        return None
-    router = PinnedRouter(parsed.inputsHash, parsed.slots, parsed.template, parsed.files, stored=text)
-    return router if router.is_intact(parsed.hash) else None
+ROUTER_PIN = PinAnnotation(ROUTER_ANNOTATION, TypeAdapter(RouterContent), MAX_BYTES)
+
+
+def router_annotations(router: PinnedRouter) -> Mapping[str, str]:
+    """The annotation for the Deployment; none if it is too long: then these routers are not kept at an upgrade."""
+    return {ROUTER_ANNOTATION: router.text} if len(router.text) <= MAX_BYTES else {}
 
 
 def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
@@ -111,8 +66,8 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
         deployment: the live Deployment of the routers.
         config: their live ConfigMap.
     """
-    if pinned := pinned_router(annotations(deployment).get(ROUTER_ANNOTATION)):
-        return pinned.slots
+    if pinned := ROUTER_PIN.pinned(deployment):
+        return pinned.content.slots
     text = annotations(config).get(SLOTS_ANNOTATION, "")
     return int(text) if _COUNT.fullmatch(text) else 0
 
@@ -120,9 +75,9 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
 def router_inputs(inputs: RouterInputs) -> Manifest:
     """Everything that template and configuration are built from, release and the operator's image aside.
 
-    They are `spec.router` over the owner's defaults, and what the engines are: their name, port, limits and slots.
-    Values that are the default or empty are left out. So a field of a later
-    release changes nothing for those who do not use it. Paths of the API come from the release and are no input.
+    They are `spec.router` over the administrator's defaults, and what the engines are: their name, port, limits and
+    slots. Values that are the default or empty are left out. So a field of a later release changes nothing for those
+    who do not use it. Paths of the API come from the release and are no input.
     """
     first = inputs.upstreams[0]
     found: Manifest = {
@@ -143,25 +98,7 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
 
 def _facts(upstream: Upstream) -> Manifest:
-    facts = asdict(upstream)
-    del facts["api_paths"]
-    return facts
-
-
-def router_in_use(built: PinnedRouter, live: Manifest | None, pods: Sequence[PodView]) -> PinnedRouter:
-    """What routers should have: the pinned one if it has the same inputs and a router of it is ready, else the new one.
-
-    One in which Kubernetes would expand a string of the resource, as earlier releases wrote it, is never kept.
-
-    Args:
-        built: the router as this operator builds it.
-        live: the live Deployment of the routers.
-        pods: the router pods.
-    """
-    pinned = pinned_router(annotations(live).get(ROUTER_ANNOTATION))
-    if pinned is None or pinned.inputs_hash != built.inputs_hash or has_references(mapping(pinned.template, "spec")):
-        return built
-    return pinned if any(pod.template == pinned.template_hash and has_answered(pod) for pod in pods) else built
+    return {name: value for name, value in asdict(upstream).items() if name != "api_paths"}
 
 
 def older_router(used: PinnedRouter, built: PinnedRouter) -> str:

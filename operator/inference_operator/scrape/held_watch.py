@@ -1,8 +1,8 @@
 """Watches the routers of resources without engines: each answers one long request as soon as it holds a request.
 
 To read the routers of 1,000 resources every second instead would be 4,000 requests a second. A log line by UDP would
-need a port, a Service and a network policy of its own, and may be lost. A router of an earlier release answers at once.
-It is asked again every `POLL_SECONDS`.
+need a port, a Service and a network policy of its own, and may be lost. A router that answers at once
+without a held request is asked again every `POLL_SECONDS`.
 """
 
 import asyncio

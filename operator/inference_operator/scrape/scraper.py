@@ -266,7 +266,7 @@ class Scraper:
         """
         answering = self._store.of(engine.leader for engine in engines).engines.values()
         busy = [one for one in answering if one.sample.unfinished]
-        if any(engine.traffic is False for engine in engines) or any(
+        if not all(engine.traffic for engine in engines) or any(
             one.seconds_without_progress > 0 or (one.sessions and not one.sample.unfinished) for one in answering
         ):
             return Pace.URGENT
@@ -338,17 +338,18 @@ class Scraper:
     def _see(self, key: Key, pod: PodView, engine: Engine, sample: EngineSample, sessions: int) -> None:
         """Store an engine's new sample, and do what it calls for."""
         gap = GAP_ROUNDS * self._settings.scrape_seconds
-        in_traffic = pod.traffic is not False
         before = self._store.engine(pod.uid)
-        after = next_activity(before, sample, sessions=sessions, at=self._now(), longest_gap=gap, in_traffic=in_traffic)
-        if needs_probe(after, seconds=self._settings.no_progress_seconds, in_traffic=in_traffic):
+        after = next_activity(
+            before, sample, sessions=sessions, at=self._now(), longest_gap=gap, in_traffic=pod.traffic
+        )
+        if needs_probe(after, seconds=self._settings.no_progress_seconds, in_traffic=pod.traffic):
             after = self._probed(key, pod, engine, after)
         if self._store.see_engine(pod.uid, after):
             self._callbacks.on_readable(key)
         known_tokens = before.sample.kv_cache_tokens if before else None
         if sample.kv_cache_tokens not in (None, known_tokens):
             self._callbacks.on_kv_cache(key)
-        self._report_stall(key, before, after, in_traffic=in_traffic)
+        self._report_stall(key, before, after, in_traffic=pod.traffic)
 
     def _report_stall(
         self, key: Key, before: EngineActivity | None, after: EngineActivity, *, in_traffic: bool

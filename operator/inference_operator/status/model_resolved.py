@@ -7,6 +7,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ImageModel, ModelSource
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.shared_rules import inspecting
 from inference_operator.units import GIB
 
 UNREADABLE = frozenset(
@@ -20,12 +21,6 @@ UNREADABLE = frozenset(
     }
 )
 """Reasons for which a model is unknown."""
-
-
-def _inspecting(observation: Observation) -> ConditionVerdict | None:
-    """The model is being inspected."""
-    message = observation.inspection
-    return ConditionVerdict("Unknown", Reason.INSPECTING_MODEL, message) if message else None
 
 
 def _not_verified(observation: Observation) -> ConditionVerdict | None:
@@ -68,7 +63,7 @@ def _unknown(observation: Observation) -> ConditionVerdict:
 
 
 model_resolved: Chain[Observation, ConditionVerdict] = Chain(
-    (_inspecting, _not_verified, _unreadable, _known), otherwise=_unknown
+    (inspecting("Unknown"), _not_verified, _unreadable, _known), otherwise=_unknown
 )
 """Whether the model is known, and what it is."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
@@ -27,12 +27,14 @@ from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView
 from inference_operator.workload.rollout import Rollout
 
+ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
+
 
 @dataclass(frozen=True, slots=True)
 class ConditionVerdict:
     """The status of a condition and why."""
 
-    status: Literal["True", "False", "Unknown"]
+    status: ConditionStatus
     reason: Reason
     message: str
 

@@ -23,7 +23,6 @@ from inference_operator.status.request_path import request_path
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.engine import EngineView
 from inference_operator.views.workload import WorkloadView, combined
-from inference_operator.workload.children import selects_traffic
 
 
 def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Observation:
@@ -144,10 +143,9 @@ def _unread(inputs: Inputs, roles: Sequence[_Live]) -> int:
 
 
 def _out_of_traffic(roles: Sequence[_Live]) -> Sequence[str]:
-    """Names of the engines that get no new requests, where the Service selects by traffic."""
-    selecting = (role for role in roles if selects_traffic(role.role.service))
-    engines = (engine for role in selecting for engine in role.role.engines if not engine.terminating)
-    return sorted(engine.name for engine in engines if engine.traffic is False)
+    """Names of the engines that get no new requests."""
+    engines = (engine for role in roles for engine in role.role.engines)
+    return sorted(engine.name for engine in engines if not (engine.traffic or engine.terminating))
 
 
 def _scaling(inputs: Inputs, outcome: Outcome, roles: Sequence[_Live]) -> ScalingObservation:

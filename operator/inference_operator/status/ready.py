@@ -6,6 +6,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
+from inference_operator.status.shared_rules import inspecting, model_wait, refused
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 
 _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
@@ -94,12 +95,6 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.SERVING, message)
 
 
-def _refused(observation: Observation) -> ConditionVerdict | None:
-    """The specification is refused, and nothing serves."""
-    refusal = observation.refusal
-    return ConditionVerdict("False", refusal.reason, refusal.message) if refusal else None
-
-
 def _child_not_written(observation: Observation) -> ConditionVerdict | None:
     """A child cannot be written. A failed request counts only while something is missing."""
     blocked = observation.blocked
@@ -125,18 +120,6 @@ def _no_engine(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("False", Reason.ENGINES_UNAVAILABLE, message)
 
 
-def _inspecting(observation: Observation) -> ConditionVerdict | None:
-    """A first start waits for the inspection of the model."""
-    message = observation.inspection
-    return ConditionVerdict("False", Reason.INSPECTING_MODEL, message) if message else None
-
-
-def _model_wait(observation: Observation) -> ConditionVerdict | None:
-    """A first start waits for the download of the model to a claim, or for the verification of its signature."""
-    wait = observation.model_wait
-    return ConditionVerdict("False", wait.reason, wait.message) if wait else None
-
-
 def _first_start(observation: Observation) -> ConditionVerdict:
     """A first start: the cause if it is known, else `Starting`."""
     message = sentences(_engines_ready(observation), _cause(observation))
@@ -148,12 +131,12 @@ ready: Chain[Observation, ConditionVerdict] = Chain(
         _paused,
         _scaled_to_zero,
         _serving,
-        _refused,
+        refused("False"),
         _child_not_written,
         _no_router,
         _no_engine,
-        _inspecting,
-        _model_wait,
+        inspecting("False"),
+        model_wait("False"),
     ),
     otherwise=_first_start,
 )

@@ -9,19 +9,13 @@ from inference_operator.chain import Chain
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
 from inference_operator.status.ready import missing_node, ready
+from inference_operator.status.shared_rules import inspecting, model_wait, paused
 from inference_operator.status.stalled import stalled
 from inference_operator.status.write_results import Failed, Waiting
 from inference_operator.workload.rollout import Rollout, RolloutReason
 
 UNDECIDED_ROLLOUT = "Engines will be replaced once free GPUs are known."
 """Message while a rollout waits for the lookup that decides its strategy."""
-
-
-def _paused(observation: Observation) -> ConditionVerdict | None:
-    if not observation.paused:
-        return None
-    message = "Paused: the operator changes nothing while `spec.paused` is true."
-    return ConditionVerdict("False", Reason.PAUSED, message)
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
@@ -42,18 +36,6 @@ def _write_pending(observation: Observation) -> ConditionVerdict | None:
             return ConditionVerdict("True", Reason.REQUEST_FAILED, message)
         case _:
             return None
-
-
-def _inspecting(observation: Observation) -> ConditionVerdict | None:
-    """The model is being inspected."""
-    message = observation.inspection
-    return ConditionVerdict("True", Reason.INSPECTING_MODEL, message) if message else None
-
-
-def _model_wait(observation: Observation) -> ConditionVerdict | None:
-    """Engines wait for the download of the model to a claim, or for the verification of its signature."""
-    wait = observation.model_wait
-    return ConditionVerdict("True", wait.reason, wait.message) if wait else None
 
 
 def _stalled(observation: Observation) -> ConditionVerdict | None:
@@ -136,11 +118,11 @@ def _rolling_out(observation: Observation) -> ConditionVerdict:
 
 reconciling: Chain[Observation, ConditionVerdict] = Chain(
     (
-        _paused,
+        paused("the operator changes nothing"),
         _refused,
         _write_pending,
-        _inspecting,
-        _model_wait,
+        inspecting("True"),
+        model_wait("True"),
         _stalled,
         _undecided_rollout,
         _done,

@@ -6,6 +6,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.shared_rules import paused
 
 MOST_NAMES = 5
 """Names of pods in a message."""
@@ -18,13 +19,6 @@ _CURE_OF_CONFLICT = (
 def scaling_active(observation: Observation) -> ConditionVerdict | None:
     """Whether the number of engines follows the demand; None without autoscaling."""
     return _with_autoscaling(observation) if observation.scaling.status else None
-
-
-def _paused(observation: Observation) -> ConditionVerdict | None:
-    if not observation.paused:
-        return None
-    message = "Paused: the number of engines stays while `spec.paused` is true."
-    return ConditionVerdict("False", Reason.PAUSED, message)
 
 
 def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
@@ -123,7 +117,7 @@ def _following_demand(observation: Observation) -> ConditionVerdict:
 
 _with_autoscaling: Chain[Observation, ConditionVerdict] = Chain(
     (
-        _paused,
+        paused("the number of engines stays"),
         _external_without_gpu,
         _following_external,
         _external_problem,

@@ -8,20 +8,8 @@ from inference_operator.chain import Chain
 from inference_operator.objects.names import ROUTER
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.ready import ready
+from inference_operator.status.shared_rules import paused, refused
 from inference_operator.status.write_results import Conflict, Rejected, Waiting
-
-
-def _paused(observation: Observation) -> ConditionVerdict | None:
-    if not observation.paused:
-        return None
-    message = "Paused: the operator attempts nothing while `spec.paused` is true."
-    return ConditionVerdict("False", Reason.PAUSED, message)
-
-
-def _refused(observation: Observation) -> ConditionVerdict | None:
-    """The specification is refused."""
-    refusal = observation.refusal
-    return ConditionVerdict("True", refusal.reason, refusal.message) if refusal else None
 
 
 def _name_conflict(observation: Observation) -> ConditionVerdict | None:
@@ -59,7 +47,8 @@ def _not_stalled(_: Observation) -> ConditionVerdict:
 
 
 stalled: Chain[Observation, ConditionVerdict] = Chain(
-    (_paused, _refused, _name_conflict, _child_rejected, _too_late), otherwise=_not_stalled
+    (paused("the operator attempts nothing"), refused("True"), _name_conflict, _child_rejected, _too_late),
+    otherwise=_not_stalled,
 )
 """Whether waiting cannot help."""
 

@@ -55,7 +55,7 @@ class EngineView:
         return self.leader.template
 
     @property
-    def traffic(self) -> bool | None:
+    def traffic(self) -> bool:
         """Whether it gets new requests: the traffic label of its leader."""
         return self.leader.traffic
 

@@ -85,8 +85,8 @@ class PodView:
     """Container ports by name; of two with the same name the first."""
     startup_times: StartupTimes | None = None
     """When it reached the steps of its start; None until it is ready."""
-    traffic: bool | None = None
-    """Whether its traffic label is `true`; None without the label, as on pods of an earlier release's template."""
+    traffic: bool = True
+    """Whether its traffic label is `true`, so that an engine gets new requests."""
     ready_since: datetime | None = None
     """Since when it is ready; None while it is not."""
     deletion_cost: int = 0
@@ -157,7 +157,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         node=str(mapping(pod, "spec").get("nodeName", "")),
         ports=_ports(mapping(pod, "spec")),
         startup_times=startup_times(pod, container=component) if ready else None,
-        traffic=_traffic(meta),
+        traffic=mapping(meta, "labels").get(TRAFFIC_LABEL) == "true",
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
         exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
@@ -174,11 +174,6 @@ def _index(metadata: Manifest) -> int:
 def _deletion_cost(metadata: Manifest) -> int:
     value = str(mapping(metadata, "annotations").get(DELETION_COST_ANNOTATION, ""))
     return int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else 0
-
-
-def _traffic(metadata: Manifest) -> bool | None:
-    value = mapping(metadata, "labels").get(TRAFFIC_LABEL)
-    return None if value is None else value == "true"
 
 
 def _terminated(status: Manifest, component: str) -> Manifest:

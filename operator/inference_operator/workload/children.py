@@ -1,15 +1,13 @@
 """The objects of one role: headless Service, Deployment, NetworkPolicy and PodDisruptionBudget."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from inference_operator.manifest import SERVICE, Manifest, Owner, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, workload_name
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
-from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import TRAFFIC_LABEL
-from inference_operator.views.raw import mapping
 from inference_operator.workload.pod_spec import WorkloadInputs
 
 
@@ -21,7 +19,7 @@ def children(inputs: WorkloadInputs, deployment: Manifest, *, open_to_all: bool)
         deployment: the Deployment of the role.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    built = [_service(inputs, by_traffic=_all_labelled(deployment, inputs.context.live.engines)), deployment]
+    built = [_service(inputs), deployment]
     if inputs.settings.network_policies:
         built.append(_network_policy(inputs, open_to_all=open_to_all))
     if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS:
@@ -41,28 +39,12 @@ def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -
     return dict(service["spec"]["selector"])
 
 
-def selects_traffic(service: Manifest | None) -> bool:
-    """Whether a Service selects pods by the traffic label too."""
-    return TRAFFIC_LABEL in mapping(mapping(service or {}, "spec"), "selector")
-
-
-def _all_labelled(deployment: Manifest, engines: Sequence[EngineView]) -> bool:
-    """Whether every engine has the traffic label, and every new one will have it from its template.
-
-    Engines of an earlier release's template lack it. A Service that selected it would send them no requests.
-    """
-    template = mapping(mapping(deployment, "spec"), "template")
-    in_template = TRAFFIC_LABEL in mapping(mapping(template, "metadata"), "labels")
-    return in_template and all(one.traffic is not None for one in engines if not (one.terminating or one.failed))
-
-
-def _service(inputs: WorkloadInputs, *, by_traffic: bool) -> Manifest:
+def _service(inputs: WorkloadInputs) -> Manifest:
     """The headless Service: one DNS record for each engine that is ready and in traffic, and none for the others."""
-    traffic = {TRAFFIC_LABEL: "true"} if by_traffic else {}
     content = {
         "spec": {
             "clusterIP": "None",
-            "selector": {**selector_labels(inputs.name, inputs.role), **traffic},
+            "selector": {**selector_labels(inputs.name, inputs.role), TRAFFIC_LABEL: "true"},
             "ports": [{"name": "http", "port": inputs.process.port, "protocol": "TCP", "targetPort": "http"}],
         }
     }

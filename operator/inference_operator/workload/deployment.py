@@ -11,7 +11,7 @@ from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
-from inference_operator.workload.pinned_template import TEMPLATE_ANNOTATION, PinnedTemplate, pinned_template
+from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION, PinnedTemplate
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
 
@@ -39,7 +39,7 @@ def engine_deployment(
             "progressDeadlineSeconds": progress_deadline_seconds(inputs.spec.stated, inputs.process),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[rollout.strategy]},
             "selector": {"matchLabels": selector_labels(inputs.name, inputs.role)},
-            "template": template.template,
+            "template": template.content.template,
         }
     }
     return child(
@@ -67,7 +67,7 @@ def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
         owner: its InferenceDeployment.
     """
     spec, labels, notes = live["spec"], live["metadata"].get("labels") or {}, annotations(live)
-    template = pinned_template(notes.get(TEMPLATE_ANNOTATION))
+    template = ENGINE_PIN.pinned(live)
     if template is None or spec.get("replicas") == replicas:
         return live
     written = {name: spec[name] for name in _WRITTEN if name in spec}
@@ -76,7 +76,7 @@ def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
         live["metadata"]["name"],
         owner=owner,
         component=labels[COMPONENT_LABEL],
-        content={"spec": {**written, "replicas": replicas, "template": template.template}},
+        content={"spec": {**written, "replicas": replicas, "template": template.content.template}},
         annotations={name: notes[name] for name in _ANNOTATIONS if name in notes},
         added_labels={name: labels[name] for name in (QUEUE_LABEL,) if name in labels},
     )

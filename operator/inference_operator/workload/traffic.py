@@ -10,7 +10,6 @@ the stalled one. Deletion by the stall watchdog comes later, since a new engine 
 3. An engine that is out comes back with its response to the probe request. One that does not support this request
    comes back with its progress, or when its own metrics count no request.
 4. If no ready engine is left in traffic, all that are out come back.
-5. If the Service does not select the traffic label yet, none is taken out, and all come back.
 
 The decision reads labels and samples and nothing else, so a new leader decides the same once it has samples. Until
 then an engine that is out stays out; one that does not support the probe request comes back with its first sample.
@@ -38,25 +37,22 @@ class TrafficChange:
 
 
 def traffic_changes(
-    engines: Sequence[EngineView], samples: Samples, *, selected: bool, namespace: str, seconds: float
+    engines: Sequence[EngineView], samples: Samples, *, namespace: str, seconds: float
 ) -> tuple[TrafficChange, ...]:
     """The engines to take out of traffic, and those to take back in.
 
     Args:
         engines: those of one role.
         samples: their latest samples.
-        selected: whether the engines' Service selects the traffic label.
         namespace: namespace of the pods.
         seconds: how long an engine may make no progress.
     """
     ready = [engine for engine in engines if engine.is_serving]
     inside = [engine for engine in ready if engine.traffic]
-    outside = [engine for engine in ready if engine.traffic is False]
+    outside = [engine for engine in ready if not engine.traffic]
     sampled = [(engine, samples.engines[engine.uid]) for engine in inside if engine.uid in samples.engines]
     stalled: list[EngineView] = []
-    if not selected:
-        returning, why = outside, "the Service does not select the label"
-    elif not inside:
+    if not inside:
         returning, why = outside, "no other engine is ready"
     else:
         returning, why = [one for one in outside if _serves_again(samples, one, seconds)], "it responds again"

@@ -1,0 +1,185 @@
+"""What the operator assumes of every engine. A new engine is one more `Subject` in `test_contract.py`."""
+
+from dataclasses import dataclass, fields
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Device, EngineSpec, ModelSpec
+from inference_operator.engines.base import Engine
+from inference_operator.engines.model_access import refusal_of_format
+from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.series import series
+from inference_operator.engines.telemetry import EngineSeries
+from inference_operator.engines.validation import refusal_of_fields
+from inference_operator.settings import Settings
+from inference_operator.sizing.budget import Budget, TermName
+from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
+from inference_operator.sizing.plan import unchecked_plan
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
+from inference_operator.units import GIB
+from tests.sizing.pools import model, pool
+
+TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
+SERVED = ServedModel("/models/qwen", "qwen")
+FACTS = model("Qwen/Qwen3-8B")
+(H100,) = pool("H100:8")
+NEAR = 1e-6
+"""GiB by which sums may differ."""
+FIGURES = tuple(one.name for one in fields(EngineSeries) if one.name != "former")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An engine, and a page of metrics that a real one has written while it computed requests; empty if it has none."""
+
+    name: str
+    engine: Engine
+    page: str = ""
+    running: int = 0
+    """Requests that it computed then."""
+
+
+class EngineContract:
+    """Tests of one engine, as the fixture `subject` gives it."""
+
+    # Validation
+
+    def test_classes_of_options_do_not_overlap(self, subject: Subject) -> None:
+        classes = subject.engine.option_classes
+        assert not classes.safe & classes.managed
+        assert not classes.safe_variables & classes.managed_variables
+        assert classes.secret_variables <= classes.safe_variables
+
+    def test_an_empty_specification_is_accepted_with_the_image_of_each_device(self, subject: Subject) -> None:
+        settings = Settings()
+        for device in Device:
+            image = subject.engine.image(device, settings)
+            assert image
+            assert subject.engine.check(EngineSpec(), image=image, settings=settings) is None
+
+    def test_unsupported_fields_exist_and_are_refused_by_name(self, subject: Subject) -> None:
+        values = {"kvCacheDtype": "fp8", "gpuMemoryUtilization": 0.5}
+        for name in subject.engine.unsupported_fields:
+            refusal = refusal_of_fields(subject.engine, EngineSpec.model_validate({name: values[name]}))
+            assert refusal is not None
+            assert (refusal.reason, refusal.field) == (Reason.INVALID_SPEC, f"spec.engine.{name}")
+        assert refusal_of_fields(subject.engine, EngineSpec()) is None
+
+    # The model
+
+    def test_weights_are_read_in_one_format_at_least(self, subject: Subject) -> None:
+        assert subject.engine.formats
+        assert refusal_of_format(subject.engine, FACTS) is None
+
+    def test_jobs_read_the_model_as_the_process_does(self, subject: Subject) -> None:
+        access, process = subject.engine.access(EngineSpec(), ModelSpec(source="hf://Qwen/Qwen3-8B")), made(subject)
+        assert (access.user, access.group) == (process.user, process.group)
+        assert set(access.writable) == set(process.writable)
+        assert access.compiled == process.compiled
+
+    # The process
+
+    def test_the_process_serves_the_model_and_nothing_but_inference(self, subject: Subject) -> None:
+        process = made(subject)
+        assert process.command
+        assert SERVED.model in process.args
+        assert SERVED.name in process.model_names
+        assert 0 < process.port < 2**16
+        assert process.max_concurrency > 0
+        page = subject.engine.metrics_page
+        closed = [process.health_path, *([page.path] if page else [])]
+        assert all(path.startswith("/") for path in (*process.api_paths, *closed, *process.writable))
+        assert not [one for one in closed for api in process.api_paths if f"{one}/".startswith(f"{api}/")]
+
+    def test_the_process_has_the_time_to_start_and_to_end_its_requests(self, subject: Subject) -> None:
+        process = made(subject)
+        assert process.startup_seconds == TIMEOUTS.startup
+        assert process.stop_seconds >= TIMEOUTS.dns_staleness + TIMEOUTS.drain
+        assert bool(process.pre_stop) != bool(process.pre_stop_seconds)
+        assert process.pre_stop_seconds <= process.stop_seconds
+
+    def test_the_probe_request_is_one_that_clients_may_send(self, subject: Subject) -> None:
+        request = subject.engine.probe_request("qwen")
+        if request is not None:
+            assert any(f"{request.path}/".startswith(f"{path}/") for path in made(subject).api_paths)
+            assert "qwen" in str(request.body)
+
+    # The log
+
+    @given(log=st.text(max_size=300))
+    def test_a_foreign_log_shows_nothing(self, subject: Subject, log: str) -> None:
+        assert subject.engine.diagnose(log) is None
+        assert subject.engine.shortage(log) is None
+        assert subject.engine.phase(log) is None
+
+    # Telemetry
+
+    def test_a_recorded_page_has_every_series_that_the_engine_names(self, subject: Subject) -> None:
+        table = subject.engine.series
+        names = {getattr(table, figure) for figure in FIGURES} - {""}
+        histograms = {table.first_token, table.inter_token} - {""}
+        written = {f"{name}_bucket" if name in histograms else name for name in names}
+        assert {one.name for one in series(subject.page, sorted(written))} == written
+        assert set(table.former) <= names
+
+    def test_a_recorded_page_gives_a_sample_and_a_foreign_page_none(self, subject: Subject) -> None:
+        if subject.engine.metrics_page is None:
+            assert (subject.page, subject.engine.series) == ("", EngineSeries())
+        else:
+            sample = subject.engine.sample(subject.page)
+            assert sample is not None
+            assert sample.running == subject.running
+            assert subject.engine.metrics_page.idle_seconds > 0
+        for page in ("", "<html></html>", "other_requests 1\n"):
+            assert subject.engine.sample(page) is None
+            assert subject.engine.load(page) is None
+
+    # Sizes
+
+    def test_the_terms_of_the_budget_make_up_what_the_engine_may_use(self, subject: Subject) -> None:
+        found = budget(subject)
+        counted = [term.gib for term in found.terms if term.origin.in_budget is not False]
+        assert abs(sum(counted) - found.offered) < NEAR
+        assert len({term.name for term in found.terms}) == len(found.terms)
+        assert {TermName.WEIGHTS, TermName.KV_CACHE} <= {term.name for term in found.terms}
+        assert all(str(term.origin) for term in found.terms)
+        assert found.memory == H100.memory_gib
+        assert found.fits
+
+    def test_a_longer_context_needs_more_and_more_gpus_need_less_each(self, subject: Subject) -> None:
+        short, long, spread = budget(subject), budget(subject, context=2**15), budget(subject, tensor=2)
+        assert long.kv_needed > short.kv_needed
+        assert long.concurrency < short.concurrency
+        assert spread.weights < short.weights
+        assert spread.headroom > short.headroom
+
+    def test_memory_that_an_engine_reported_is_missing_afterwards(self, subject: Subject) -> None:
+        assert abs(budget(subject).headroom - 2.0 - budget(subject, reported_gib=2.0).headroom) < NEAR
+
+    def test_sizes_that_are_left_to_the_engine_are_no_requested_ones(self, subject: Subject) -> None:
+        shape = Shape(context=2**13, max_num_seqs=8, max_num_batched_tokens=2**13)
+        memory = subject.engine.gpu_memory("", H100)
+        request, nothing = SizingRequest(shape=shape), SizingRequest()
+        assert memory.left_to_engine(FACTS, shape, memory.budget(FACTS, shape), request) == ()
+        found = memory.left_to_engine(FACTS, Shape(), memory.budget(FACTS, Shape()), nothing)
+        assert set(found) <= {CONTEXT, SEQUENCES, BATCHED_TOKENS}
+
+    def test_on_cpus_the_pod_has_memory_for_weights_and_cache(self, subject: Subject) -> None:
+        found, unknown = (subject.engine.cpu_needs(one, Shape(context=2**13)) for one in (FACTS, None))
+        assert found.context == 2**13
+        assert found.memory_gib >= (FACTS.weight_bytes + found.cache_bytes) / GIB
+        assert unknown.memory_gib >= unknown.cache_bytes / GIB
+
+
+def made(subject: Subject) -> EngineProcess:
+    """The process of an engine on one GPU."""
+    plan = unchecked_plan(SizingRequest(tensor=1))
+    return subject.engine.process(EngineSpec(), plan, SERVED, TIMEOUTS, host="::")
+
+
+def budget(subject: Subject, *, tensor: int = 1, context: int = 2**13, reported_gib: float = 0.0) -> Budget:
+    """The budget of an H100."""
+    shape = Shape(ParallelSizes(tensor), context=context)
+    return subject.engine.gpu_memory("", H100, reported_gib=reported_gib).budget(FACTS, shape)

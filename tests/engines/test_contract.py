@@ -1,0 +1,41 @@
+"""Every engine keeps the contract: those of the release, and those that only tests have."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference_operator.engines.base import Engine
+from inference_operator.engines.model_access import refusal_of_format
+from inference_operator.engines.registry import ENGINES, VLLM
+from tests.engines.contract import FACTS, EngineContract, Subject
+from tests.testing.preallocating_engine import PREALLOCATING, Preallocating
+from tests.testing.second_engine import ECHO, Echo
+
+PAGE = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
+SUBJECTS = (
+    Subject(VLLM, ENGINES[VLLM], PAGE, running=2),
+    Subject(ECHO, Echo(), "echoes 3\n", running=3),
+    Subject(PREALLOCATING, Preallocating()),
+)
+
+
+@pytest.fixture(params=SUBJECTS, ids=lambda subject: subject.name, scope="module")
+def subject(request: pytest.FixtureRequest) -> Subject:
+    assert isinstance(request.param, Subject)
+    return request.param
+
+
+class TestContract(EngineContract):
+    """The contract, for each engine."""
+
+
+def test_every_engine_of_the_release_is_a_subject() -> None:
+    assert set(ENGINES.by_name) <= {one.name for one in SUBJECTS}
+
+
+@pytest.mark.parametrize(("engine", "reads"), [(ENGINES[VLLM], True), (Preallocating(), True), (Echo(), False)])
+def test_a_model_in_a_format_that_the_engine_does_not_read_is_refused(engine: Engine, reads: bool) -> None:  # noqa: FBT001 - a parameter
+    refusal = refusal_of_format(engine, replace(FACTS, weights_from="1 .gguf files"))
+    said = "The weights are GGUF, which this engine does not read. Use a model whose weights are safetensors."
+    assert (refusal.message if refusal else "") == ("" if reads else f"spec.model.source: {said}")

@@ -1,0 +1,126 @@
+"""An engine as unlike vLLM as the server of llama.cpp: it shows no metrics, and its KV cache is allocated at its start.
+
+Its image has no Python, so its preStop hook only waits. SIGTERM ends its requests. It knows no probe request.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.engines.telemetry import EngineSeries, MetricsPage
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.checkpoint import WeightFormat
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.budget import Budget, Origin, Term, TermName
+from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.units import GIB
+from tests.testing.second_engine import Echo
+
+PREALLOCATING = "PREALLOCATING"
+SLOTS, BATCH = 16, 512
+TOKEN_BYTES = 2**17
+"""Bytes of a token in the KV cache of the whole engine, whatever the model."""
+BUFFERS_GIB = 1.0
+ORIGIN = "llama-server's buffers"
+
+
+@dataclass(frozen=True, slots=True)
+class PreallocatedMemory:
+    """Weights, buffers, and a KV cache for all slots; all of the GPU's memory may be used."""
+
+    memory_gib: float
+    reported_gib: float
+
+    def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
+        ranks, slots = shape.parallel.world_size, shape.max_num_seqs or SLOTS
+        context = shape.context or facts.context
+        weights = facts.weight_bytes / GIB / ranks
+        activation = BUFFERS_GIB + self.reported_gib
+        left = self.memory_gib - weights - activation
+        token = TOKEN_BYTES / ranks
+        cache = slots * context * token / GIB
+        fitting = left / cache
+        return Budget(
+            memory=self.memory_gib,
+            utilization=1.0,
+            weights=weights,
+            activation=activation,
+            context_memory=0.0,
+            graphs=0.0,
+            kv_cache=left,
+            context=context,
+            max_num_seqs=slots,
+            max_num_batched_tokens=BATCH,
+            outside=0.0,
+            kv_needed=cache,
+            kv_token_bytes=token,
+            kv_tokens=slots * context,
+            concurrency=slots * fitting,
+            typical_concurrency=slots if fitting >= 1 else 0.0,
+            terms=(
+                Term(TermName.WEIGHTS, weights, Origin(facts.weights_from)),
+                Term(TermName.ACTIVATION, activation, Origin(ORIGIN)),
+                Term(TermName.KV_CACHE, left, Origin("what is left")),
+            ),
+        )
+
+    def left_to_engine(
+        self,
+        facts: ModelFacts,  # noqa: ARG002 - protocol
+        shape: Shape,  # noqa: ARG002 - protocol
+        found: Budget,  # noqa: ARG002 - protocol
+        request: SizingRequest,  # noqa: ARG002 - protocol
+    ) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preallocating(Echo):
+    @property
+    def unsupported_fields(self) -> frozenset[str]:
+        return frozenset({"kvCacheDtype", "gpuMemoryUtilization"})
+
+    @property
+    def formats(self) -> frozenset[WeightFormat]:
+        return frozenset({WeightFormat.SAFETENSORS, WeightFormat.GGUF})
+
+    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PreallocatedMemory:  # noqa: ARG002 - protocol
+        return PreallocatedMemory(offer.memory_gib, reported_gib)
+
+    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+        context = shape.context or (facts.context if facts else 4096)
+        cache = SLOTS * context * TOKEN_BYTES
+        weights = facts.weight_bytes if facts else 0
+        return CpuNeeds(context, cache, math.ceil((cache + weights) / GIB + BUFFERS_GIB))
+
+    def process(
+        self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+    ) -> EngineProcess:
+        made = Echo().process(asked, plan, served, timeouts, host=host, traces=traces)
+        return replace(
+            made,
+            command=("llama-server",),
+            args=("-m", served.model, "-a", served.name, "-np", str(plan.max_num_seqs or SLOTS)),
+            max_concurrency=plan.max_num_seqs or SLOTS,
+            pre_stop=(),
+            pre_stop_seconds=timeouts.before_sigterm(finishes_requests=False),
+        )
+
+    @property
+    def metrics_page(self) -> MetricsPage | None:
+        return None
+
+    @property
+    def series(self) -> EngineSeries:
+        return EngineSeries()
+
+    def probe_request(self, model: str) -> ProbeRequest | None:  # noqa: ARG002 - protocol
+        return None
+
+
+REGISTRY = EngineRegistry({**ENGINES.by_name, PREALLOCATING: Preallocating()}, default=PREALLOCATING)
+"""The engines of the release and this one, which is the default."""
