@@ -12,6 +12,14 @@ from tests.testing.operator_process import OperatorProcess
 
 SETTINGS = Settings(model_inspection=ModelInspection.WHEN_UNKNOWN)
 """Decide about a model of the catalogue without a Job, which nothing would run here."""
+NAMES = (
+    "infd_api_requests_total",
+    "infd_event_to_apply_seconds_bucket",
+    "infd_reconcile_total",
+    "infd_resources",
+    "infd_workqueue_depth",
+)
+"""The metrics that benches read, many times a second."""
 KIB_PER_MIB = 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -20,8 +28,8 @@ class MeasuredOperator(OperatorProcess):
     """A process of the operator, its metrics, and its CPU and memory from `/proc`."""
 
     def read(self) -> Metrics:
-        """The metrics that it exports."""
-        return Metrics.of(self.metrics())
+        """Its own metrics, without those of each resource: a page of 1,000 resources takes 0.2 s of its CPU."""
+        return Metrics.of(self.metrics(NAMES))
 
     def peak_mib(self) -> float:
         """Peak memory of its process (`VmHWM`)."""

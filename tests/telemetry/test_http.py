@@ -5,7 +5,8 @@ import aiohttp
 import pytest
 
 from inference_operator.telemetry.http import serve_health
-from inference_operator.telemetry.metrics import QUEUE_DEPTH
+from inference_operator.telemetry.metrics import QUEUE_DEPTH, RESOURCE_METRICS
+from inference_operator.telemetry.resources import Resource
 
 
 def free_port() -> int:
@@ -46,3 +47,24 @@ async def test_probes_return_the_health_of_the_process_and_metrics_are_prometheu
         async with client.get("/metrics") as response:
             assert response.headers["Content-Type"].startswith("text/plain")
             assert "infd_workqueue_depth 3.0" in await response.text()
+
+
+async def test_a_page_of_some_names_has_no_others_and_does_not_collect_those_of_the_resources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, collected = free_port(), []
+
+    def resources() -> list[Resource]:
+        collected.append(1)
+        return []
+
+    monkeypatch.setattr(RESOURCE_METRICS, "resources", resources)
+    names = {"name[]": "infd_workqueue_depth"}
+    async with (
+        serve_health(port, alive=lambda: True, ready=lambda: True),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+        client.get("/metrics", params=names) as response,
+    ):
+        lines = (await response.text()).splitlines()
+    assert [line.split()[0] for line in lines if not line.startswith("#")] == ["infd_workqueue_depth"]
+    assert not collected

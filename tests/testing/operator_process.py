@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlencode
 
 from e2e.waiting import eventually
 
@@ -101,9 +102,10 @@ class OperatorProcess:
         """What it has told so far."""
         return self._log.read_text()
 
-    def metrics(self) -> str:
-        """Its metrics, as Prometheus reads them."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+    def metrics(self, names: Sequence[str] = ()) -> str:
+        """Its metrics, as Prometheus reads them: all, or those of the names."""
+        query = urlencode([("name[]", name) for name in names])
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics?{query}", timeout=5) as answer:
             text: bytes = answer.read()
         return text.decode()
 

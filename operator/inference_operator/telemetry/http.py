@@ -27,9 +27,14 @@ class _Collected(CollectorRegistry):
         return iter(self._families)
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    """The page. It is collected at once and written in a thread, which takes longer: `bench/exposition.py`."""
-    collected = _Collected(list(REGISTRY.collect()))
+async def _metrics(request: web.Request) -> web.Response:
+    """The page. It is collected at once and written in a thread, which takes longer: `bench/exposition.py`.
+
+    With `?name[]=NAME` it has only the metrics of these names, as other exporters have it.
+    """
+    names = request.query.getall("name[]", [])
+    registry = REGISTRY.restricted_registry(names) if names else REGISTRY
+    collected = _Collected(list(registry.collect()))
     text = await asyncio.to_thread(generate_latest, collected)
     return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
