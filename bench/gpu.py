@@ -161,7 +161,7 @@ def estimate_of(found: Planned, facts: ModelFacts, offer: GpuOffer) -> Terms:
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=plan.max_num_batched_tokens,
     )
-    one: Budget = ENGINES[ENGINES.default].gpu_memory("", offer).budget(facts, shape)
+    one: Budget = ENGINES[ENGINES.default].on_gpus("", offer).budget(facts, shape)
     return Terms(one.weights, one.activation, one.kv_tokens)
 
 

@@ -70,7 +70,7 @@ def plans() -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | I
         own = {}
         if isinstance(facts, ModelFacts):
             own = {
-                k: choose(facts, [o], lambda offer: engine.gpu_memory("", offer), SizingRequest())
+                k: choose(facts, [o], lambda offer: engine.on_gpus("", offer), SizingRequest())
                 for k, o in offers.items()
             }
         found[name] = facts, own

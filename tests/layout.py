@@ -19,7 +19,7 @@ MOST_LINES_OF_A_FUNCTION = 40
 WORDS_OF_ENGINES = {
     re.compile(r"vllm:|--max-num-"): (frozenset({"engines"}), "names of vLLM's flags and metrics"),
     re.compile(r"[cg]pu_engine_image"): (frozenset({"engines", "settings.py"}), "the settings with vLLM's images"),
-    re.compile(r"\b(EngineMemory|PagedMemory|paged_budget)\b"): (
+    re.compile(r"\b(EngineMemory|PagedEngine|paged_budget)\b"): (
         frozenset({"engines", "sizing"}),
         "how vLLM uses memory",
     ),

@@ -10,7 +10,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.sizing.paged import PagedMemory
+from inference_operator.sizing.paged import PagedEngine
 
 CLI = Path(__file__).parents[2] / "operator" / "inference_operator" / "cli"
 FIT = ("fit", "Qwen/Qwen3-8B", "--gpu-memory-gib", "23.52", "--max-model-len", "8192", "-o", "json")
@@ -19,8 +19,8 @@ FIT = ("fit", "Qwen/Qwen3-8B", "--gpu-memory-gib", "23.52", "--max-model-len", "
 class EarlierVllm(Vllm):
     """vLLM with the memory of version 0.19, whatever the image."""
 
-    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedMemory:  # noqa: ARG002 - the protocol's
-        return super().gpu_memory("engine:v0.19.0", offer, reported_gib=reported_gib)
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:  # noqa: ARG002 - the protocol's
+        return super().on_gpus("engine:v0.19.0", offer, reported_gib=reported_gib)
 
 
 def fit(capsys: pytest.CaptureFixture[str], *more: str, engine: Engine | None = None) -> object:

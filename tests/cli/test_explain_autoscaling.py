@@ -1,7 +1,7 @@
 """What `infd explain autoscaling` prints of a resource."""
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.explain_autoscaling import ObservedScaling, ScalingEvent, scaling_explanation
+from inference_operator.cli.explain_autoscaling import ScalingEvent, ScalingSnapshot, scaling_explanation
 from inference_operator.manifest import Manifest
 from inference_operator.views.samples import Samples
 from tests.testing.builders import inference_deployment
@@ -20,7 +20,7 @@ DECIDED = {
 def explained(status: Manifest, *events: ScalingEvent, **autoscaling: object) -> str:
     raw = inference_deployment(autoscaling={"maxReplicas": 4, **autoscaling})
     raw = {**raw, "status": status}
-    return "\n".join(scaling_explanation(ObservedScaling(resource(raw), (), Samples(), events)))
+    return "\n".join(scaling_explanation(ScalingSnapshot(resource(raw), (), Samples(), events)))
 
 
 def test_it_prints_the_decision_the_target_with_its_bound_and_the_changes() -> None:

@@ -148,6 +148,14 @@ class EngineContract:
         assert found.memory == H100.memory_gib
         assert found.fits
 
+    def test_sizes_to_try_are_those_that_the_model_allows(self, subject: Subject) -> None:
+        on_gpus = subject.engine.on_gpus("", H100)
+        assert on_gpus.unable(FACTS, Shape()) is None
+        sizes = on_gpus.allowed_sizes(FACTS, Shape(), 8)
+        assert set(sizes) <= set(range(1, 9))
+        broken = [size for size in sizes if on_gpus.broken_rule(FACTS, Shape(ParallelSizes(size)))]
+        assert (sizes[0], list(sizes), broken) == (1, sorted(sizes), [])
+
     def test_a_longer_context_needs_more_and_more_gpus_need_less_each(self, subject: Subject) -> None:
         short, long, spread = budget(subject), budget(subject, context=2**15), budget(subject, tensor=2)
         assert long.kv_needed > short.kv_needed
@@ -160,7 +168,7 @@ class EngineContract:
 
     def test_sizes_that_are_left_to_the_engine_are_no_requested_ones(self, subject: Subject) -> None:
         shape = Shape(context=2**13, max_num_seqs=8, max_num_batched_tokens=2**13)
-        memory = subject.engine.gpu_memory("", H100)
+        memory = subject.engine.on_gpus("", H100)
         request, nothing = SizingRequest(shape=shape), SizingRequest()
         assert memory.left_to_engine(FACTS, shape, memory.budget(FACTS, shape), request) == ()
         found = memory.left_to_engine(FACTS, Shape(), memory.budget(FACTS, Shape()), nothing)
@@ -182,4 +190,4 @@ def made(subject: Subject) -> EngineProcess:
 def budget(subject: Subject, *, tensor: int = 1, context: int = 2**13, reported_gib: float = 0.0) -> Budget:
     """The budget of an H100."""
     shape = Shape(ParallelSizes(tensor), context=context)
-    return subject.engine.gpu_memory("", H100, reported_gib=reported_gib).budget(FACTS, shape)
+    return subject.engine.on_gpus("", H100, reported_gib=reported_gib).budget(FACTS, shape)

@@ -19,7 +19,7 @@ from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.plan import Plan, checked_plan, unchecked_plan
 from inference_operator.sizing.shape import SizingRequest
-from tests.sizing.pools import memory_of, model
+from tests.sizing.pools import model, on_gpus
 from tests.testing.cuda_driver import H100, L4, Gpu, compile_driver
 
 Start = Callable[..., subprocess.CompletedProcess[str]]
@@ -51,7 +51,7 @@ def checked_on(kind: str, *, memory_gib: float) -> Plan:
     """A plan for a kind that only node labels tell, with its memory."""
     chosen = replace(offer_of_kind(GPU_KINDS[0]), kind=kind, memory_gib=memory_gib, capability=(12, 0))
     facts = model("Qwen/Qwen3-0.6B")
-    found = choose(facts, [chosen], memory_of, SizingRequest())
+    found = choose(facts, [chosen], on_gpus, SizingRequest())
     assert isinstance(found, GpuPlan)
     return checked_plan(found, facts, downloads=True)
 

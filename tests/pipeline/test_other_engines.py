@@ -8,6 +8,7 @@ import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.cli.main import main
+from inference_operator.engines.registry import ENGINES as RELEASED
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -37,6 +38,16 @@ def test_sizes_follow_from_the_budget_of_the_engine() -> None:
     assert plan.plan.gpu_memory_utilization == 1.0
     assert plan.plan.per_gpu is not None
     assert plan.plan.per_gpu.origins["activation"] == ORIGIN
+
+
+def test_the_rules_of_parallel_sizes_are_those_of_the_engine() -> None:
+    assert planned(parallelism={"tensor": 3}).plan.plan.gpus_per_replica == 3
+    refused = [
+        outcome(given(parallelism={"tensor": 2})),
+        outcome(replace(given(parallelism={"tensor": 3}), engines=RELEASED)),
+    ]
+    problems = [one.refusal.problem for one in refused if isinstance(one, Refused)]
+    assert problems == ["No 2 GPUs share the layers.", "32 attention heads are not divisible by 3."]
 
 
 def test_the_pod_waits_before_sigterm_where_no_program_can_ask_the_engine() -> None:

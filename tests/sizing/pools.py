@@ -5,7 +5,7 @@ from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.sizing.budget import GpuMemory
+from inference_operator.sizing.budget import EngineOnGpus
 from tests.testing.collected import entry
 
 VERSION = "0.32.0"
@@ -31,5 +31,5 @@ def pool(text: str) -> list[GpuOffer]:
     return found
 
 
-def memory_of(offer: GpuOffer) -> GpuMemory:
-    return Vllm().gpu_memory(f"vllm:v{VERSION}", offer)
+def on_gpus(offer: GpuOffer) -> EngineOnGpus:
+    return Vllm().on_gpus(f"vllm:v{VERSION}", offer)

@@ -11,7 +11,7 @@ from inference_operator.hardware.offers import GpuOffer, offer_of_kind, offers_o
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.shape import Shape, SizingRequest
-from tests.sizing.pools import memory_of, model, pool
+from tests.sizing.pools import model, on_gpus, pool
 
 MODELS = st.sampled_from(
     [
@@ -37,13 +37,13 @@ WISHES = st.builds(
 
 
 def plan(name: str, gpus: str, request: SizingRequest | None = None) -> GpuPlan:
-    found = choose(model(name), pool(gpus), memory_of, request or SizingRequest())
+    found = choose(model(name), pool(gpus), on_gpus, request or SizingRequest())
     assert isinstance(found, GpuPlan), found.message
     return found
 
 
 def misfit(name: str, gpus: str, request: SizingRequest | None = None) -> Infeasible:
-    found = choose(model(name), pool(gpus), memory_of, request or SizingRequest())
+    found = choose(model(name), pool(gpus), on_gpus, request or SizingRequest())
     assert isinstance(found, Infeasible)
     return found
 
@@ -51,7 +51,7 @@ def misfit(name: str, gpus: str, request: SizingRequest | None = None) -> Infeas
 @given(MODELS, OFFERS, st.floats(1.0, 2.0))
 def test_more_gpu_memory_never_needs_more_gpus_or_a_shorter_context(name: str, offer: GpuOffer, factor: float) -> None:
     more = replace(offer, memory_gib=offer.memory_gib * factor)
-    less, found = (choose(model(name), [one], memory_of, SizingRequest()) for one in (offer, more))
+    less, found = (choose(model(name), [one], on_gpus, SizingRequest()) for one in (offer, more))
     if isinstance(less, Infeasible):
         return
     assert isinstance(found, GpuPlan)
@@ -64,7 +64,7 @@ def test_more_gpu_memory_never_needs_more_gpus_or_a_shorter_context(name: str, o
 def test_a_plan_never_exceeds_the_gpu_offers_and_contains_the_requested_sizes(
     name: str, offers: list[GpuOffer], request: SizingRequest
 ) -> None:
-    found = choose(model(name), offers, memory_of, request)
+    found = choose(model(name), offers, on_gpus, request)
     if isinstance(found, Infeasible):
         assert found.problem
         assert found.cure
@@ -81,8 +81,8 @@ def test_a_plan_never_exceeds_the_gpu_offers_and_contains_the_requested_sizes(
 def test_the_order_of_gpu_offers_does_not_change_the_choice(name: str, offers: list[GpuOffer], chance: object) -> None:
     shuffled = list(offers)
     getattr(chance, "shuffle")(shuffled)  # noqa: B009 - a random.Random, which pure code may not import
-    assert choose(model(name), offers, memory_of, SizingRequest()) == choose(
-        model(name), shuffled, memory_of, SizingRequest()
+    assert choose(model(name), offers, on_gpus, SizingRequest()) == choose(
+        model(name), shuffled, on_gpus, SizingRequest()
     )
 
 
@@ -124,7 +124,7 @@ def test_a_higher_requested_concurrency_needs_more_gpus() -> None:
 
 def test_the_cheapest_gpus_are_chosen_if_all_prices_are_known() -> None:
     dear, cheap = (replace(one, price=price) for one, price in zip(pool("L40S:1 H100:1"), (3.0, 2.0), strict=True))
-    found = choose(model("Qwen/Qwen3-8B"), [dear, cheap], memory_of, SizingRequest())
+    found = choose(model("Qwen/Qwen3-8B"), [dear, cheap], on_gpus, SizingRequest())
     assert isinstance(found, GpuPlan)
     assert found.offer.kind == "H100-80GB"
 
@@ -132,7 +132,7 @@ def test_the_cheapest_gpus_are_chosen_if_all_prices_are_known() -> None:
 def test_the_gpu_kind_of_the_pinned_plan_is_kept() -> None:
     before = plan("Qwen/Qwen3-8B", "H100:8")
     offers = pool("L40S:4 H100:8")
-    found = choose(model("Qwen/Qwen3-8B"), offers, memory_of, SizingRequest(), before.offer.kind)
+    found = choose(model("Qwen/Qwen3-8B"), offers, on_gpus, SizingRequest(), before.offer.kind)
     assert isinstance(found, GpuPlan)
     assert found.offer.kind == "H100-80GB"
 
@@ -144,17 +144,17 @@ def test_only_requested_gpu_kinds_are_used() -> None:
 
 def test_an_engine_uses_exactly_one_mig_slice() -> None:
     slices = offers_of_node({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, {"nvidia.com/mig-3g.40gb": "2"})
-    found = choose(model("Qwen/Qwen3-8B"), slices, memory_of, SizingRequest())
+    found = choose(model("Qwen/Qwen3-8B"), slices, on_gpus, SizingRequest())
     assert isinstance(found, GpuPlan)
     assert (found.shape.parallel.tensor, found.offer.resource) == (1, "nvidia.com/mig-3g.40gb")
-    refused = choose(model("Qwen/Qwen3-8B"), slices, memory_of, SizingRequest(tensor=2))
+    refused = choose(model("Qwen/Qwen3-8B"), slices, on_gpus, SizingRequest(tensor=2))
     assert isinstance(refused, Infeasible)
     assert "MIG slices" in refused.problem
 
 
 def test_shared_gpus_cannot_be_sized() -> None:
     shared = [replace(one, shared=True) for one in pool("L4:4")]
-    found = choose(model("Qwen/Qwen3-8B"), shared, memory_of, SizingRequest())
+    found = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, SizingRequest())
     assert isinstance(found, Infeasible)
     assert "shared" in found.problem
     assert "Set `spec.engine.gpuMemoryUtilization`" in found.cure
@@ -163,11 +163,11 @@ def test_shared_gpus_cannot_be_sized() -> None:
 def test_a_shared_gpu_is_used_if_the_request_says_how_much_of_it() -> None:
     shared = [replace(one, shared=True) for one in pool("L40S:4")]
     request = SizingRequest(shape=Shape(utilization=0.45))
-    found = choose(model("Qwen/Qwen3-8B"), shared, memory_of, request)
+    found = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, request)
     assert isinstance(found, GpuPlan)
     assert (found.shape.parallel.tensor, found.budget.utilization) == (1, 0.45)
     assert found.budget.needed <= 0.45 * found.offer.memory_gib
-    two = choose(model("Qwen/Qwen3-8B"), shared, memory_of, replace(request, tensor=2))
+    two = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, replace(request, tensor=2))
     assert isinstance(two, Infeasible)
 
 

@@ -25,15 +25,26 @@ SLOTS, BATCH = 16, 512
 TOKEN_BYTES = 2**17
 """Bytes of a token in the KV cache of the whole engine, whatever the model."""
 BUFFERS_GIB = 1.0
+SPLITS = (1, 3)
+"""GPUs over which it splits the layers. vLLM divides no 32 heads by three."""
 ORIGIN = "llama-server's buffers"
 
 
 @dataclass(frozen=True, slots=True)
-class PreallocatedMemory:
+class PreallocatingOnGpus:
     """Weights, buffers, and a KV cache for all slots; all of the GPU's memory may be used."""
 
     memory_gib: float
     reported_gib: float
+
+    def unable(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
+        return None
+
+    def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
+        return None if shape.parallel.tensor in SPLITS else f"No {shape.parallel.tensor} GPUs share the layers."
+
+    def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:  # noqa: ARG002 - protocol
+        return tuple(size for size in SPLITS if size <= at_most)
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         ranks, slots = shape.parallel.world_size, shape.max_num_seqs or SLOTS
@@ -88,8 +99,8 @@ class Preallocating(Echo):
     def formats(self) -> frozenset[WeightFormat]:
         return frozenset({WeightFormat.SAFETENSORS, WeightFormat.GGUF})
 
-    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PreallocatedMemory:  # noqa: ARG002 - protocol
-        return PreallocatedMemory(offer.memory_gib, reported_gib)
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PreallocatingOnGpus:  # noqa: ARG002 - protocol
+        return PreallocatingOnGpus(offer.memory_gib, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         context = shape.context or (facts.context if facts else 4096)

@@ -28,7 +28,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import ENGINE
 from inference_operator.roles.spec import RoleSpec, role_spec
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import GpuMemory
+from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
@@ -65,8 +65,8 @@ class Echo:
     def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
         return GpuNeeds()
 
-    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> GpuMemory:
-        return Vllm().gpu_memory(image, offer, reported_gib=reported_gib)
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> EngineOnGpus:
+        return Vllm().on_gpus(image, offer, reported_gib=reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return Vllm().cpu_needs(facts, shape)

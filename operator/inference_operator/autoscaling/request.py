@@ -126,7 +126,7 @@ def wanted_replicas(
     *,
     live: int | None,
     result: ScalingResult | None,
-    autoscaler: ExternalState | None = None,
+    external: ExternalState | None = None,
     floor: Floor | None = None,
     is_own: bool = True,
 ) -> int:
@@ -141,15 +141,15 @@ def wanted_replicas(
         recorded: the last decision that was written.
         live: replicas of the live Deployment; None without one.
         result: the latest decision of this process; None before the first one.
-        autoscaler: the other autoscaler that decides; None if the operator does.
+        external: the state of the external autoscaler; None if the operator decides.
         floor: the fewest engines now; None: as the specification says.
         is_own: whether the live number was decided by the operator; otherwise the record counts.
     """
     if spec.autoscaling is None:
         return spec.replicas
     now = live if recorded is None or (live is not None and is_own) else recorded.desired_replicas
-    if autoscaler is not None:
-        number = followed_replicas(spec.replicas, spec.replicas if now is None else now, autoscaler)
+    if external is not None:
+        number = followed_replicas(spec.replicas, spec.replicas if now is None else now, external)
     elif result is not None:
         number = result.decision.replicas
     else:

@@ -11,7 +11,7 @@ from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import in_cluster
-from inference_operator.cli.explain_autoscaling import ObservedScaling, observed_scaling, scaling_explanation
+from inference_operator.cli.explain_autoscaling import ScalingSnapshot, scaling_explanation, scaling_snapshot
 from inference_operator.cli.parser import UsageError
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.base import Engine
@@ -66,7 +66,7 @@ def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
         case [name]:
             lines = explanation(asyncio.run(_observed(options.namespace, name, engine)), engine)
         case ["autoscaling", name]:
-            lines = scaling_explanation(asyncio.run(_observed_scaling(options.namespace, name, engine)))
+            lines = scaling_explanation(asyncio.run(_scaling_snapshot(options.namespace, name, engine)))
         case _:
             raise UsageError(
                 "Give one name, or `autoscaling` and one name, for example `infd explain autoscaling qwen`."
@@ -117,11 +117,11 @@ async def _observed(namespace: str, name: str, engine: Engine) -> Observed:
     return await _read(namespace, name, read)
 
 
-async def _observed_scaling(namespace: str, name: str, engine: Engine) -> ObservedScaling:
+async def _scaling_snapshot(namespace: str, name: str, engine: Engine) -> ScalingSnapshot:
     """The resource, what its routers and engines count, and its Events."""
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> ObservedScaling:
-        return await observed_scaling(api, cluster, live, engine)
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> ScalingSnapshot:
+        return await scaling_snapshot(api, cluster, live, engine)
 
     return await _read(namespace, name, read)
 

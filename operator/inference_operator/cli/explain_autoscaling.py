@@ -40,7 +40,7 @@ class ScalingEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedScaling:
+class ScalingSnapshot:
     """What was read from the cluster."""
 
     found: Resource
@@ -50,7 +50,7 @@ class ObservedScaling:
     """The oldest first."""
 
 
-def scaling_explanation(observed: ObservedScaling) -> Iterator[str]:
+def scaling_explanation(observed: ScalingSnapshot) -> Iterator[str]:
     """The lines of the explanation."""
     found, spec = observed.found, observed.found.spec
     if not isinstance(spec, Spec) or spec.autoscaling is None:
@@ -108,7 +108,7 @@ def _decisions(events: Sequence[ScalingEvent]) -> Iterator[str]:
         yield f"  {at}  {before:>3} -> {after:<3} {'#' * min(int(after), 40):<8} {reason}"
 
 
-async def observed_scaling(api: "Api", cluster: "KubeCluster", live: Manifest, engine: Engine) -> ObservedScaling:
+async def scaling_snapshot(api: "Api", cluster: "KubeCluster", live: Manifest, engine: Engine) -> ScalingSnapshot:
     """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
     from inference_operator.kube.object_events import EVENT  # noqa: PLC0415 - a second of imports
 
@@ -120,7 +120,7 @@ async def observed_scaling(api: "Api", cluster: "KubeCluster", live: Manifest, e
     events = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
     scaled = [event async for event in events if event.get("reason") in (SCALED_UP, SCALED_DOWN)]
     noted = sorted((ScalingEvent(_time(one), str(one.get("message") or "")) for one in scaled), key=lambda one: one.at)
-    return ObservedScaling(found, pods, _samples(pods, texts, engine), noted)
+    return ScalingSnapshot(found, pods, _samples(pods, texts, engine), noted)
 
 
 def _view(pod: Manifest) -> PodView | None:

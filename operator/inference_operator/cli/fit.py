@@ -35,7 +35,7 @@ from inference_operator.models.source import HubModel
 from inference_operator.planning.gpu_offers import HINTED_PER_NODE
 from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import GpuMemory
+from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingRequest
@@ -110,17 +110,17 @@ def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
 def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
     facts, shape = _facts(options), _shape(options, engine)
 
-    def memory(offer: GpuOffer) -> GpuMemory:
-        return engine.gpu_memory(f"engine:{options.engine_version}" if options.engine_version else "", offer)
+    def on_gpus(offer: GpuOffer) -> EngineOnGpus:
+        return engine.on_gpus(f"engine:{options.engine_version}" if options.engine_version else "", offer)
 
     if options.gpu_memory_gib is not None:
         offer = _exact_offer(options)
-        yield answer_of_shape(facts, offer.kind, memory(offer), shape)
+        yield answer_of_shape(facts, offer.kind, on_gpus(offer), shape)
         return
     wishes = SizingRequest(tensor=options.tensor, concurrency=options.concurrency, shape=shape)
     for text in options.gpu or [f"{kind}:{HINTED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
-        plan = choose(facts, [offer], memory, wishes)
+        plan = choose(facts, [offer], on_gpus, wishes)
         yield answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
 
 

@@ -7,11 +7,10 @@ from inference_operator.cli.output import table
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, GpuMemory
+from inference_operator.sizing.budget import Budget, EngineOnGpus
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.infeasible import shortfall
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.rules import broken_rule
 from inference_operator.sizing.shape import Shape
 
 DIGITS = 3
@@ -84,10 +83,10 @@ class Answer:
         }
 
 
-def answer_of_shape(facts: ModelFacts, kind: str, memory: GpuMemory, shape: Shape) -> Answer:
+def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, shape: Shape) -> Answer:
     """Whether the engine would start with exactly this shape."""
-    found = memory.budget(facts, shape)
-    rule = broken_rule(facts, shape)
+    found = engine.budget(facts, shape)
+    rule = engine.broken_rule(facts, shape)
     if rule:
         reason = rule
     elif found.fits:

@@ -7,7 +7,7 @@ from inference_operator.api.spec import EngineSpec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import GpuMemory
+from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.shape import Shape
 
@@ -28,8 +28,8 @@ class Sizing(Protocol):
     def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
         """What this image needs of GPUs and their driver."""
 
-    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> GpuMemory:
-        """How this image's engine uses the memory of these GPUs; more by what one reported beyond the estimate."""
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> EngineOnGpus:
+        """This image's engine on these GPUs; it uses more memory by what one reported beyond the estimate."""
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         """The memory of an engine on CPUs, for a model that may be unknown."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from inference_operator.api.reasons import Reason
-from inference_operator.jobs.download_result import Downloaded, downloaded_text, parsed_download
+from inference_operator.jobs.download_result import Downloaded, parsed_download, record_data, recorded_download
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -18,9 +18,6 @@ from inference_operator.objects.names import DOWNLOAD
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
 from inference_operator.views.lookups import LogLookup, LogText, Lookup, LookupResults
 from inference_operator.views.pod import PodView
-
-RESULT_FILE = "download.json"
-"""Key of the record with the result."""
 
 DEADLINE_SECONDS = 24 * 3600
 """Time limit of one attempt: 1,300 GB, as the largest open models have, at 15 MB/s. The next attempt continues it."""
@@ -100,21 +97,11 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
     )
 
 
-def record_data(result: Downloaded, *, claim: str, model: str) -> dict[str, str]:
-    """The data of a record: the result, and the claim and model that `infd cache list` shows."""
-    return {RESULT_FILE: downloaded_text(result), "claim": claim, "model": model}
-
-
 def _record(inputs: DownloadInputs) -> Record[Downloaded]:
     model, cache = inputs.job.spec.model.source, inputs.cache
     asked = content_hash([model, inputs.revision, cache.claim, cache.key])
-    return Record(inputs.job.owner, DOWNLOAD, asked, partial(record_data, claim=cache.claim, model=model), _downloaded)
-
-
-def _downloaded(data: Manifest) -> Downloaded | None:
-    text = data.get(RESULT_FILE)
-    result = parsed_download(text) if isinstance(text, str) else None
-    return result if isinstance(result, Downloaded) else None
+    data = partial(record_data, claim=cache.claim, model=model)
+    return Record(inputs.job.owner, DOWNLOAD, asked, data, recorded_download)
 
 
 def _logs(inputs: DownloadInputs, state: JobState[Downloaded], observed: ObservedJobs) -> list[LogLookup]:

@@ -1,10 +1,14 @@
-"""The result of a download: a model that is complete on a claim."""
+"""The result of a download, as the Job reports it and as its ConfigMap keeps it for operator and `infd cache`."""
 
 from dataclasses import asdict, dataclass
 
+from inference_operator.jobs.record import result_in
 from inference_operator.jobs.result import Failure, line, parsed
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping
+
+RESULT_FILE, CLAIM_KEY, MODEL_KEY = "download.json", "claim", "model"
+"""Keys of the ConfigMap: the result, the claim's name, and the model's source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,16 @@ def parsed_download(text: str) -> Downloaded | Failure | None:
         True
     """
     return parsed(text, _downloaded)
+
+
+def record_data(result: Downloaded, *, claim: str, model: str) -> dict[str, str]:
+    """The data of the ConfigMap."""
+    return {RESULT_FILE: downloaded_text(result), CLAIM_KEY: claim, MODEL_KEY: model}
+
+
+def recorded_download(data: Manifest) -> Downloaded | None:
+    """The result in such data; None without a valid one."""
+    return result_in(RESULT_FILE, parsed_download, data)
 
 
 def _downloaded(fields: Manifest) -> Downloaded | None:

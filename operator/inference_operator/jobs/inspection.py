@@ -1,8 +1,10 @@
 """The inspection of a model: a Job reads the model's files to determine its size."""
 
+from functools import partial
+
 from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
-from inference_operator.jobs.record import Record
+from inference_operator.jobs.record import Record, result_in
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobInputs, JobTask
@@ -15,7 +17,7 @@ from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, mo
 from inference_operator.objects.names import INSPECTION
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
 
-INSPECTOR_VERSION = 3
+INSPECTION_VERSION = 3
 """Raised when facts depend on more of a model's files than before: each model then needs a new inspection."""
 
 MODEL_FILE = "model.json"
@@ -88,11 +90,9 @@ def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Rec
         owner: the InferenceDeployment.
     """
     pickle = ["pickle"] if model.allow_pickle else []
-    source_hash = content_hash([model.source, revision, INSPECTOR_VERSION, *pickle])
-    return Record(owner, INSPECTION, source_hash, lambda entry: {MODEL_FILE: result_text(entry)}, _entry)
+    source_hash = content_hash([model.source, revision, INSPECTION_VERSION, *pickle])
+    return Record(owner, INSPECTION, source_hash, _record_data, partial(result_in, MODEL_FILE, parsed_result))
 
 
-def _entry(data: Manifest) -> Entry | None:
-    text = data.get(MODEL_FILE)
-    result = parsed_result(text) if isinstance(text, str) else None
-    return result if isinstance(result, Entry) else None
+def _record_data(entry: Entry) -> dict[str, str]:
+    return {MODEL_FILE: result_text(entry)}

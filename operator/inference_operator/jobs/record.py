@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
-from inference_operator.jobs.result import Result
+from inference_operator.jobs.result import Failure, Result
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.names import record_name
@@ -38,3 +38,16 @@ class Record(Generic[Result]):
     def stored(self, live: Mapping[Ref, Manifest]) -> Result | None:
         """The result in the live ConfigMap; None without one, or if it is invalid."""
         return self.read(mapping(live.get(self.ref) or {}, "data"))
+
+
+def result_in(key: str, parse: Callable[[str], Result | Failure | None], data: Manifest) -> Result | None:
+    """The result in a field of such data, as text; None without a valid one.
+
+    Args:
+        key: the field.
+        parse: reads the text.
+        data: of the ConfigMap.
+    """
+    text = data.get(key)
+    result = parse(text) if isinstance(text, str) else None
+    return None if isinstance(result, Failure) else result

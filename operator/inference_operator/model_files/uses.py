@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from inference_operator.jobs.download_result import CLAIM_KEY, MODEL_KEY, RESULT_FILE
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.models.source import BucketModel, model_source
@@ -154,17 +155,17 @@ def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) ->
 
 def record_model(record: Manifest) -> str:
     """The repository in the ConfigMap of a finished download."""
-    return repository_of(mapping(record, "data").get("model"))
+    return repository_of(mapping(record, "data").get(MODEL_KEY))
 
 
 def record_claim(record: Manifest) -> str:
     """The claim in the ConfigMap of a finished download."""
-    return str(mapping(record, "data").get("claim") or "")
+    return str(mapping(record, "data").get(CLAIM_KEY) or "")
 
 
 def record_commit(record: Manifest) -> str:
     """The commit in the ConfigMap of a finished download; empty if it has none."""
-    found = COMMIT.search(str(mapping(record, "data").get("download.json") or ""))
+    found = COMMIT.search(str(mapping(record, "data").get(RESULT_FILE) or ""))
     return found[0] if found else ""
 
 

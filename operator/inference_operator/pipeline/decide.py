@@ -39,7 +39,7 @@ from inference_operator.pipeline.model_wait import with_verification
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
-from inference_operator.pipeline.scaling import autoscaler, scaled
+from inference_operator.pipeline.scaling import external_objects, scaled
 from inference_operator.pipeline.validation import refusal_of_role
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.planning.engine_plan import ModelFindings
@@ -105,8 +105,8 @@ def _planned(
         if isinstance(decided, Refusal):
             return Refused(desired=inputs.children, refusal=decided, model=model.known)
         roles.append(decided)
-    router, external = routers(inputs, way, roles), autoscaler(inputs, roles[0])
-    other = roles[0].scaling.autoscaler
+    router, external = routers(inputs, way, roles), external_objects(inputs, roles[0])
+    other = roles[0].scaling.external
     times = [switch_recheck(inputs, way), other.due if other else None, *(one.recheck_at for one in roles)]
     planned = Planned(
         desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),

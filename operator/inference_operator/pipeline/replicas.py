@@ -28,7 +28,7 @@ class ObservedScaling:
     """The last decision that was written."""
     result: ScalingResult | None = None
     """The latest decision of this process; None before the first one."""
-    autoscaler: ExternalState | None = None
+    external: ExternalState | None = None
     """The state of a HorizontalPodAutoscaler or of KEDA; None if the specification requests neither."""
     conflict: ScalingConflict | None = None
     """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
@@ -57,13 +57,13 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
     return ObservedScaling(
         recorded=status.autoscaling,
         result=inputs.scaling,
-        autoscaler=_autoscaler(inputs, spec, stated.replicas),
+        external=_external(inputs, spec, stated.replicas),
         conflict=scaling_conflict(ConflictRequest(key, stated, name, live.workload, before, inputs.lookups)),
         floor=floor_at(spec, inputs.now),
     )
 
 
-def _autoscaler(inputs: Inputs, spec: AutoscalingSpec, requested: int) -> ExternalState | None:
+def _external(inputs: Inputs, spec: AutoscalingSpec, requested: int) -> ExternalState | None:
     ref = external_ref(spec, inputs.owner)
     return external_state(
         ExternalStateInputs(
@@ -92,7 +92,7 @@ def desired_replicas(
         scaling.recorded,
         live=current,
         result=scaling.result,
-        autoscaler=scaling.autoscaler,
+        external=scaling.external,
         floor=scaling.floor,
         is_own=not (capped or scale_writers(live)),
     )

@@ -80,7 +80,7 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
     )
 
 
-def autoscaler(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
+def external_objects(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
     """The HorizontalPodAutoscaler or ScaledObject; a live one stays while its kind cannot be listed."""
     stated, floor = first.context.spec.stated, first.scaling.floor
     if stated.autoscaling is None:

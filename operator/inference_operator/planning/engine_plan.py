@@ -214,7 +214,7 @@ def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | 
         return choose(
             facts,
             inputs.offers.possible,
-            lambda offer: engine.gpu_memory(inputs.image, offer, reported_gib=reported),
+            lambda offer: engine.on_gpus(inputs.image, offer, reported_gib=reported),
             requested,
             inputs.previous_kind,
         )

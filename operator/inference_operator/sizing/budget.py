@@ -132,8 +132,17 @@ class Budget:
         return self.typical_concurrency >= sequences
 
 
-class GpuMemory(Protocol):
-    """How an engine uses the memory of the GPUs of one offer."""
+class EngineOnGpus(Protocol):
+    """One kind of engine on the GPUs of one offer: what it can run there, and how it uses their memory."""
+
+    def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
+        """Why these GPUs cannot compute the model, in a sentence; None if they can."""
+
+    def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
+        """Why the model does not allow the parallel sizes of a shape, in one sentence; None if it does."""
+
+    def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
+        """The tensor parallel sizes that sizing tries: those up to `at_most` that the model allows."""
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""

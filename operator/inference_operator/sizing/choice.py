@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.fitting import Candidate, MemoryOf, Pool, aimed_context, enough, least_context
+from inference_operator.sizing.fitting import Candidate, OnGpus, Pool, aimed_context, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.rules import unable
 from inference_operator.sizing.shape import SizingRequest
 
 NEARLY_EQUAL_MEMORY = 1.1
@@ -22,7 +21,7 @@ does not occupy large GPUs that another one needs."""
 def choose(
     facts: ModelFacts,
     offers: Sequence[GpuOffer],
-    memory_of: MemoryOf,
+    on_gpus: OnGpus,
     request: SizingRequest,
     previous_kind: str = "",
 ) -> GpuPlan | Infeasible:
@@ -42,7 +41,7 @@ def choose(
     Args:
         facts: the model.
         offers: GPUs of nodes that exist or could exist, in any order.
-        memory_of: the engine's use of memory on the GPUs of an offer.
+        on_gpus: the engine on the GPUs of an offer.
         request: the sizes that the user requests.
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
 
@@ -54,20 +53,20 @@ def choose(
         >>> from inference_operator.models.model import model_facts
         >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
         >>> cards = [offer_of_kind(kind_named("RTX 4090"), per_node=2)]
-        >>> plan = choose(facts, cards, lambda offer: Vllm().gpu_memory("", offer), SizingRequest())
+        >>> plan = choose(facts, cards, lambda offer: Vllm().on_gpus("", offer), SizingRequest())
         >>> plan.shape.parallel.tensor, plan.budget.context, plan.replicas_per_node
         (2, 40960, 1)
     """
-    able = [
-        offer
-        for offer in merged(offers)
-        if may_be_used(offer, request) and unable(facts, request.shape, offer.capability) is None
+    offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]
+    pools = [
+        pool
+        for pool in offered
+        if may_be_used(pool.offer, request) and pool.engine.unable(facts, request.shape) is None
     ]
-    if not able:
-        return no_gpu(facts, merged(offers), request)
-    if misfit := wrong_size(facts, able, request):
+    if not pools:
+        return no_gpu(offered, request)
+    if misfit := wrong_size(pools, request):
         return misfit
-    pools = [Pool(facts, offer, memory_of(offer)) for offer in able]
     if at_target := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, request)) is not None]:
         return _plan(*_cheapest(at_target, previous_kind), request, reduced=False)
     if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, request)) is not None]:
@@ -140,7 +139,7 @@ def _plan(pool: Pool, candidate: Candidate, request: SizingRequest, *, reduced: 
         budget=found,
         host=host_needs(pool.facts, candidate.shape),
         context_reduced=reduced,
-        left_to_engine=pool.memory.left_to_engine(pool.facts, candidate.shape, found, request),
+        left_to_engine=pool.engine.left_to_engine(pool.facts, candidate.shape, found, request),
         assumptions=pool.facts.assumptions,
         unaccounted=unaccounted(pool.facts, candidate.shape),
     )

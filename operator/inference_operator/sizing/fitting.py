@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, GpuMemory
-from inference_operator.sizing.rules import allowed_sizes, broken_rule
+from inference_operator.sizing.budget import Budget, EngineOnGpus
 from inference_operator.sizing.shape import Shape, SizingRequest
 
 USUAL_CONTEXT = 32768
@@ -37,8 +36,8 @@ CONTEXT_STEP = 1024
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
 """`max_num_seqs` and `max_num_batched_tokens` of small GPUs; used on large GPUs if the defaults do not fit."""
 
-MemoryOf: TypeAlias = Callable[[GpuOffer], GpuMemory]
-"""The engine's use of memory on the GPUs of an offer."""
+OnGpus: TypeAlias = Callable[[GpuOffer], EngineOnGpus]
+"""The engine on the GPUs of an offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,11 @@ class Pool:
 
     facts: ModelFacts
     offer: GpuOffer
-    memory: GpuMemory
+    engine: EngineOnGpus
 
     def candidate(self, shape: Shape) -> Candidate:
         """The budget of one shape."""
-        return Candidate(shape, self.memory.budget(self.facts, shape))
+        return Candidate(shape, self.engine.budget(self.facts, shape))
 
     def fits(self, candidate: Candidate, request: SizingRequest) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
@@ -72,14 +71,14 @@ class Pool:
 
     def starts(self, shape: Shape, request: SizingRequest) -> bool:
         """Whether the model allows these parallel sizes and fits with them."""
-        return broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), request)
+        return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), request)
 
     def sizes(self, request: SizingRequest) -> tuple[int, ...]:
         """Tensor parallel sizes to try: those that the model allows, or the requested one; within one node."""
         most = self.offer.most_in_a_group // request.shape.parallel.pipeline
         if request.tensor is None:
-            return allowed_sizes(self.facts, request.shape, most)
-        allowed = broken_rule(self.facts, request.shape.with_tensor(request.tensor)) is None
+            return self.engine.allowed_sizes(self.facts, request.shape, most)
+        allowed = self.engine.broken_rule(self.facts, request.shape.with_tensor(request.tensor)) is None
         return (request.tensor,) if allowed and request.tensor <= most else ()
 
     def longest(self, request: SizingRequest, tensor: int, least: int) -> Candidate | None:

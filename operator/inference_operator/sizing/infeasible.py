@@ -8,7 +8,7 @@ from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
-from inference_operator.sizing.rules import SIZES, allowed_sizes, broken_rule, unable
+from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import Shape, SizingRequest
 
 TENSOR, HARDWARE, CONTEXT = "spec.parallelism.tensor", "spec.hardware", "spec.engine.maxModelLen"
@@ -20,8 +20,9 @@ ADA = (8, 9)
 """Compute capability from which GPUs have FP8 arithmetic."""
 
 
-def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible | None:
+def wrong_size(pools: Sequence[Pool], request: SizingRequest) -> Infeasible | None:
     """Why the requested sizes are invalid, independent of memory; None if they are valid."""
+    facts, engine = pools[0].facts, pools[0].engine
     longest = facts.longest_context or facts.context
     if request.context and facts.context_stated and request.context > longest:
         problem = f"{request.context:,} tokens are more than the {longest:,} that the model supports."
@@ -31,14 +32,14 @@ def wrong_size(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingReq
     if undivided := _undivided(facts, request):
         return undivided
     shape = request.shape.with_tensor(request.tensor or 1)
-    most = max(offer.most_in_a_group for offer in offers)
-    if rule := broken_rule(facts, shape):
-        fit = allowed_sizes(facts, request.shape, max(most, *SIZES))
+    most = max(pool.offer.most_in_a_group for pool in pools)
+    if rule := engine.broken_rule(facts, shape):
+        fit = engine.allowed_sizes(facts, request.shape, max(most, *SIZES))
         allowed = f"Use {_listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
         return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
     if shape.parallel.world_size <= most:
         return None
-    only_slices = all(offer.slice for offer in offers)
+    only_slices = all(pool.offer.slice for pool in pools)
     problem = (
         "MIG slices cannot communicate with each other, so an engine has exactly one."
         if only_slices
@@ -57,21 +58,20 @@ def _undivided(facts: ModelFacts, request: SizingRequest) -> Infeasible | None:
     return Infeasible(InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
 
 
-def no_gpu(facts: ModelFacts, offers: Sequence[GpuOffer], request: SizingRequest) -> Infeasible:
+def no_gpu(offered: Sequence[Pool], request: SizingRequest) -> Infeasible:
     """Why no GPU may be used, or why none can compute the model."""
-    for offer in offers:
-        if reason := unable(facts, request.shape, offer.capability):
-            return Infeasible(
-                InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, f"{offer.kind}: {reason}", "Use another kind of GPU."
-            )
-    if any(offer.shared for offer in offers):
+    for pool in offered:
+        if reason := pool.engine.unable(pool.facts, request.shape):
+            problem = f"{pool.offer.kind}: {reason}"
+            return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, "Use another kind of GPU.")
+    if any(pool.offer.shared for pool in offered):
         problem = "all GPUs are shared with other pods, so the amount of free memory is unknown."
         cure = (
             "Set `spec.engine.gpuMemoryUtilization` to the part of a GPU's memory that each engine may use, or use"
             " whole GPUs or MIG slices."
         )
         return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
-    kinds = ", ".join(sorted({offer.kind for offer in offers}))
+    kinds = ", ".join(sorted({pool.offer.kind for pool in offered}))
     problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
     cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."
     return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
@@ -135,7 +135,7 @@ def shortfall(kind: str, shape: Shape, found: Budget) -> str:
 
 def _changes(pool: Pool, shape: Shape, request: SizingRequest) -> Iterator[str]:
     """Changes with which the model fits, the smallest change first."""
-    sizes = allowed_sizes(pool.facts, shape, pool.offer.most_in_a_group // shape.parallel.pipeline)
+    sizes = pool.engine.allowed_sizes(pool.facts, shape, pool.offer.most_in_a_group // shape.parallel.pipeline)
     larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), request))
     if size := next(larger, None):
         yield f"tensor parallel {size}"

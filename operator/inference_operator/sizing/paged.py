@@ -20,17 +20,32 @@ from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SE
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.kv_cache import cache_layout, held
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
+from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
 from inference_operator.sizing.shape import Shape, SizingRequest
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
-class PagedMemory:
-    """The memory of such an engine on one kind of GPU."""
+class PagedEngine:
+    """Such an engine on one kind of GPU, with the rules of vLLM."""
 
     gpu: Gpu
     engine: EngineMemory
+    capability: tuple[int, int]
+    """Compute capability of the GPU."""
+
+    def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
+        """Why the GPU cannot compute the model; None if it can."""
+        return unable(facts, shape, self.capability)
+
+    def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
+        """Why the model does not allow the parallel sizes of a shape; None if it does."""
+        return broken_rule(facts, shape)
+
+    def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
+        """Tensor parallel sizes up to `at_most` that the model allows."""
+        return allowed_sizes(facts, shape, at_most)
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""

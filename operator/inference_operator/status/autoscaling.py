@@ -101,7 +101,7 @@ def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> Autos
 
 def _by_others(scaling: ObservedScaling) -> str:
     """Who else decides the number of engines; empty if the operator does."""
-    if scaling.autoscaler:
+    if scaling.external:
         return SET_BY_OTHERS
     return SET_ON_WORKLOAD if scaling.is_held else ""
 

@@ -23,7 +23,7 @@ def scaling_active(observation: Observation) -> ConditionVerdict | None:
 
 def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides, and some engines have no GPU."""
-    external = observation.scaling.observed.autoscaler
+    external = observation.scaling.observed.external
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not observation.scaling.without_gpu:
         return None
     message = sentences(external.message, f"{_wanted(observation)}.", _capacity(observation))
@@ -32,7 +32,7 @@ def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
 
 def _following_external(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides."""
-    external = observation.scaling.observed.autoscaler
+    external = observation.scaling.observed.external
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
         return None
     message = sentences(external.message, f"{_wanted(observation)}.", _scheduled(observation))
@@ -41,7 +41,7 @@ def _following_external(observation: Observation) -> ConditionVerdict | None:
 
 def _external_problem(observation: Observation) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA should decide, and does not."""
-    external = observation.scaling.observed.autoscaler
+    external = observation.scaling.observed.external
     if external is None:
         return None
     pending = external.reason is Reason.AUTOSCALER_PENDING

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from inference_operator.jobs.download import RESULT_FILE
-from inference_operator.jobs.download_result import Downloaded, parsed_download
+from inference_operator.jobs.download_result import recorded_download
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.uses import (
@@ -70,9 +69,9 @@ def models_on_claims(
 
 def _complete(record: Manifest) -> OnClaim | None:
     """The model in a record; None if the record cannot be read."""
-    result = parsed_download(str(mapping(record, "data").get(RESULT_FILE) or ""))
+    result = recorded_download(mapping(record, "data"))
     model = record_model(record)
-    if not isinstance(result, Downloaded) or not model:
+    if result is None or not model:
         return None
     namespace = record["metadata"]["namespace"]
     return OnClaim(namespace, record_claim(record), model, result.commit, result.size_bytes, COMPLETE)

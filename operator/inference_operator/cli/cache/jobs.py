@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from inference_operator.engines.model_access import HubAccess
-from inference_operator.jobs.download import RESOURCES, DownloadInputs, download_task, record_data
-from inference_operator.jobs.download_result import Downloaded
+from inference_operator.jobs.download import RESOURCES, DownloadInputs, download_task
+from inference_operator.jobs.download_result import Downloaded, record_data
 from inference_operator.jobs.placement import mounted_claims, only_node
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.task import job_container, job_content, job_fields, job_pod

@@ -62,7 +62,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.learned import Shortage
-from inference_operator.sizing.paged import PagedMemory
+from inference_operator.sizing.paged import PagedEngine
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
@@ -187,10 +187,11 @@ class Vllm:
         """What this image needs of GPUs and their driver; nothing for images that are not vLLM's own."""
         return gpu_needs(asked, image)
 
-    def gpu_memory(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedMemory:
-        """Memory behaviour of the version in the image's tag, or of the latest known version, on these GPUs."""
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
+        """The version in the image's tag, or the latest known version, on these GPUs."""
         engine = vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
-        return PagedMemory(Gpu(offer.kind, offer.memory_gib, offer.linked), engine.with_reported(reported_gib))
+        gpu = Gpu(offer.kind, offer.memory_gib, offer.linked)
+        return PagedEngine(gpu, engine.with_reported(reported_gib), offer.capability)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         """Memory on CPUs, where the operator sets the size of the KV cache."""
