@@ -171,7 +171,7 @@ async def run(cluster: KubeCluster, kubernetes: LocalCluster, operator: Operator
     return found
 
 
-@pytest.mark.parametrize("number", [200, pytest.param(10_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("number", [80, pytest.param(10_000, marks=pytest.mark.full)])
 async def test_random_resources_are_refused_with_a_reason_or_get_valid_children(
     cluster: KubeCluster, kubernetes: LocalCluster, operator: OperatorProcess, number: int
 ) -> None:
@@ -244,7 +244,7 @@ async def test_children_depend_on_the_spec_and_not_on_earlier_specs(
     cluster: KubeCluster, kubernetes: LocalCluster
 ) -> None:
     source = Specs(seed=7)
-    last = {f"h{n}": without_cache(with_router(whole(of_one_kind(source.valid())))) for n in range(40)}
+    last = {f"h{n}": without_cache(with_router(whole(of_one_kind(source.valid())))) for n in range(20)}
     for step in range(3):
         # Routers keep the server slots of the most engines that there were, and an autoscaler the number that it
         # decided. So the number of engines is the same.

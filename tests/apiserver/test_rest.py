@@ -12,7 +12,7 @@ from tests.testing.operated_cluster import RESYNC_SECONDS, free_lease
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
-IDLE_SECONDS = 4 * RESYNC_SECONDS
+IDLE_SECONDS = 2 * RESYNC_SECONDS
 SCHEDULED = {
     "replicas": 0,
     "parallelism": {"tensor": 1},
