@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from bench.figures import Figure, at_most, parser_of, shown
 from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
-from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.objects.names import ENGINE, labels
 from inference_operator.settings import Settings

@@ -19,7 +19,7 @@ from statistics import median
 from bench.figures import Figure, at_most, parser_of, shown
 from inference_operator.engines.checked_start import checked_start
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 from tests.testing.cuda_driver import H100, compile_driver
 
 STARTS = 15
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     args = parser_of("python -m bench.gpu_check", "Time that the GPU check adds to an engine's start.").parse_args(
         arguments
     )
-    plan = replace(unchecked_plan(SizingRequest(tensor=GPUS)), gpu="H100-80GB")
+    plan = replace(unchecked_plan(SizingInputs(tensor=GPUS)), gpu="H100-80GB")
     _, *checked = checked_start(("true",), plan)
     with tempfile.TemporaryDirectory() as folder:
         compile_driver(Path(folder) / "libcuda.so.1", [H100] * GPUS)

@@ -19,7 +19,7 @@ from inference_operator.autoscaling.external import (
     ExternalInputs,
     external_autoscaler,
 )
-from inference_operator.autoscaling.query import BACKEND, OUTSTANDING, QueryRequest, engines_query
+from inference_operator.autoscaling.query import BACKEND, OUTSTANDING, QueryInputs, engines_query
 from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.objects.names import ENGINE, ROUTER, workload_name
@@ -39,7 +39,7 @@ RULE_AGE_SECONDS = 10.0
 def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int) -> Manifest:
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
-    query = engines_query(QueryRequest(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES))
+    query = engines_query(QueryInputs(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES))
     found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
     if found is None:
         raise ValueError(f"{backend} needs no object")

@@ -35,7 +35,7 @@ from typing import Any
 
 from bench.figures import Figure, at_most, exactly, parser_of, shown
 from inference_operator.autoscaling.decision import ScalingSettings
-from inference_operator.autoscaling.request import ScalingRequest
+from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
@@ -241,7 +241,7 @@ def _scaled(keys: Iterable[Key], load: Load) -> ScalingStore:
     for key in keys:
         store.want(
             key,
-            ScalingRequest(limits, replicas=load.engines, bypasses_routers=False, target=target, objective=Objective()),
+            ScalingInputs(limits, replicas=load.engines, bypasses_routers=False, target=target, objective=Objective()),
         )
     return store
 

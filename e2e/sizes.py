@@ -25,7 +25,7 @@ from inference_operator.objects.quantity import value
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.kv_cache import Held, cache_layout, held
 from inference_operator.sizing.plan import Plan, cpu_plan
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 
 CACHE_BYTES = 256 * 2**20
 BATCHED_TOKENS = 2048
@@ -90,7 +90,7 @@ def planned(facts: ModelFacts | None) -> Plan:
     """The plan of the engine's pod by the operator's rules for CPUs."""
     shape = Vllm().shape(ASKED)
     needs = cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
-    return cpu_plan(SizingRequest(shape=shape), needs, facts, downloads=False)
+    return cpu_plan(SizingInputs(shape=shape), needs, facts, downloads=False)
 
 
 def _facts(name: str) -> ModelFacts | None:

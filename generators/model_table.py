@@ -16,7 +16,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 from inference_operator.units import GIB
 
 CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
@@ -70,7 +70,7 @@ def plans() -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | I
         own = {}
         if isinstance(facts, ModelFacts):
             own = {
-                k: choose(facts, [o], lambda offer: engine.on_gpus("", offer), SizingRequest())
+                k: choose(facts, [o], lambda offer: engine.on_gpus("", offer), SizingInputs())
                 for k, o in offers.items()
             }
         found[name] = facts, own

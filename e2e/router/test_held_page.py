@@ -7,7 +7,7 @@ import time
 from e2e.router.loopback import Loopback
 from e2e.said import Say
 from inference_operator.autoscaling.decision import ScalingSettings
-from inference_operator.autoscaling.request import ScalingRequest
+from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
@@ -58,7 +58,7 @@ async def test_the_operator_wants_an_engine_once_haproxy_holds_a_request(loopbac
     key, store, told = Key("default", "qwen"), ScalingStore(), asyncio.Queue[Key]()
     limits = ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600)
     target = Target(4, TargetBound.REQUESTED, {})
-    store.want(key, ScalingRequest(limits, replicas=0, bypasses_routers=False, target=target, objective=Objective()))
+    store.want(key, ScalingInputs(limits, replicas=0, bypasses_routers=False, target=target, objective=Objective()))
     scraper = Scraper(
         Targets(lambda: [key], lambda _: [_pod(loopback)], lambda _: [], lambda _key, _component: None),
         SampleStore(),

@@ -25,7 +25,7 @@ from generators.dashboards import DASHBOARDS, FOLDER
 from generators.metrics_reference import EXPORTED
 from inference_operator.api.router import RouterSpec
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
-from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.hardware.offers import prices
 from inference_operator.manifest import API_VERSION, KIND, Key, Manifest

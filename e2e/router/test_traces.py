@@ -21,7 +21,7 @@ from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 pytestmark = pytest.mark.full
 SCRIPTS = Path(__file__).parents[1] / "model"
@@ -37,7 +37,7 @@ VARIABLES = {
 def job(engine: EngineSpec, traces: str) -> Mapping[str, Any]:
     """The command line and the variables of an engine as the operator writes them, with a collector in its settings."""
     timeouts = Timeouts(startup=int(START_SECONDS), dns_staleness=0, drain=0)
-    plan, served = unchecked_plan(SizingRequest(1)), ServedModel("/model", MODEL)
+    plan, served = unchecked_plan(SizingInputs(1)), ServedModel("/model", MODEL)
     process = Vllm(port=PORT).process(engine, plan, served, timeouts, host="::", traces=traces)
     env = {variable.name: variable.value for variable in process.env if variable.value is not None}
     return {"command": [*process.command, *process.args], "env": env}

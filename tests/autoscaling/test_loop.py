@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from inference_operator.autoscaling.decision import ScalingSettings
+from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.loop import LoopState, ScrapeRound, needs_reconcile, observed, requested
-from inference_operator.autoscaling.request import ScalingRequest
 from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.manifest import Key
@@ -16,7 +16,7 @@ from tests.testing.builders import NOW
 from tests.testing.engine_groups import grouped
 
 KEY = Key("default", "qwen")
-REQUEST = ScalingRequest(
+REQUEST = ScalingInputs(
     ScalingSettings(0, 8, target_concurrency=4, start_seconds=60, idle_seconds=600),
     replicas=1,
     bypasses_routers=False,

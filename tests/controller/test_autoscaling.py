@@ -282,7 +282,7 @@ async def test_the_time_of_a_start_is_measured_and_recorded(world: World) -> Non
     recorded = world.status().autoscaling
     assert recorded is not None
     assert recorded.start_seconds == 90
-    request = world.cache.scaling.request(KEY)
+    request = world.cache.scaling.inputs(KEY)
     assert request is not None
     assert request.settings.start_seconds == 90
 
@@ -354,7 +354,7 @@ async def test_the_correction_outlasts_a_restart_and_ends_with_the_plan_that_it_
     assert await world.settle() == []
     await fleet.round(running={"e0": 1})
     assert world.status().autoscaling == before
-    request = world.cache.scaling.request(KEY)
+    request = world.cache.scaling.inputs(KEY)
     assert request is not None
     assert request.settings.target_concurrency == pytest.approx(computed * before.target_factor, rel=0.02)
     world.ask(autoscaling={"maxReplicas": 1}, engine={"maxModelLen": 2048})
@@ -525,7 +525,7 @@ async def test_the_wait_for_a_node_is_a_part_of_the_start_that_is_the_window_of_
     status["conditions"] = [{**one, "lastTransitionTime": later} for one in status["conditions"]]
     world.cluster.set_status(ref, status)
     await world.settle()
-    request = world.cache.scaling.request(KEY)
+    request = world.cache.scaling.inputs(KEY)
     assert request is not None
     assert request.settings.down_seconds == 600
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import VOLUME_LOOKUP_AFTER
-from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.volumes import volume_diagnosis
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs
@@ -170,7 +170,7 @@ def test_an_engine_on_another_node_than_its_one_node_claim_is_reported_at_once(
     claim: str, node: str, *, found: bool
 ) -> None:
     first = replace(POD, name="qwen-engine-first", ready=True, start=None, node="a")
-    request = DiagnosisRequest("default", {}, {}, read_logs=False, nodes_visible=True, now=NOW, one_node_claim=claim)
+    request = DiagnosisInputs("default", {}, {}, read_logs=False, nodes_visible=True, now=NOW, one_node_claim=claim)
     diagnosis = volume_diagnosis([first, replace(POD, node=node)], request).diagnosis
     assert (diagnosis is not None) is found
     if diagnosis:

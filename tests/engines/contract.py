@@ -17,7 +17,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Budget, TermName
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 from inference_operator.units import GIB
 from tests.sizing.pools import model, pool
 
@@ -169,7 +169,7 @@ class EngineContract:
     def test_sizes_that_are_left_to_the_engine_are_no_requested_ones(self, subject: Subject) -> None:
         shape = Shape(context=2**13, max_num_seqs=8, max_num_batched_tokens=2**13)
         memory = subject.engine.on_gpus("", H100)
-        request, nothing = SizingRequest(shape=shape), SizingRequest()
+        request, nothing = SizingInputs(shape=shape), SizingInputs()
         assert memory.left_to_engine(FACTS, shape, memory.budget(FACTS, shape), request) == ()
         found = memory.left_to_engine(FACTS, Shape(), memory.budget(FACTS, Shape()), nothing)
         assert set(found) <= {CONTEXT, SEQUENCES, BATCHED_TOKENS}
@@ -183,7 +183,7 @@ class EngineContract:
 
 def made(subject: Subject) -> EngineProcess:
     """The process of an engine on one GPU."""
-    plan = unchecked_plan(SizingRequest(tensor=1))
+    plan = unchecked_plan(SizingInputs(tensor=1))
     return subject.engine.process(EngineSpec(), plan, SERVED, TIMEOUTS, host="::")
 
 

@@ -18,7 +18,7 @@ from inference_operator.hardware.offers import offer_of_kind
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.plan import Plan, checked_plan, unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 from tests.sizing.pools import model, on_gpus
 from tests.testing.cuda_driver import H100, L4, Gpu, compile_driver
 
@@ -44,14 +44,14 @@ def start(tmp_path: Path) -> Start:
 
 
 def sized_for(kind: str, gpus: int = 1) -> Plan:
-    return replace(unchecked_plan(SizingRequest(tensor=gpus)), gpu=kind)
+    return replace(unchecked_plan(SizingInputs(tensor=gpus)), gpu=kind)
 
 
 def checked_on(kind: str, *, memory_gib: float) -> Plan:
     """A plan for a kind that only node labels tell, with its memory."""
     chosen = replace(offer_of_kind(GPU_KINDS[0]), kind=kind, memory_gib=memory_gib, capability=(12, 0))
     facts = model("Qwen/Qwen3-0.6B")
-    found = choose(facts, [chosen], on_gpus, SizingRequest())
+    found = choose(facts, [chosen], on_gpus, SizingInputs())
     assert isinstance(found, GpuPlan)
     return checked_plan(found, facts, downloads=True)
 
@@ -151,7 +151,7 @@ def test_the_engine_replaces_the_check_with_default_signals(start: Start) -> Non
 
 
 def test_engines_without_a_kind_of_gpu_start_without_the_check() -> None:
-    assert checked_start(("serve",), unchecked_plan(SizingRequest(tensor=1))) == ("serve",)
+    assert checked_start(("serve",), unchecked_plan(SizingInputs(tensor=1))) == ("serve",)
 
 
 def test_kubernetes_expands_no_variable_in_the_command() -> None:

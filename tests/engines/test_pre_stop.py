@@ -12,7 +12,7 @@ from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 DRAIN_SECONDS, BUSY_SECONDS = 60, 2
 """Of an engine that becomes idle, and of one that never does."""
@@ -52,7 +52,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[bytes]:
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
-    sizes = unchecked_plan(SizingRequest(1))
+    sizes = unchecked_plan(SizingInputs(1))
     served = ServedModel("Qwen/Qwen3-8B", "qwen")
     _, *rest = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts, host="::").pre_stop
     return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)

@@ -12,7 +12,7 @@ from inference_operator.engines.vllm.media import ALLOWED_DOMAINS, NO_HOST, REDI
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.planning.engine_plan import requested_of_sizes
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 CURRENT = "docker.io/vllm/vllm-openai:v0.32.0"
 MANY = tuple(f"host-{number}.example.com" for number in range(32))
@@ -24,7 +24,7 @@ def asking(*domains: str, **more: object) -> EngineSpec:
 
 def process(asked: EngineSpec) -> EngineProcess:
     timeouts = Timeouts(startup=1800, dns_staleness=15, drain=300)
-    return Vllm().process(asked, unchecked_plan(SizingRequest(1)), ServedModel("a/b", "a"), timeouts, host="::")
+    return Vllm().process(asked, unchecked_plan(SizingInputs(1)), ServedModel("a/b", "a"), timeouts, host="::")
 
 
 def allowed(asked: EngineSpec) -> list[str]:

@@ -20,13 +20,13 @@ from inference_operator.engines.vllm.vllm import (
 )
 from inference_operator.router.process import METRICS_PORTS
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 
 
 def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
-    sizes = unchecked_plan(SizingRequest(tensor))
+    sizes = unchecked_plan(SizingInputs(tensor))
     return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS, host="::")
 
 
@@ -74,8 +74,8 @@ def test_users_cannot_set_the_home_variable() -> None:
 
 
 def test_the_requests_sent_to_an_engine_at_a_time_are_the_sequences_of_its_batch() -> None:
-    cpu = replace(unchecked_plan(SizingRequest(1)), device=Device.CPU)
-    given = [replace(cpu, max_num_seqs=4), cpu, unchecked_plan(SizingRequest(1))]
+    cpu = replace(unchecked_plan(SizingInputs(1)), device=Device.CPU)
+    given = [replace(cpu, max_num_seqs=4), cpu, unchecked_plan(SizingInputs(1))]
     served = ServedModel("Qwen/Qwen3-8B", "qwen")
     numbers = [Vllm().process(EngineSpec(), plan, served, TIMEOUTS, host="::").max_concurrency for plan in given]
     assert numbers == [4, CPU_SEQUENCES, LARGE_SEQUENCES]

@@ -9,7 +9,7 @@ from inference_operator.engines.vllm.tracing import TRACES
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 DEFAULT = "http://otel.monitoring:4317"
 OWN = "--otlp-traces-endpoint=https://own.example:4318/v1/traces"
@@ -17,7 +17,7 @@ TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 
 
 def arguments(*asked: str, default: str = DEFAULT) -> list[str]:
-    plan, served = unchecked_plan(SizingRequest(1)), ServedModel("Qwen/Qwen3-8B", "qwen")
+    plan, served = unchecked_plan(SizingInputs(1)), ServedModel("Qwen/Qwen3-8B", "qwen")
     process = Vllm().process(EngineSpec(args=asked), plan, served, TIMEOUTS, host="::", traces=default)
     return [argument for argument in process.args if "otlp" in argument]
 

@@ -5,10 +5,10 @@ from inference_operator.api.reasons import Reason
 from inference_operator.objects.compute_resources import refusal_of_resources, requirements
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import cpu_plan, unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
-ON_GPU = unchecked_plan(SizingRequest(2))
-ON_CPU = cpu_plan(SizingRequest(), CpuNeeds(None, 2**32, memory_gib=4), None, downloads=False)
+ON_GPU = unchecked_plan(SizingInputs(2))
+ON_CPU = cpu_plan(SizingInputs(), CpuNeeds(None, 2**32, memory_gib=4), None, downloads=False)
 
 
 def test_a_gpu_engine_has_the_planned_resources_by_default() -> None:

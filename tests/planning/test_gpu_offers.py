@@ -9,7 +9,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import GpuOffers, gpu_offers, gpus_by_kind, has_gpus, room_for
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 from inference_operator.views.node import NodeView, node_view
 from tests.testing.nodes import node
 
@@ -107,7 +107,7 @@ def test_a_resource_name_excludes_all_other_resources() -> None:
 
 
 def test_engine_places_are_counted_per_node_without_cordoned_and_unready_nodes() -> None:
-    three = unchecked_plan(SizingRequest(3))
+    three = unchecked_plan(SizingInputs(3))
     seen = nodes(node("a", gpus=8), node("b", gpus=2), node("c", gpus=8, cordoned=True), node("d", gpus=8, ready=False))
     assert room_for(seen, {}, three) == 2
     assert room_for(seen, {}, replace(three, gpus_per_replica=0)) == 0

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from inference_operator.autoscaling.decision import ScalingSettings
-from inference_operator.autoscaling.request import ScalingRequest
+from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Objective, Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
@@ -25,7 +25,7 @@ from tests.scrape.pods import LOADED, answering, engine, engines_among, router
 KEY = Key("default", "qwen")
 SOON = 60.0
 """Limit in seconds for what takes two."""
-REQUEST = ScalingRequest(
+REQUEST = ScalingInputs(
     ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600),
     replicas=0,
     bypasses_routers=False,

@@ -10,7 +10,7 @@ from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind, offers_of_node
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
 
 MODELS = st.sampled_from(
@@ -29,21 +29,21 @@ OFFERS = st.builds(
     offer_of_kind, st.sampled_from(GPU_KINDS), per_node=st.sampled_from([1, 2, 4, 8]), nodes=st.integers(1, 3)
 )
 WISHES = st.builds(
-    SizingRequest,
+    SizingInputs,
     tensor=st.none() | st.sampled_from([1, 2, 3, 4, 8]),
     shape=st.builds(Shape, context=st.none() | st.sampled_from([2048, 8192, 16384])),
     concurrency=st.none() | st.integers(1, 64),
 )
 
 
-def plan(name: str, gpus: str, request: SizingRequest | None = None) -> GpuPlan:
-    found = choose(model(name), pool(gpus), on_gpus, request or SizingRequest())
+def plan(name: str, gpus: str, request: SizingInputs | None = None) -> GpuPlan:
+    found = choose(model(name), pool(gpus), on_gpus, request or SizingInputs())
     assert isinstance(found, GpuPlan), found.message
     return found
 
 
-def misfit(name: str, gpus: str, request: SizingRequest | None = None) -> Infeasible:
-    found = choose(model(name), pool(gpus), on_gpus, request or SizingRequest())
+def misfit(name: str, gpus: str, request: SizingInputs | None = None) -> Infeasible:
+    found = choose(model(name), pool(gpus), on_gpus, request or SizingInputs())
     assert isinstance(found, Infeasible)
     return found
 
@@ -51,7 +51,7 @@ def misfit(name: str, gpus: str, request: SizingRequest | None = None) -> Infeas
 @given(MODELS, OFFERS, st.floats(1.0, 2.0))
 def test_more_gpu_memory_never_needs_more_gpus_or_a_shorter_context(name: str, offer: GpuOffer, factor: float) -> None:
     more = replace(offer, memory_gib=offer.memory_gib * factor)
-    less, found = (choose(model(name), [one], on_gpus, SizingRequest()) for one in (offer, more))
+    less, found = (choose(model(name), [one], on_gpus, SizingInputs()) for one in (offer, more))
     if isinstance(less, Infeasible):
         return
     assert isinstance(found, GpuPlan)
@@ -62,7 +62,7 @@ def test_more_gpu_memory_never_needs_more_gpus_or_a_shorter_context(name: str, o
 
 @given(MODELS, st.lists(OFFERS, max_size=3), WISHES)
 def test_a_plan_never_exceeds_the_gpu_offers_and_contains_the_requested_sizes(
-    name: str, offers: list[GpuOffer], request: SizingRequest
+    name: str, offers: list[GpuOffer], request: SizingInputs
 ) -> None:
     found = choose(model(name), offers, on_gpus, request)
     if isinstance(found, Infeasible):
@@ -81,17 +81,17 @@ def test_a_plan_never_exceeds_the_gpu_offers_and_contains_the_requested_sizes(
 def test_the_order_of_gpu_offers_does_not_change_the_choice(name: str, offers: list[GpuOffer], chance: object) -> None:
     shuffled = list(offers)
     getattr(chance, "shuffle")(shuffled)  # noqa: B009 - a random.Random, which pure code may not import
-    assert choose(model(name), offers, on_gpus, SizingRequest()) == choose(
-        model(name), shuffled, on_gpus, SizingRequest()
+    assert choose(model(name), offers, on_gpus, SizingInputs()) == choose(
+        model(name), shuffled, on_gpus, SizingInputs()
     )
 
 
 def test_a_requested_tensor_parallel_size_is_kept_although_a_smaller_size_fits() -> None:
-    assert plan("Qwen/Qwen3-8B", "H100:8", SizingRequest(tensor=4)).shape.parallel.tensor == 4
+    assert plan("Qwen/Qwen3-8B", "H100:8", SizingInputs(tensor=4)).shape.parallel.tensor == 4
 
 
 def test_a_tensor_parallel_size_that_the_model_does_not_allow_is_refused_with_the_allowed_sizes() -> None:
-    found = misfit("microsoft/phi-4", "H100:8", SizingRequest(tensor=4))
+    found = misfit("microsoft/phi-4", "H100:8", SizingInputs(tensor=4))
     assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
     assert found.message == (
         "spec.parallelism.tensor: 10 heads of keys and values are neither divisible by 4 nor a divisor of it."
@@ -100,31 +100,31 @@ def test_a_tensor_parallel_size_that_the_model_does_not_allow_is_refused_with_th
 
 
 def test_a_tensor_parallel_size_above_the_gpus_of_a_node_is_refused() -> None:
-    assert "no node has more than 2" in misfit("Qwen/Qwen3-8B", "L4:2", SizingRequest(tensor=4)).message
+    assert "no node has more than 2" in misfit("Qwen/Qwen3-8B", "L4:2", SizingInputs(tensor=4)).message
 
 
 def test_a_requested_context_is_never_reduced() -> None:
-    found = misfit("Qwen/Qwen3-8B", "L4:1", SizingRequest(shape=Shape(context=40960)))
+    found = misfit("Qwen/Qwen3-8B", "L4:1", SizingInputs(shape=Shape(context=40960)))
     assert found.reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
     assert "40,960 tokens" in found.problem
 
 
 def test_a_requested_context_above_the_models_maximum_is_refused() -> None:
     assert (
-        misfit("Qwen/Qwen3-8B", "H100:8", SizingRequest(shape=Shape(context=65536))).reason
+        misfit("Qwen/Qwen3-8B", "H100:8", SizingInputs(shape=Shape(context=65536))).reason
         is InfeasibleReason.CONTEXT_TOO_LONG
     )
 
 
 def test_a_higher_requested_concurrency_needs_more_gpus() -> None:
-    few, many = (plan("Qwen/Qwen3-8B", "L4:8", SizingRequest(concurrency=number)) for number in (8, 256))
+    few, many = (plan("Qwen/Qwen3-8B", "L4:8", SizingInputs(concurrency=number)) for number in (8, 256))
     assert few.shape.parallel.tensor < many.shape.parallel.tensor
     assert many.budget.typical(256)
 
 
 def test_the_cheapest_gpus_are_chosen_if_all_prices_are_known() -> None:
     dear, cheap = (replace(one, price=price) for one, price in zip(pool("L40S:1 H100:1"), (3.0, 2.0), strict=True))
-    found = choose(model("Qwen/Qwen3-8B"), [dear, cheap], on_gpus, SizingRequest())
+    found = choose(model("Qwen/Qwen3-8B"), [dear, cheap], on_gpus, SizingInputs())
     assert isinstance(found, GpuPlan)
     assert found.offer.kind == "H100-80GB"
 
@@ -132,29 +132,29 @@ def test_the_cheapest_gpus_are_chosen_if_all_prices_are_known() -> None:
 def test_the_gpu_kind_of_the_pinned_plan_is_kept() -> None:
     before = plan("Qwen/Qwen3-8B", "H100:8")
     offers = pool("L40S:4 H100:8")
-    found = choose(model("Qwen/Qwen3-8B"), offers, on_gpus, SizingRequest(), before.offer.kind)
+    found = choose(model("Qwen/Qwen3-8B"), offers, on_gpus, SizingInputs(), before.offer.kind)
     assert isinstance(found, GpuPlan)
     assert found.offer.kind == "H100-80GB"
 
 
 def test_only_requested_gpu_kinds_are_used() -> None:
-    assert plan("Qwen/Qwen3-8B", "L40S:4 H100:8", SizingRequest(kinds=("H100",))).offer.kind == "H100-80GB"
-    assert misfit("Qwen/Qwen3-8B", "L40S:4", SizingRequest(kinds=("H100",))).reason is InfeasibleReason.NO_SUITABLE_GPU
+    assert plan("Qwen/Qwen3-8B", "L40S:4 H100:8", SizingInputs(kinds=("H100",))).offer.kind == "H100-80GB"
+    assert misfit("Qwen/Qwen3-8B", "L40S:4", SizingInputs(kinds=("H100",))).reason is InfeasibleReason.NO_SUITABLE_GPU
 
 
 def test_an_engine_uses_exactly_one_mig_slice() -> None:
     slices = offers_of_node({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, {"nvidia.com/mig-3g.40gb": "2"})
-    found = choose(model("Qwen/Qwen3-8B"), slices, on_gpus, SizingRequest())
+    found = choose(model("Qwen/Qwen3-8B"), slices, on_gpus, SizingInputs())
     assert isinstance(found, GpuPlan)
     assert (found.shape.parallel.tensor, found.offer.resource) == (1, "nvidia.com/mig-3g.40gb")
-    refused = choose(model("Qwen/Qwen3-8B"), slices, on_gpus, SizingRequest(tensor=2))
+    refused = choose(model("Qwen/Qwen3-8B"), slices, on_gpus, SizingInputs(tensor=2))
     assert isinstance(refused, Infeasible)
     assert "MIG slices" in refused.problem
 
 
 def test_shared_gpus_cannot_be_sized() -> None:
     shared = [replace(one, shared=True) for one in pool("L4:4")]
-    found = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, SizingRequest())
+    found = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, SizingInputs())
     assert isinstance(found, Infeasible)
     assert "shared" in found.problem
     assert "Set `spec.engine.gpuMemoryUtilization`" in found.cure
@@ -162,7 +162,7 @@ def test_shared_gpus_cannot_be_sized() -> None:
 
 def test_a_shared_gpu_is_used_if_the_request_says_how_much_of_it() -> None:
     shared = [replace(one, shared=True) for one in pool("L40S:4")]
-    request = SizingRequest(shape=Shape(utilization=0.45))
+    request = SizingInputs(shape=Shape(utilization=0.45))
     found = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, request)
     assert isinstance(found, GpuPlan)
     assert (found.shape.parallel.tensor, found.budget.utilization) == (1, 0.45)
@@ -203,7 +203,7 @@ def test_a_model_that_needs_several_nodes_is_refused_with_their_number() -> None
 
 def test_a_70b_model_with_throughput_settings_fits_on_eight_a100() -> None:
     asked = Shape(utilization=0.95, max_num_seqs=256, max_num_batched_tokens=16384)
-    found = plan("meta-llama/Llama-3.3-70B-Instruct", "A100-80GB:8", SizingRequest(tensor=8, shape=asked))
+    found = plan("meta-llama/Llama-3.3-70B-Instruct", "A100-80GB:8", SizingInputs(tensor=8, shape=asked))
     assert (found.shape.parallel.tensor, found.shape.max_num_seqs, found.shape.max_num_batched_tokens) == (
         8,
         256,
@@ -214,8 +214,8 @@ def test_a_70b_model_with_throughput_settings_fits_on_eight_a100() -> None:
 
 
 def test_cpu_offload_makes_a_large_model_fit() -> None:
-    alone = misfit("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", SizingRequest(shape=Shape(context=8192)))
+    alone = misfit("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", SizingInputs(shape=Shape(context=8192)))
     assert alone.reason is InfeasibleReason.NEEDS_MULTI_NODE
-    offloaded = SizingRequest(shape=Shape(context=8192, cpu_offload_gib=120))
+    offloaded = SizingInputs(shape=Shape(context=8192, cpu_offload_gib=120))
     found = plan("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", offloaded)
     assert found.host.memory_gib > 120

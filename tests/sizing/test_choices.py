@@ -4,7 +4,7 @@ import pytest
 
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
 
 CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
@@ -86,7 +86,7 @@ def test_the_table_of_reviewed_choices_has_its_minimum_length() -> None:
 def test_a_model_on_a_gpu_pool_gets_the_expected_kind_parallel_size_and_context(
     name: str, gpus: str, expected: tuple[str, int, int, int] | InfeasibleReason
 ) -> None:
-    found = choose(model(name), pool(gpus), on_gpus, SizingRequest())
+    found = choose(model(name), pool(gpus), on_gpus, SizingInputs())
     if isinstance(found, Infeasible):
         assert found.reason is expected
         return

@@ -13,7 +13,7 @@ from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import FULL_LENGTH_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.plan import checked_plan
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
 
 RERANKER = {
@@ -54,7 +54,7 @@ def facts_of(config: object) -> ModelFacts:
 
 
 def chosen(facts: ModelFacts, gpus: str, **shape: object) -> GpuPlan | Infeasible:
-    return choose(facts, pool(gpus), on_gpus, SizingRequest(shape=replace(Shape(), **shape)))  # type: ignore[arg-type]
+    return choose(facts, pool(gpus), on_gpus, SizingInputs(shape=replace(Shape(), **shape)))  # type: ignore[arg-type]
 
 
 def arguments(facts: ModelFacts, gpus: str, **shape: object) -> list[str]:

@@ -6,7 +6,7 @@ from inference_operator.objects.quantity import canonical
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.kv_cache import cache_layout, held
 from inference_operator.sizing.plan import Plan, cpu_plan, unchecked_plan
-from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 from inference_operator.units import GIB
 from tests.sizing.pools import model
 
@@ -15,13 +15,13 @@ CPU = vllm_cpu_memory(latent=False)
 
 def on_cpus(shape: Shape, facts: ModelFacts | None = None, *, downloads: bool = False) -> Plan:
     return cpu_plan(
-        SizingRequest(shape.parallel.tensor, shape=shape), cpu_needs(facts, CPU, shape), facts, downloads=downloads
+        SizingInputs(shape.parallel.tensor, shape=shape), cpu_needs(facts, CPU, shape), facts, downloads=downloads
     )
 
 
 @pytest.mark.parametrize(("size", "shared_memory"), [(1, "2Gi"), (2, "8Gi"), (4, "8Gi"), (8, "16Gi"), (64, "16Gi")])
 def test_a_gpu_plan_has_as_many_gpus_as_ranks(size: int, shared_memory: str) -> None:
-    sizes = unchecked_plan(SizingRequest(size))
+    sizes = unchecked_plan(SizingInputs(size))
     assert (sizes.parallel.tensor, sizes.gpus_per_replica) == (size, size)
     assert sizes.shared_memory == shared_memory
 
@@ -34,7 +34,7 @@ def test_the_plan_of_a_cpu_engine_has_no_gpu(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 64])
 def test_quantities_of_a_plan_have_the_api_servers_canonical_form(size: int) -> None:
-    for sizes in (unchecked_plan(SizingRequest(size)), on_cpus(Shape(ParallelSizes(size)))):
+    for sizes in (unchecked_plan(SizingInputs(size)), on_cpus(Shape(ParallelSizes(size)))):
         for quantity in (sizes.cpu, sizes.memory, sizes.ephemeral_storage, sizes.shared_memory):
             assert canonical(quantity) == quantity
 

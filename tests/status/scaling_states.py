@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
-from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
 from tests.status.situations import NO_GPU, observed, view

@@ -5,7 +5,7 @@ from prometheus_client.samples import Sample
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
-from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.controller.cache import Cache
 from inference_operator.hardware.offers import prices
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref

@@ -16,7 +16,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.units import GIB
 from tests.testing.second_engine import Echo
 
@@ -84,7 +84,7 @@ class PreallocatingOnGpus:
         facts: ModelFacts,  # noqa: ARG002 - protocol
         shape: Shape,  # noqa: ARG002 - protocol
         found: Budget,  # noqa: ARG002 - protocol
-        request: SizingRequest,  # noqa: ARG002 - protocol
+        request: SizingInputs,  # noqa: ARG002 - protocol
     ) -> tuple[str, ...]:
         return ()
 

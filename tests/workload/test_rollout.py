@@ -16,8 +16,8 @@ from inference_operator.workload.rollout import (
     ROLLOUT_ANNOTATION,
     UNSCHEDULABLE_LIMIT,
     Rollout,
+    RolloutInputs,
     RolloutReason,
-    RolloutRequest,
     Undecided,
     rollout,
     switch_due,
@@ -55,8 +55,8 @@ def deployment(*, gpus: int = 1, carries: Rollout | None = None) -> Manifest:
 
 def moving(
     *pods: PodView, asked: RolloutStrategy = AUTO, live: Manifest | None = None, template: str = NEW, gpus: int = 1
-) -> RolloutRequest:
-    return RolloutRequest(asked, template, {"containers": [container(gpus)]}, live, engines_of(pods), GPU)
+) -> RolloutInputs:
+    return RolloutInputs(asked, template, {"containers": [container(gpus)]}, live, engines_of(pods), GPU)
 
 
 def free_gpus_result(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
@@ -64,7 +64,7 @@ def free_gpus_result(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
 
 
 def decided(
-    engines: RolloutRequest, seen: dict[Lookup, LookupResult] | None = None, *, visible: bool = True
+    engines: RolloutInputs, seen: dict[Lookup, LookupResult] | None = None, *, visible: bool = True
 ) -> Rollout | Undecided:
     return rollout(engines, seen or {}, nodes_visible=visible, now=NOW)
 
@@ -131,7 +131,7 @@ def test_a_recorded_rollout_decision_stays_when_free_gpus_change(standing: Rollo
         assert decided(moving(*pods, live=live), free_gpus_result(8)) == standing
 
 
-def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: PodProblem = NO_ROOM) -> RolloutRequest:
+def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: PodProblem = NO_ROOM) -> RolloutInputs:
     live = deployment(carries=Rollout(NEW, SURGE, why))
     return moving(pod(OLD), pod(NEW, problem=problem, age=age), live=live)
 
@@ -176,7 +176,7 @@ def test_an_invalid_rollout_annotation_is_decided_again(text: str) -> None:
 WAIT = timedelta(minutes=15)
 
 
-def elastic(engines: RolloutRequest, *more: PodView) -> RolloutRequest:
+def elastic(engines: RolloutInputs, *more: PodView) -> RolloutInputs:
     return replace(engines, node_wait=WAIT, engines=(*engines.engines, *engines_of(more)))
 
 

@@ -22,7 +22,7 @@ from inference_operator.views.raw import mapping, objects
 
 
 @dataclass(frozen=True, slots=True)
-class ConflictRequest:
+class ConflictInputs:
     """What was observed of a workload whose replicas the operator decides."""
 
     key: Key
@@ -55,29 +55,27 @@ class ScalingConflict:
         return self.holds and not self.on_workload
 
 
-def scaling_conflict(request: ConflictRequest) -> ScalingConflict | None:
+def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
     """The foreign autoscalers that act on the engines; None where the operator does not decide."""
-    autoscaling = request.spec.autoscaling
+    autoscaling = inputs.spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None
-    writers = scale_writers(request.live)
-    before = request.before
+    writers = scale_writers(inputs.live)
+    before = inputs.before
     was_reported = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
-    trace = f"{request.spec.replicas} {writers}".strip()
-    lookup = ForeignAutoscalersLookup(
-        request.key.namespace, request.key.name, trace, often=bool(writers) or was_reported
-    )
-    result = request.lookups.get(lookup)
+    trace = f"{inputs.spec.replicas} {writers}".strip()
+    lookup = ForeignAutoscalersLookup(inputs.key.namespace, inputs.key.name, trace, often=bool(writers) or was_reported)
+    result = inputs.lookups.get(lookup)
     if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
         was_held = was_reported and before is not None and before.status == "False"
         return ScalingConflict(lookup, holds=bool(writers) or was_held)
     foreign = result.found if isinstance(result, ForeignAutoscalers) else ()
     targets = {
-        (DEPLOYMENT.name, request.workload): (on_workload := list[ForeignAutoscaler]()),
-        (KIND, request.key.name): (on_scale := list[ForeignAutoscaler]()),
+        (DEPLOYMENT.name, inputs.workload): (on_workload := list[ForeignAutoscaler]()),
+        (KIND, inputs.key.name): (on_scale := list[ForeignAutoscaler]()),
     }
     for one in foreign:
-        if (one.kind, one.name) != (KIND, request.key.name):  # the operator's own, which goes with its backend
+        if (one.kind, one.name) != (KIND, inputs.key.name):  # the operator's own, which goes with its backend
             targets.get((one.target_kind, one.target_name), []).append(one)
     return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))
 

@@ -1,10 +1,10 @@
 """The autoscaling loop of one role: a state machine from rounds of scrapes to a number of engines.
 
-1. The pipeline makes a `ScalingRequest` from the specification and the pinned plan.
+1. The pipeline makes `ScalingInputs` from the specification and the pinned plan.
 2. Each round of scrapes becomes a sample (`demand.py`), a decision (`decision.py`) and a factor of the target
    concurrency (`latency.py`, `target_correction.py`).
-3. The pipeline reads the result (`request.wanted_replicas`), and the workload gets its replicas. The next request has
-   them, and the next samples come from their engines.
+3. The pipeline reads the result (`inputs.wanted_replicas`), and the workload gets its replicas. The next
+   `ScalingInputs` have them, and the next samples come from their engines.
 
 With the backends `HPA` and `KEDA` none of this runs: there `query.py` is the law.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from inference_operator.autoscaling.decision import ScalingSample, ScalingState, decide
 from inference_operator.autoscaling.demand import Totals, scaling_sample
+from inference_operator.autoscaling.inputs import ScalingInputs, ScalingResult
 from inference_operator.autoscaling.latency import LatencyWindow, target_correction
-from inference_operator.autoscaling.request import ScalingRequest, ScalingResult
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
@@ -41,7 +41,7 @@ class ScrapeRound:
 class LoopState:
     """The state that one round leaves to the next one."""
 
-    request: ScalingRequest
+    inputs: ScalingInputs
     decision: ScalingState = field(default_factory=ScalingState)
     totals: Totals = field(default_factory=Totals)
     latency: LatencyWindow = field(default_factory=LatencyWindow)
@@ -58,41 +58,41 @@ class LoopState:
         return self.sample is not None and self.sample.outstanding > 0
 
 
-def requested(state: LoopState | None, request: ScalingRequest) -> LoopState:
-    """The state with a new request. A factor of the target belongs to one plan, so another plan begins a new window."""
+def requested(state: LoopState | None, inputs: ScalingInputs) -> LoopState:
+    """The state with a new inputs. A factor of the target belongs to one plan, so another plan begins a new window."""
     if state is None:
-        return LoopState(request)
-    latency = state.latency if request.plan == state.request.plan else LatencyWindow()
-    return replace(state, request=request, latency=latency)
+        return LoopState(inputs)
+    latency = state.latency if inputs.plan == state.inputs.plan else LatencyWindow()
+    return replace(state, inputs=inputs, latency=latency)
 
 
 def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, ScalingResult]:
     """The state and the result after a round of scrapes."""
-    request, before = state.request, state.result
-    engines = [engine for engine in scraped.engines if engine.component == request.role]
-    replicas = before.decision.replicas if before else request.replicas
+    inputs, before = state.inputs, state.result
+    engines = [engine for engine in scraped.engines if engine.component == inputs.role]
+    replicas = before.decision.replicas if before else inputs.replicas
     sample, totals = scaling_sample(
         engines,
         scraped.routers,
         scraped.samples,
         state.totals,
         at=scraped.at,
-        bypasses_routers=request.bypasses_routers,
+        bypasses_routers=inputs.bypasses_routers,
     )
-    decision, decided = decide(sample, request.settings, state.decision, replicas=replicas)
+    decision, decided = decide(sample, inputs.settings, state.decision, replicas=replicas)
     answered = scraped.samples.engines
     latencies = {engine.uid: answered[engine.uid].sample for engine in engines if engine.uid in answered}
     window = state.latency.staying(engine.uid for engine in engines).after(latencies, at=scraped.at)
-    factor, window = target_correction(window, request.target, request.objective)
+    factor, window = target_correction(window, inputs.target, inputs.objective)
     misses = state.misses + 1 if sample.missing else 0
     missing = sample.missing if misses >= MISSES_BEFORE_STATUS else ()
-    result = ScalingResult(decision, missing, factor, request.plan)
-    return LoopState(request, decided, totals, window, sample, misses, result), result
+    result = ScalingResult(decision, missing, factor, inputs.plan)
+    return LoopState(inputs, decided, totals, window, sample, misses, result), result
 
 
 def needs_reconcile(before: LoopState, result: ScalingResult) -> bool:
     """Whether a round changes what the resource should have, or what its status should say."""
-    request, former = before.request, before.result
-    if former is None or result.decision.replicas != request.replicas or result.factor != request.target.factor:
+    inputs, former = before.inputs, before.result
+    if former is None or result.decision.replicas != inputs.replicas or result.factor != inputs.target.factor:
         return True
     return former.missing != result.missing

@@ -39,7 +39,7 @@ RATE_WINDOW = "2m"
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRequest:
+class QueryInputs:
     """Parameters of the query."""
 
     key: Key
@@ -52,7 +52,7 @@ class QueryRequest:
     """The names of the engine's series."""
 
 
-def engines_query(request: QueryRequest) -> str:
+def engines_query(inputs: QueryInputs) -> str:
     """The number of engines that the demand needs, as a query with one value; no value without metrics of requests.
 
     There are O outstanding requests and n engines. An engine should have C requests, and a request takes S seconds.
@@ -67,27 +67,27 @@ def engines_query(request: QueryRequest) -> str:
 
     Examples:
         >>> metrics = EngineSeries("running", "waiting", "finished_total")
-        >>> request = QueryRequest(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
-        >>> engines_query(request).endswith(") / 32")
+        >>> inputs = QueryInputs(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
+        >>> engines_query(inputs).endswith(") / 32")
         True
     """
-    routers = f'{{{_pods(request.key, ROUTER)},proxy="{BACKEND}"}}'
+    routers = f'{{{_pods(inputs.key, ROUTER)},proxy="{BACKEND}"}}'
     outstanding, engines, time = f"sum({OUTSTANDING}{routers})", f"max({ACTIVE}{routers})", f"vector({DRAIN_SECONDS})"
-    if request.metrics.running:
-        pods = _pods(request.key, request.role)
-        names = filter(None, (request.metrics.running, request.metrics.waiting))
+    if inputs.metrics.running:
+        pods = _pods(inputs.key, inputs.role)
+        names = filter(None, (inputs.metrics.running, inputs.metrics.waiting))
         running, *waiting = (f"{name}{{{pods}}}" for name in names)
         engines = f"count(count by (pod) ({running}))"
-        if request.bypasses_routers:
+        if inputs.bypasses_routers:
             outstanding = f"({' + '.join(f'sum({one})' for one in (running, *waiting))})"
-        if request.metrics.finished:
-            finish_rate = f"(sum(rate({request.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"
+        if inputs.metrics.finished:
+            finish_rate = f"(sum(rate({inputs.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"
             time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"
-    served = f"{request.target:g} * scalar({engines} or vector(0))"
+    served = f"{inputs.target:g} * scalar({engines} or vector(0))"
     drained = f"clamp_max({time} / {DRAIN_SECONDS}, 1)"
     level = f"clamp_max({outstanding}, {served}) / {UTILIZATION}"
     backlog = f"clamp_min({outstanding} - {served}, 0) * {drained}"
-    return f"({level} + {backlog}) / {request.target:g}"
+    return f"({level} + {backlog}) / {inputs.target:g}"
 
 
 def _pods(key: Key, component: str) -> str:

@@ -38,7 +38,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import Infeasible
-from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingRequest
+from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingInputs
 from inference_operator.units import GIB
 
 MAX_CONFIG_BYTES = 4 * 2**20
@@ -117,7 +117,7 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
         offer = _exact_offer(options)
         yield answer_of_shape(facts, offer.kind, on_gpus(offer), shape)
         return
-    wishes = SizingRequest(tensor=options.tensor, concurrency=options.concurrency, shape=shape)
+    wishes = SizingInputs(tensor=options.tensor, concurrency=options.concurrency, shape=shape)
     for text in options.gpu or [f"{kind}:{HINTED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
         plan = choose(facts, [offer], on_gpus, wishes)

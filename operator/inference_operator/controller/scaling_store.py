@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from inference_operator.autoscaling.inputs import ScalingInputs, ScalingResult
 from inference_operator.autoscaling.loop import LoopState, ScrapeRound, needs_reconcile, observed, requested
-from inference_operator.autoscaling.request import ScalingRequest, ScalingResult
 from inference_operator.manifest import Key
 
 
@@ -14,18 +14,18 @@ class ScalingStore:
         self._states: dict[Key, dict[str, LoopState]] = {}
         """By key and role. Today the operator scales one role, the first."""
 
-    def want(self, key: Key, request: ScalingRequest | None) -> None:
+    def want(self, key: Key, inputs: ScalingInputs | None) -> None:
         """Store the parameters of the next decisions; None ends them."""
-        if request is None:
+        if inputs is None:
             self._states.pop(key, None)
         else:
-            state = self._states.get(key, {}).get(request.role)
-            self._states[key] = {request.role: requested(state, request)}
+            state = self._states.get(key, {}).get(inputs.role)
+            self._states[key] = {inputs.role: requested(state, inputs)}
 
-    def request(self, key: Key) -> ScalingRequest | None:
+    def inputs(self, key: Key) -> ScalingInputs | None:
         """The parameters of decisions; None where the operator does not decide."""
         state = self._first(key)
-        return state.request if state else None
+        return state.inputs if state else None
 
     def result(self, key: Key) -> ScalingResult | None:
         """The latest decision; None before the first one."""

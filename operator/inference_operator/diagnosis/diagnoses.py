@@ -6,8 +6,8 @@ from datetime import datetime
 
 from inference_operator.api.status import StartupStatus
 from inference_operator.diagnosis.component import Component
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, diagnosis_due, diagnosis_lookups, pod_diagnosis
-from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.startup_progress import StartupProgress, startup_progress
 from inference_operator.diagnosis.volumes import VolumeDiagnosis, volume_diagnosis
 from inference_operator.views.lookups import Lookup
@@ -42,10 +42,10 @@ class Diagnoses:
         """The start to report: that of the first role which has one."""
         return next((one for one in self.startups.values() if one.status), StartupProgress())
 
-    def lookups(self, request: DiagnosisRequest) -> tuple[Lookup, ...]:
+    def lookups(self, inputs: DiagnosisInputs) -> tuple[Lookup, ...]:
         """The lookups that tell more about what is reported."""
         lookups = (self.startup.lookup, self.volumes.lookup, self.router_volumes.lookup)
-        return (*(lookup for lookup in lookups if lookup), *diagnosis_lookups(self._worst, request))
+        return (*(lookup for lookup in lookups if lookup), *diagnosis_lookups(self._worst, inputs))
 
     @property
     def due(self) -> Iterator[datetime]:
@@ -60,7 +60,7 @@ class Diagnoses:
 
 
 def diagnoses(
-    roles: Sequence[Component], routers: Component, reported: StartupStatus | None, request: DiagnosisRequest
+    roles: Sequence[Component], routers: Component, reported: StartupStatus | None, inputs: DiagnosisInputs
 ) -> Diagnoses:
     """Diagnose the pods of all components.
 
@@ -68,20 +68,20 @@ def diagnoses(
         roles: the components that run engines, in their order.
         routers: the routers.
         reported: the progress of a start that status reports now.
-        request: lookups, engines, settings and time.
+        inputs: lookups, engines, settings and time.
     """
-    found = ((one.name, pod_diagnosis(one.worst_pod, request)) for one in (*roles, routers))
+    found = ((one.name, pod_diagnosis(one.worst_pod, inputs)) for one in (*roles, routers))
     return Diagnoses(
         problems={name: problem for name, problem in found if problem},
-        startups={role.name: _startup(role, reported, request) for role in roles},
-        volumes=volume_diagnosis((pod for role in roles for pod in role.pods), request),
+        startups={role.name: _startup(role, reported, inputs) for role in roles},
+        volumes=volume_diagnosis((pod for role in roles for pod in role.pods), inputs),
         router=routers.name,
-        router_volumes=volume_diagnosis(routers.pods, request),
+        router_volumes=volume_diagnosis(routers.pods, inputs),
     )
 
 
-def _startup(role: Component, reported: StartupStatus | None, request: DiagnosisRequest) -> StartupProgress:
+def _startup(role: Component, reported: StartupStatus | None, inputs: DiagnosisInputs) -> StartupProgress:
     """The progress of a role's start, if it is reported: while no engine serves, and during a rollout."""
     if role.workload.ready and not role.workload.rolling:
         return StartupProgress()
-    return startup_progress(role.pods, reported, request)
+    return startup_progress(role.pods, reported, inputs)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, NodeGpus
 from inference_operator.views.node_fit import schedulable_now
@@ -17,19 +17,19 @@ _INSUFFICIENT = re.compile(r"\bInsufficient (?P<resource>[\w.-]+/[\w.-]+\w)")
 """The scheduler's words about an extended resource (Kubernetes 1.36, plugins/noderesources); CPU has no `/`."""
 
 
-def shortfall_lookup(pod: PodView, request: DiagnosisRequest) -> FreeGpusLookup | None:
+def shortfall_lookup(pod: PodView, inputs: DiagnosisInputs) -> FreeGpusLookup | None:
     """The lookup of free GPUs; None where the pod lacks something else, or nodes are not visible."""
-    pod_spec = _pod_spec(pod, request)
-    if pod.problem is None or pod_spec is None or not request.nodes_visible:
+    pod_spec = _pod_spec(pod, inputs)
+    if pod.problem is None or pod_spec is None or not inputs.nodes_visible:
         return None
     resources = (match["resource"] for match in _INSUFFICIENT.finditer(pod.problem.cause))
     return next((FreeGpusLookup(name) for name in resources if requested_amount(pod_spec, name)), None)
 
 
-def gpu_shortfall(pod: PodView, request: DiagnosisRequest) -> str:
+def gpu_shortfall(pod: PodView, inputs: DiagnosisInputs) -> str:
     """How many GPUs are missing and where most are free, in a sentence; empty where that is unknown."""
-    lookup, pod_spec = shortfall_lookup(pod, request), _pod_spec(pod, request)
-    gpus = request.lookups.get(lookup) if lookup else None
+    lookup, pod_spec = shortfall_lookup(pod, inputs), _pod_spec(pod, inputs)
+    gpus = inputs.lookups.get(lookup) if lookup else None
     if lookup is None or pod_spec is None or not isinstance(gpus, ClusterGpus):
         return ""
     amount = requested_amount(pod_spec, lookup.resource)
@@ -49,7 +49,7 @@ def _free(nodes: Sequence[NodeGpus]) -> str:
     return "the most free are " + ", ".join(f"{max(0, n.free)} of {n.total} on `{n.node.name}`" for n in nodes)
 
 
-def _pod_spec(pod: PodView, request: DiagnosisRequest) -> Manifest | None:
+def _pod_spec(pod: PodView, inputs: DiagnosisInputs) -> Manifest | None:
     """The pod specification of the live workload; None for a pod of no role, such as a router's."""
-    role = request.roles.get(pod.component)
+    role = inputs.roles.get(pod.component)
     return (role.workload.pod_spec or {}) if role else None

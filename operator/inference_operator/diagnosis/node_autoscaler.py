@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import Reason
-from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from inference_operator.views.pod import PodView
@@ -58,16 +58,16 @@ def autoscaler_due(pod: PodView) -> datetime | None:
     return pod.created + EVENTS_LOOKUP_AFTER
 
 
-def autoscaler_lookup(pod: PodView, request: DiagnosisRequest) -> EventsLookup | None:
+def autoscaler_lookup(pod: PodView, inputs: DiagnosisInputs) -> EventsLookup | None:
     """The Events that show the answer, once they are worth a request."""
     due = autoscaler_due(pod)
-    return EventsLookup(request.namespace, pod.name, pod.uid) if due and due <= request.now else None
+    return EventsLookup(inputs.namespace, pod.name, pod.uid) if due and due <= inputs.now else None
 
 
-def autoscaler_answer(pod: PodView, request: DiagnosisRequest) -> AutoscalerAnswer | None:
+def autoscaler_answer(pod: PodView, inputs: DiagnosisInputs) -> AutoscalerAnswer | None:
     """The latest answer; None where no autoscaler has given one."""
-    look = autoscaler_lookup(pod, request)
-    events = request.lookups.get(look) if look else None
+    look = autoscaler_lookup(pod, inputs)
+    events = inputs.lookups.get(look) if look else None
     answers = (_answer(event) for event in events.events) if isinstance(events, ObjectEvents) else ()
     return next((answer for answer in answers if answer), None)
 

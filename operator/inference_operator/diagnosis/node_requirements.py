@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.manifest import ARCHITECTURE_LABEL, Manifest
 from inference_operator.views.pod import PodView
 
@@ -13,9 +13,9 @@ _NO_MATCH = "didn't match Pod's node affinity/selector"
 """The scheduler's words about a node without the labels (Kubernetes 1.36, plugins/nodeaffinity)."""
 
 
-def node_requirements(pod: PodView, request: DiagnosisRequest) -> str:
+def node_requirements(pod: PodView, inputs: DiagnosisInputs) -> str:
     """The labels that its node must have, since when it waits, and what to do; empty where nodes have the labels."""
-    role = request.roles.get(pod.component)
+    role = inputs.roles.get(pod.component)
     if role is None or pod.problem is None or _NO_MATCH not in pod.problem.cause:
         return ""
     pod_spec = role.workload.pod_spec or {}

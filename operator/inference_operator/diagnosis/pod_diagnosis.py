@@ -8,9 +8,9 @@ from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.node_requirements import node_requirements
-from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
 from inference_operator.engines.base import Engine
@@ -30,9 +30,9 @@ class PodDiagnosis:
     """The decision of a node autoscaler about the pod, in sentences; empty if it has made none."""
 
 
-def pod_diagnosis(pod: PodView | None, request: DiagnosisRequest) -> PodDiagnosis | None:
+def pod_diagnosis(pod: PodView | None, inputs: DiagnosisInputs) -> PodDiagnosis | None:
     """Why a pod does not run; None if no problem is known."""
-    return _diagnosis(_Case(pod, pod.problem, request)) if pod and pod.problem else None
+    return _diagnosis(_Case(pod, pod.problem, inputs)) if pod and pod.problem else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class _Case:
 
     pod: PodView
     problem: PodProblem
-    request: DiagnosisRequest
+    inputs: DiagnosisInputs
 
     @property
     def engine(self) -> Engine | None:
         """The engine that reads its logs; None for a pod of no role, such as a router's."""
-        role = self.request.roles.get(self.pod.component)
+        role = self.inputs.roles.get(self.pod.component)
         return role.engine if role else None
 
     def diagnosis(self, reason: Reason, cause: str, *, where: str = "") -> PodDiagnosis:
@@ -61,10 +61,10 @@ def _unschedulable(case: _Case) -> PodDiagnosis | None:
     """
     if case.problem.reason is not Reason.UNSCHEDULABLE:
         return None
-    answer = autoscaler_answer(case.pod, case.request)
+    answer = autoscaler_answer(case.pod, case.inputs)
     comes, decision = (answer.node_comes, answer.text) if answer else (False, "")
-    labels = "" if comes else node_requirements(case.pod, case.request)
-    details = sentences(gpu_shortfall(case.pod, case.request), labels, decision)
+    labels = "" if comes else node_requirements(case.pod, case.inputs)
+    details = sentences(gpu_shortfall(case.pod, case.inputs), labels, decision)
     cause = scheduler_sentence(case.problem.cause, details, cure=not comes)
     return replace(case.diagnosis(Reason.UNSCHEDULABLE, cause), autoscaler=decision)
 
@@ -88,7 +88,7 @@ def _engine_error(case: _Case) -> PodDiagnosis | None:
     ended, engine = case.problem.terminated, case.engine
     if ended is None or engine is None:
         return None
-    log = case.request.lookups.get(ended.log)
+    log = case.inputs.lookups.get(ended.log)
     in_log = engine.diagnose(log.text) if isinstance(log, LogText) else None
     error = engine.diagnose(ended.message) or in_log
     if error is None:
@@ -100,14 +100,14 @@ def _engine_error(case: _Case) -> PodDiagnosis | None:
 def _startup_timeout(case: _Case) -> PodDiagnosis | None:
     """The kubelet restarted the engine because its startup probe failed."""
     ended = case.problem.terminated
-    cause = startup_timeout(case.pod, ended, case.request) if ended else ""
+    cause = startup_timeout(case.pod, ended, case.inputs) if ended else ""
     return case.diagnosis(Reason.STARTUP_TIMEOUT, cause) if cause else None
 
 
 def _ended(case: _Case) -> PodDiagnosis:
     """A container terminated: how it did, with the end of its output."""
     ended = case.problem.terminated
-    output = _last_output(ended, case.request) if ended else ""
+    output = _last_output(ended, case.inputs) if ended else ""
     return case.diagnosis(case.problem.reason, f"{case.problem.cause}{output}")
 
 
@@ -138,20 +138,20 @@ def cure_of(reason: Reason) -> str:
     return EXPLANATIONS[reason].cure if reason in _WITHOUT_CURE else ""
 
 
-def diagnosis_lookups(diagnosis: PodDiagnosis | None, request: DiagnosisRequest) -> Sequence[Lookup]:
+def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -> Sequence[Lookup]:
     """The lookups that can tell more: a terminated container's log, free GPUs, Events."""
     if diagnosis is None or diagnosis.pod.problem is None:
         return ()
     pod, ended = diagnosis.pod, diagnosis.pod.problem.terminated
     if ended is None:
-        possible = (shortfall_lookup(pod, request), autoscaler_lookup(pod, request))
+        possible = (shortfall_lookup(pod, inputs), autoscaler_lookup(pod, inputs))
         return tuple(lookup for lookup in possible if lookup)
-    role = request.roles.get(pod.component)
+    role = inputs.roles.get(pod.component)
     message_suffices = role.engine.diagnose(ended.message) if role else ended.message
     if message_suffices:
         return ()
-    log = ended.log if request.read_logs else None
-    return tuple(lookup for lookup in (log, probe_failure_lookup(pod, ended, request)) if lookup)
+    log = ended.log if inputs.read_logs else None
+    return tuple(lookup for lookup in (log, probe_failure_lookup(pod, ended, inputs)) if lookup)
 
 
 def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
@@ -159,13 +159,13 @@ def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
     return autoscaler_due(diagnosis.pod) if diagnosis else None
 
 
-def _last_output(ended: Terminated, request: DiagnosisRequest) -> str:
+def _last_output(ended: Terminated, inputs: DiagnosisInputs) -> str:
     """The end of the container's output, which explains most, or why that cannot be read."""
     if ended.message:
         return f": {one_line(ended.message)}"
-    if not request.read_logs:
+    if not inputs.read_logs:
         return "; its log is not read, because the operator's setting `readLogs` is off"
-    match request.lookups.get(ended.log):
+    match inputs.lookups.get(ended.log):
         case LogText(text) if text.strip():
             return f": {one_line(text)}"
         case Unavailable(why):

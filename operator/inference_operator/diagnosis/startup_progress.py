@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from inference_operator.api.status import StartupStatus, StartupStep
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import is_pulling, volume_wait
-from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.engines.start_log import Phase
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import LogLookup, LogText, ObjectEvents
@@ -69,7 +69,7 @@ def sentence(startup: StartupStatus) -> str:
 
 
 def startup_progress(
-    pods: Sequence[PodView], reported: StartupStatus | None, request: DiagnosisRequest
+    pods: Sequence[PodView], reported: StartupStatus | None, inputs: DiagnosisInputs
 ) -> StartupProgress:
     """The progress of the engine that is furthest in its start.
 
@@ -80,17 +80,17 @@ def startup_progress(
     Args:
         pods: the engine pods of the latest template.
         reported: the progress that status reports now.
-        request: lookups, roles, settings and time.
+        inputs: lookups, roles, settings and time.
     """
     starting = [(pod, pod.created + REPORT_AFTER) for pod in pods if pod.start and pod.created]
-    steps = {pod.name: _step(pod, reported, request) for pod, report_at in starting if report_at <= request.now}
+    steps = {pod.name: _step(pod, reported, inputs) for pod, report_at in starting if report_at <= inputs.now}
     known = [slowest for engine in engines_of(pods) if (slowest := _slowest(engine, steps))]
     if not known:
-        return StartupProgress(due=min((at for _, at in starting if at > request.now), default=None))
+        return StartupProgress(due=min((at for _, at in starting if at > inputs.now), default=None))
     pod, step = max(
         known, key=lambda pair: (_ORDER.index(pair[1]), _reported_step(pair[0], reported) is not None, pair[0].name)
     )
-    log = pod.start.log if pod.start and request.read_logs else None
+    log = pod.start.log if pod.start and inputs.read_logs else None
     return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step]), log)
 
 
@@ -104,15 +104,15 @@ def _slowest(engine: EngineView, steps: Mapping[str, _Step | None]) -> tuple[Pod
     return min(holding, key=lambda pair: _ORDER.index(pair[1]), default=None)
 
 
-def _step(pod: PodView, reported: StartupStatus | None, request: DiagnosisRequest) -> _Step | None:
+def _step(pod: PodView, reported: StartupStatus | None, inputs: DiagnosisInputs) -> _Step | None:
     """The step of a pod; None for a pod that has served before, and so does not start."""
     start, before = pod.start, _reported_step(pod, reported)
     if start is None or start.answered:
         return before
-    log, role = request.lookups.get(start.log) if start.log else None, request.roles.get(pod.component)
+    log, role = inputs.lookups.get(start.log) if start.log else None, inputs.roles.get(pod.component)
     phase = role.engine.phase(log.text) if role and isinstance(log, LogText) else None
-    wait = volume_wait(pod, namespace=request.namespace)
-    events = request.lookups.get(wait.lookup) if wait else None
+    wait = volume_wait(pod, namespace=inputs.namespace)
+    events = inputs.lookups.get(wait.lookup) if wait else None
     pulls = StartupStage.IMAGES if isinstance(events, ObjectEvents) and is_pulling(events) else None
     return max((step for step in (start.stage, pulls, phase, before) if step), key=_ORDER.index)
 

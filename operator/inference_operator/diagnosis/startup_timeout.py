@@ -1,7 +1,7 @@
 """An engine that the kubelet restarts because its startup probe failed. Only Events show that."""
 
 from inference_operator.api.duration import in_words
-from inference_operator.diagnosis.request import DiagnosisRequest
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.startup_progress import PHRASES
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import EventsLookup, LogText, ObjectEvents
@@ -15,9 +15,9 @@ _MOST_OF_THE_TIME = 0.9
 time."""
 
 
-def probe_failure_lookup(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> EventsLookup | None:
+def probe_failure_lookup(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) -> EventsLookup | None:
     """The lookup that shows whether the probe failed; None where the container had time left or is no engine."""
-    role = request.roles.get(pod.component)
+    role = inputs.roles.get(pod.component)
     if role is None or ended.log.container != pod.component or ended.ran is None:
         return None
     if ended.ran < _MOST_OF_THE_TIME * role.workload.startup:
@@ -25,16 +25,16 @@ def probe_failure_lookup(pod: PodView, ended: Terminated, request: DiagnosisRequ
     return EventsLookup(ended.log.namespace, pod.name, pod.uid)
 
 
-def startup_timeout(pod: PodView, ended: Terminated, request: DiagnosisRequest) -> str:
+def startup_timeout(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) -> str:
     """Sentences about a start that took too long, with its last phase and the cure; empty if another cause ended it."""
-    lookup, role = probe_failure_lookup(pod, ended, request), request.roles.get(pod.component)
-    events = request.lookups.get(lookup) if lookup else None
+    lookup, role = probe_failure_lookup(pod, ended, inputs), inputs.roles.get(pod.component)
+    events = inputs.lookups.get(lookup) if lookup else None
     beginning = _PROBE_FAILED.format(container=pod.component)
     if role is None or not isinstance(events, ObjectEvents):
         return ""
     if not any(event.message.startswith(beginning) for event in events.events):
         return ""
-    log = request.lookups.get(ended.log)
+    log = inputs.lookups.get(ended.log)
     phase = role.engine.phase(log.text) if isinstance(log, LogText) else None
     where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
     hint = role.engine.startup_hint(phase) if phase else ""

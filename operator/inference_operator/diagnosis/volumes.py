@@ -6,9 +6,9 @@ from datetime import datetime
 
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import problem_from_events, volume_wait
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
-from inference_operator.diagnosis.request import DiagnosisRequest
 from inference_operator.views.lookups import EventsLookup, ObjectEvents
 from inference_operator.views.pod import PodView, has_answered
 
@@ -24,18 +24,18 @@ class VolumeDiagnosis:
     """When that lookup becomes necessary."""
 
 
-def volume_diagnosis(pods: Iterable[PodView], request: DiagnosisRequest) -> VolumeDiagnosis:
+def volume_diagnosis(pods: Iterable[PodView], inputs: DiagnosisInputs) -> VolumeDiagnosis:
     """Why a pod waits for its volumes: at once if that is known from its node, else once it has waited for long."""
     pods = list(pods)
-    if apart := _on_another_node(pods, request.one_node_claim):
+    if apart := _on_another_node(pods, inputs.one_node_claim):
         return VolumeDiagnosis(apart)
-    waiting = [(wait, pod) for pod in pods if (wait := volume_wait(pod, namespace=request.namespace))]
+    waiting = [(wait, pod) for pod in pods if (wait := volume_wait(pod, namespace=inputs.namespace))]
     if not waiting:
         return VolumeDiagnosis()
     wait, pod = min(waiting, key=lambda pair: (pair[0].due, pair[1].name))
-    if wait.due > request.now:
+    if wait.due > inputs.now:
         return VolumeDiagnosis(due=wait.due)
-    events = request.lookups.get(wait.lookup)
+    events = inputs.lookups.get(wait.lookup)
     problem = problem_from_events(events) if isinstance(events, ObjectEvents) else None
     if problem is None:
         return VolumeDiagnosis(lookup=wait.lookup)

@@ -21,8 +21,8 @@ def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
     Examples:
         >>> from dataclasses import replace
         >>> from inference_operator.sizing.plan import unchecked_plan
-        >>> from inference_operator.sizing.shape import SizingRequest
-        >>> plan = unchecked_plan(SizingRequest(tensor=2))
+        >>> from inference_operator.sizing.shape import SizingInputs
+        >>> plan = unchecked_plan(SizingInputs(tensor=2))
         >>> checked_start(("vllm", "serve"), plan)
         ('vllm', 'serve')
         >>> print(*checked_start(("vllm", "serve"), replace(plan, gpu="A100-80GB 3g.40gb"))[5:])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from inference_operator.api.resource import Resource
-from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.names import ENGINE, headless_service_name, router_name, service_name, workload_name

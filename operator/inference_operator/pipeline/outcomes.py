@@ -6,8 +6,8 @@ from datetime import datetime
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.removal_order import DeletionCost
-from inference_operator.autoscaling.request import ScalingRequest
 from inference_operator.autoscaling.target import Target
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.role import Role
@@ -32,7 +32,7 @@ class Outcome:
     """When to decide again if no event comes before."""
     removals: tuple[Removal, ...] = ()
     """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
-    scaling: ScalingRequest | None = None
+    scaling: ScalingInputs | None = None
     """What autoscaling depends on; None where the operator does not decide about the number of engines."""
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""

@@ -6,10 +6,10 @@ from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.conflict import ConflictRequest, ScalingConflict, scale_writers, scaling_conflict
+from inference_operator.autoscaling.conflict import ConflictInputs, ScalingConflict, scale_writers, scaling_conflict
 from inference_operator.autoscaling.external import external_ref
 from inference_operator.autoscaling.external_state import ExternalState, ExternalStateInputs, external_state
-from inference_operator.autoscaling.request import ScalingResult, wanted_replicas
+from inference_operator.autoscaling.inputs import ScalingResult, wanted_replicas
 from inference_operator.autoscaling.schedule import Floor, floor_at
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import workload_name
@@ -58,7 +58,7 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
         recorded=status.autoscaling,
         result=inputs.scaling,
         external=_external(inputs, spec, stated.replicas),
-        conflict=scaling_conflict(ConflictRequest(key, stated, name, live.workload, before, inputs.lookups)),
+        conflict=scaling_conflict(ConflictInputs(key, stated, name, live.workload, before, inputs.lookups)),
         floor=floor_at(spec, inputs.now),
     )
 

@@ -36,7 +36,7 @@ from inference_operator.workload.pinned_template import (
     template_inputs_hash,
 )
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
-from inference_operator.workload.rollout import Rollout, RolloutRequest, Undecided, rollout, switch_due
+from inference_operator.workload.rollout import Rollout, RolloutInputs, Undecided, rollout, switch_due
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
 
 
-def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan) -> RolloutRequest:
+def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan) -> RolloutInputs:
     stated = context.spec.stated
-    return RolloutRequest(
+    return RolloutInputs(
         requested=stated.rollout.strategy,
         template=template.template_hash,
         pod=template.content.template["spec"],

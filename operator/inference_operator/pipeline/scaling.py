@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
-from inference_operator.autoscaling.query import QueryRequest, engines_query
+from inference_operator.autoscaling.inputs import objective, scaling_inputs, target_factor
+from inference_operator.autoscaling.query import QueryInputs, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
-from inference_operator.autoscaling.request import objective, scaling_request, target_factor
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
@@ -24,7 +24,7 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
     if stated.autoscaling is None:
         return planned
     target, conflict, floor = _target(inputs, first), scaling.conflict, scaling.floor
-    request = scaling_request(
+    request = scaling_inputs(
         stated,
         scaling.recorded,
         target=target,
@@ -85,7 +85,7 @@ def external_objects(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
     stated, floor = first.context.spec.stated, first.scaling.floor
     if stated.autoscaling is None:
         return {}
-    query = QueryRequest(
+    query = QueryInputs(
         key=inputs.owner.key,
         role=first.name,
         target=_target(inputs, first).concurrency,

@@ -23,7 +23,7 @@ from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
 from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, unchecked_plan
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
@@ -111,11 +111,11 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     return _unchecked(inputs, engine, unknown.problem)
 
 
-def sizing_request(spec: Spec, engine: Engine) -> SizingRequest:
+def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
     """What the spec requests of the sizes; with the facts of its draft model, if the catalogue has it."""
     gpu = spec.hardware.gpu
     shape = with_draft(engine.shape(spec.engine))
-    return SizingRequest(
+    return SizingInputs(
         tensor=spec.parallelism.tensor,
         kinds=gpu.products,
         least_memory_gib=float(gpu.memory.removesuffix("Gi")) if gpu.memory else 0.0,
@@ -163,13 +163,13 @@ def _on_cpus(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     if inputs.model.known is None and unavailable and unavailable.reason in REFUSED_BY_HUB:
         return unavailable
     facts = inputs.model.facts if isinstance(inputs.model.facts, ModelFacts) else None
-    sizes = sizing_request(inputs.spec, engine)
+    sizes = sizing_inputs(inputs.spec, engine)
     sizes = replace(sizes, shape=_uncounted_shape(sizes, inputs.learned))
     needs = engine.cpu_needs(facts, sizes.requested_shape)
     return cpu_plan(sizes, needs, facts, downloads=_downloads(inputs))
 
 
-def _uncounted_shape(sizes: SizingRequest, learned: Learned | None) -> Shape:
+def _uncounted_shape(sizes: SizingInputs, learned: Learned | None) -> Shape:
     """The shape where memory is not computed: the context that an engine reported, with the KV cache that it had."""
     cache_bytes = sizes.shape.kv_cache_bytes or (learned.kv_cache_bytes if learned else None)
     return replace(sizes.shape, context=shorter_context(sizes.context, learned), kv_cache_bytes=cache_bytes)
@@ -177,7 +177,7 @@ def _uncounted_shape(sizes: SizingRequest, learned: Learned | None) -> Shape:
 
 def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
     """The sizes that the spec sets, on the GPUs that it selects as far as nodes' labels show them."""
-    sizes = sizing_request(inputs.spec, engine)
+    sizes = sizing_inputs(inputs.spec, engine)
     sizes = replace(sizes, shape=_uncounted_shape(sizes, inputs.learned))
     plan = unchecked_plan(sizes, why)
     if not sizes.kinds and not sizes.least_memory_gib:
@@ -206,11 +206,11 @@ def _downloads(inputs: PlanInputs) -> bool:
 
 def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:
     """The choice of sizes. After a correction a shorter context on the same GPUs comes before any other GPUs."""
-    sizes, learned = sizing_request(inputs.spec, engine), inputs.learned
+    sizes, learned = sizing_inputs(inputs.spec, engine), inputs.learned
     reported = learned.memory_gib if learned else 0.0
     same = on_the_same_gpus(sizes, learned, least=least_context(facts, sizes)) if learned else None
 
-    def choice(requested: SizingRequest) -> GpuPlan | Infeasible:
+    def choice(requested: SizingInputs) -> GpuPlan | Infeasible:
         return choose(
             facts,
             inputs.offers.possible,

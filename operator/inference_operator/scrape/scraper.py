@@ -197,7 +197,7 @@ class Scraper:
         for key in set(keys) - self._scaled:
             self._schedule.hasten(key, now=self._now(), within=DEMAND_SECONDS)
         self._scaled = set(keys)
-        requests = ((key, self._scaling.request(key)) for key in keys)
+        requests = ((key, self._scaling.inputs(key)) for key in keys)
         self._held_watch.follow(key for key, request in requests if request and request.replicas == 0)
 
     def _on_held(self, key: Key) -> None:
@@ -237,7 +237,7 @@ class Scraper:
             failed.append(ENGINE)
         pace = self._paces[key] = self._pace(engines)
         leaders = [engine.leader for engine in engines]
-        if self._scaling.request(key):
+        if self._scaling.inputs(key):
             return self._scaled_round(key, components, [*routers, *leaders])
         # The stall watchdog needs the routers' sessions too, so no interval grows while an engine seems to stall.
         often = leaders if pace is Pace.BUSY else [*routers, *leaders]
@@ -251,7 +251,7 @@ class Scraper:
             if self._scaling.observe(key, scraped):
                 self._callbacks.on_scaling(key)
         has_demand = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
-        request = self._scaling.request(key)
+        request = self._scaling.inputs(key)
         at_zero = request is not None and request.replicas == 0  # its routers tell of the first request
         pace = self._paces[key] = Pace.DEMAND if has_demand else Pace.CALM if at_zero else Pace.NO_DEMAND
         return Scraped(pace, (), len(pods))

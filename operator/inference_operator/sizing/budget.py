@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 
 TYPICAL_TOKENS = 2048
 """Tokens of a typical request, prompt and answer together (docs/explanation/sizing.md)."""
@@ -147,12 +147,12 @@ class EngineOnGpus(Protocol):
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, request: SizingRequest) -> tuple[str, ...]:
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that are not requested and that the engine derives itself, by their names in `spec.engine`.
 
         Args:
             facts: the model.
             shape: the shape that was chosen, with None where the engine's default applies.
             found: the budget of the shape.
-            request: the sizes that the user requests.
+            inputs: the sizes that the user requests.
         """

@@ -10,7 +10,7 @@ from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 NEARLY_EQUAL_MEMORY = 1.1
 """Groups of GPUs whose memory differs by less than this factor are of one class, such as L4, A10G and RTX 4090. Their
@@ -22,7 +22,7 @@ def choose(
     facts: ModelFacts,
     offers: Sequence[GpuOffer],
     on_gpus: OnGpus,
-    request: SizingRequest,
+    inputs: SizingInputs,
     previous_kind: str = "",
 ) -> GpuPlan | Infeasible:
     """The sizes of one engine, or the reason why there are none.
@@ -42,7 +42,7 @@ def choose(
         facts: the model.
         offers: GPUs of nodes that exist or could exist, in any order.
         on_gpus: the engine on the GPUs of an offer.
-        request: the sizes that the user requests.
+        inputs: the sizes that the user requests.
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
 
     Examples:
@@ -53,49 +53,47 @@ def choose(
         >>> from inference_operator.models.model import model_facts
         >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
         >>> cards = [offer_of_kind(kind_named("RTX 4090"), per_node=2)]
-        >>> plan = choose(facts, cards, lambda offer: Vllm().on_gpus("", offer), SizingRequest())
+        >>> plan = choose(facts, cards, lambda offer: Vllm().on_gpus("", offer), SizingInputs())
         >>> plan.shape.parallel.tensor, plan.budget.context, plan.replicas_per_node
         (2, 40960, 1)
     """
     offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]
     pools = [
-        pool
-        for pool in offered
-        if may_be_used(pool.offer, request) and pool.engine.unable(facts, request.shape) is None
+        pool for pool in offered if may_be_used(pool.offer, inputs) and pool.engine.unable(facts, inputs.shape) is None
     ]
     if not pools:
-        return no_gpu(offered, request)
-    if misfit := wrong_size(pools, request):
+        return no_gpu(offered, inputs)
+    if misfit := wrong_size(pools, inputs):
         return misfit
-    if at_target := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, request)) is not None]:
-        return _plan(*_cheapest(at_target, previous_kind), request, reduced=False)
-    if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, request)) is not None]:
-        return _plan(*max(reduced, key=_context_and_cache), request, reduced=True)
-    return does_not_fit(pools, request)
+    if at_target := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, inputs)) is not None]:
+        return _plan(*_cheapest(at_target, previous_kind), inputs, reduced=False)
+    if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs)) is not None]:
+        return _plan(*max(reduced, key=_context_and_cache), inputs, reduced=True)
+    return does_not_fit(pools, inputs)
 
 
-def may_be_used(offer: GpuOffer, request: SizingRequest) -> bool:
+def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
     """Whether the request allows these GPUs: kind and memory match, and it says how much of a shared one to use."""
-    named = {one.kind if (one := offer_named(name)) else name for name in request.kinds}
+    named = {one.kind if (one := offer_named(name)) else name for name in inputs.kinds}
     allowed = not named or bool(named & {offer.kind, offer.product, offer.kind.split(" ", maxsplit=1)[0]})
-    divided = not offer.shared or request.shape.utilization is not None
-    return allowed and divided and offer.memory_gib >= request.least_memory_gib
+    divided = not offer.shared or inputs.shape.utilization is not None
+    return allowed and divided and offer.memory_gib >= inputs.least_memory_gib
 
 
-def _smallest(pool: Pool, request: SizingRequest) -> Candidate | None:
-    least = aimed_context(pool.facts, request)
-    for tensor in pool.sizes(request):
-        candidate = pool.longest(request, tensor, least)
-        if candidate is not None and enough(candidate, request):
+def _smallest(pool: Pool, inputs: SizingInputs) -> Candidate | None:
+    least = aimed_context(pool.facts, inputs)
+    for tensor in pool.sizes(inputs):
+        candidate = pool.longest(inputs, tensor, least)
+        if candidate is not None and enough(candidate, inputs):
             return candidate
     return None
 
 
-def _largest(pool: Pool, request: SizingRequest) -> Candidate | None:
-    least = least_context(pool.facts, request)
-    for tensor in reversed(pool.sizes(request)):
-        if (candidate := pool.longest(request, tensor, least)) is not None:
-            return candidate if request.concurrency is None or enough(candidate, request) else None
+def _largest(pool: Pool, inputs: SizingInputs) -> Candidate | None:
+    least = least_context(pool.facts, inputs)
+    for tensor in reversed(pool.sizes(inputs)):
+        if (candidate := pool.longest(inputs, tensor, least)) is not None:
+            return candidate if inputs.concurrency is None or enough(candidate, inputs) else None
     return None
 
 
@@ -125,7 +123,7 @@ def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, st
     return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
 
 
-def _plan(pool: Pool, candidate: Candidate, request: SizingRequest, *, reduced: bool) -> GpuPlan:
+def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, *, reduced: bool) -> GpuPlan:
     found = candidate.budget
     return GpuPlan(
         offer=pool.offer,
@@ -139,7 +137,7 @@ def _plan(pool: Pool, candidate: Candidate, request: SizingRequest, *, reduced: 
         budget=found,
         host=host_needs(pool.facts, candidate.shape),
         context_reduced=reduced,
-        left_to_engine=pool.engine.left_to_engine(pool.facts, candidate.shape, found, request),
+        left_to_engine=pool.engine.left_to_engine(pool.facts, candidate.shape, found, inputs),
         assumptions=pool.facts.assumptions,
         unaccounted=unaccounted(pool.facts, candidate.shape),
     )

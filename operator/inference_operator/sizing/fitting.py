@@ -17,7 +17,7 @@ from typing import TypeAlias
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 
 USUAL_CONTEXT = 32768
 """Target context in tokens, for models that support it, if the user requests none (docs/explanation/sizing.md)."""
@@ -60,70 +60,70 @@ class Pool:
         """The budget of one shape."""
         return Candidate(shape, self.engine.budget(self.facts, shape))
 
-    def fits(self, candidate: Candidate, request: SizingRequest) -> bool:
+    def fits(self, candidate: Candidate, inputs: SizingInputs) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
-        spare = 0.0 if request.tensor and request.context else SPARE * self.offer.memory_gib
+        spare = 0.0 if inputs.tensor and inputs.context else SPARE * self.offer.memory_gib
         found = candidate.budget
         # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
         left = found.outside_headroom if candidate.shape.kv_cache_bytes else found.headroom
-        roomy = bool(request.context) or found.context <= USUAL_CONTEXT or found.concurrency >= FULL_LENGTH_REQUESTS
+        roomy = bool(inputs.context) or found.context <= USUAL_CONTEXT or found.concurrency >= FULL_LENGTH_REQUESTS
         return found.fits and left >= spare and roomy
 
-    def starts(self, shape: Shape, request: SizingRequest) -> bool:
+    def starts(self, shape: Shape, inputs: SizingInputs) -> bool:
         """Whether the model allows these parallel sizes and fits with them."""
-        return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), request)
+        return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), inputs)
 
-    def sizes(self, request: SizingRequest) -> tuple[int, ...]:
+    def sizes(self, inputs: SizingInputs) -> tuple[int, ...]:
         """Tensor parallel sizes to try: those that the model allows, or the requested one; within one node."""
-        most = self.offer.most_in_a_group // request.shape.parallel.pipeline
-        if request.tensor is None:
-            return self.engine.allowed_sizes(self.facts, request.shape, most)
-        allowed = self.engine.broken_rule(self.facts, request.shape.with_tensor(request.tensor)) is None
-        return (request.tensor,) if allowed and request.tensor <= most else ()
+        most = self.offer.most_in_a_group // inputs.shape.parallel.pipeline
+        if inputs.tensor is None:
+            return self.engine.allowed_sizes(self.facts, inputs.shape, most)
+        allowed = self.engine.broken_rule(self.facts, inputs.shape.with_tensor(inputs.tensor)) is None
+        return (inputs.tensor,) if allowed and inputs.tensor <= most else ()
 
-    def longest(self, request: SizingRequest, tensor: int, least: int) -> Candidate | None:
+    def longest(self, inputs: SizingInputs, tensor: int, least: int) -> Candidate | None:
         """The candidate of this tensor parallel size with the longest context, at least `least`; None if none fits."""
-        most = request.context or max(least, self.facts.context)
-        found = [self._longest(shape, request, least, most) for shape in _shapes(self.facts, request, tensor)]
+        most = inputs.context or max(least, self.facts.context)
+        found = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, tensor)]
         fitting = [one for one in found if one is not None]
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
-    def _longest(self, shape: Shape, request: SizingRequest, least: int, most: int) -> Candidate | None:
+    def _longest(self, shape: Shape, inputs: SizingInputs, least: int, most: int) -> Candidate | None:
         best, longest = (self.candidate(replace(shape, context=context)) for context in (least, most))
-        if not self.fits(best, request):
+        if not self.fits(best, inputs):
             return None
-        if self.fits(longest, request):
+        if self.fits(longest, inputs):
             return longest
         low, high = least // CONTEXT_STEP, most // CONTEXT_STEP
         while high - low > 1:
             middle = (low + high) // 2
             candidate = self.candidate(replace(shape, context=middle * CONTEXT_STEP))
-            low, high, best = (middle, high, candidate) if self.fits(candidate, request) else (low, middle, best)
+            low, high, best = (middle, high, candidate) if self.fits(candidate, inputs) else (low, middle, best)
         return best
 
 
-def aimed_context(facts: ModelFacts, request: SizingRequest) -> int:
+def aimed_context(facts: ModelFacts, inputs: SizingInputs) -> int:
     """The target context in tokens: the requested one, or `USUAL_CONTEXT` as far as the model supports it."""
-    return request.context or min(facts.context, USUAL_CONTEXT)
+    return inputs.context or min(facts.context, USUAL_CONTEXT)
 
 
-def least_context(facts: ModelFacts, request: SizingRequest) -> int:
+def least_context(facts: ModelFacts, inputs: SizingInputs) -> int:
     """The shortest context in tokens that a plan may have."""
-    return request.context or min(facts.context, LEAST_CONTEXT)
+    return inputs.context or min(facts.context, LEAST_CONTEXT)
 
 
-def enough(candidate: Candidate, request: SizingRequest) -> bool:
+def enough(candidate: Candidate, inputs: SizingInputs) -> bool:
     """Whether the typical requests fit at once. A KV cache of a requested size is always enough."""
-    given = candidate.shape.kv_cache_bytes is not None and request.concurrency is None
-    return given or candidate.budget.typical(request.concurrency or TYPICAL_REQUESTS)
+    given = candidate.shape.kv_cache_bytes is not None and inputs.concurrency is None
+    return given or candidate.budget.typical(inputs.concurrency or TYPICAL_REQUESTS)
 
 
-def _shapes(facts: ModelFacts, request: SizingRequest, tensor: int) -> Iterator[Shape]:
+def _shapes(facts: ModelFacts, inputs: SizingInputs, tensor: int) -> Iterator[Shape]:
     """The requested shape; if it does not set the batch sizes, also the shape with small batches.
 
     Batches of pooling models are always the engine's: a prompt that is not divided must fit into one.
     """
-    shape = request.shape.with_tensor(tensor)
+    shape = inputs.shape.with_tensor(tensor)
     yield shape
     if shape.max_num_seqs is None and shape.max_num_batched_tokens is None and not facts.is_pooling:
         yield replace(shape, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)

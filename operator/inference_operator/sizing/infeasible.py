@@ -9,7 +9,7 @@ from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
 from inference_operator.sizing.rules import SIZES
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 
 TENSOR, HARDWARE, CONTEXT = "spec.parallelism.tensor", "spec.hardware", "spec.engine.maxModelLen"
 MOST_NODES = 8
@@ -20,21 +20,21 @@ ADA = (8, 9)
 """Compute capability from which GPUs have FP8 arithmetic."""
 
 
-def wrong_size(pools: Sequence[Pool], request: SizingRequest) -> Infeasible | None:
+def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None:
     """Why the requested sizes are invalid, independent of memory; None if they are valid."""
     facts, engine = pools[0].facts, pools[0].engine
     longest = facts.longest_context or facts.context
-    if request.context and facts.context_stated and request.context > longest:
-        problem = f"{request.context:,} tokens are more than the {longest:,} that the model supports."
+    if inputs.context and facts.context_stated and inputs.context > longest:
+        problem = f"{inputs.context:,} tokens are more than the {longest:,} that the model supports."
         return Infeasible(
             InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {longest}, or leave it out."
         )
-    if undivided := _undivided(facts, request):
+    if undivided := _undivided(facts, inputs):
         return undivided
-    shape = request.shape.with_tensor(request.tensor or 1)
+    shape = inputs.shape.with_tensor(inputs.tensor or 1)
     most = max(pool.offer.most_in_a_group for pool in pools)
     if rule := engine.broken_rule(facts, shape):
-        fit = engine.allowed_sizes(facts, request.shape, max(most, *SIZES))
+        fit = engine.allowed_sizes(facts, inputs.shape, max(most, *SIZES))
         allowed = f"Use {_listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
         return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
     if shape.parallel.world_size <= most:
@@ -48,9 +48,9 @@ def wrong_size(pools: Sequence[Pool], request: SizingRequest) -> Infeasible | No
     return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, f"Use at most {most}, or leave it out.")
 
 
-def _undivided(facts: ModelFacts, request: SizingRequest) -> Infeasible | None:
+def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
     """Why the prompts of an encoder do not fit into an iteration: they are not divided into chunks."""
-    tokens, context = request.shape.max_num_batched_tokens, request.context or facts.context
+    tokens, context = inputs.shape.max_num_batched_tokens, inputs.context or facts.context
     if not facts.is_encoder or tokens is None or tokens >= context:
         return None
     problem = f"{tokens:,} tokens of an iteration hold no prompt of {context:,}; this model's prompts are not divided."
@@ -58,10 +58,10 @@ def _undivided(facts: ModelFacts, request: SizingRequest) -> Infeasible | None:
     return Infeasible(InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, cure)
 
 
-def no_gpu(offered: Sequence[Pool], request: SizingRequest) -> Infeasible:
+def no_gpu(offered: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     """Why no GPU may be used, or why none can compute the model."""
     for pool in offered:
-        if reason := pool.engine.unable(pool.facts, request.shape):
+        if reason := pool.engine.unable(pool.facts, inputs.shape):
             problem = f"{pool.offer.kind}: {reason}"
             return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, "Use another kind of GPU.")
     if any(pool.offer.shared for pool in offered):
@@ -77,21 +77,21 @@ def no_gpu(offered: Sequence[Pool], request: SizingRequest) -> Infeasible:
     return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
 
 
-def does_not_fit(pools: Sequence[Pool], request: SizingRequest) -> Infeasible:
+def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     """Why the model does not fit on the largest group of GPUs, and which change makes it fit."""
     pool = max(pools, key=_total_memory)
-    tensor = request.tensor or (pool.sizes(request) or (1,))[-1]
-    shape = replace(request.shape.with_tensor(tensor), context=least_context(pool.facts, request))
+    tensor = inputs.tensor or (pool.sizes(inputs) or (1,))[-1]
+    shape = replace(inputs.shape.with_tensor(tensor), context=least_context(pool.facts, inputs))
     tried, offer = pool.candidate(shape).budget, pool.offer
-    problem = _too_little_left(offer, shape, tried, request) if tried.fits else shortfall(offer.kind, shape, tried)
-    changes, reason = list(_changes(pool, shape, request)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    problem = _too_little_left(offer, shape, tried, inputs) if tried.fits else shortfall(offer.kind, shape, tried)
+    changes, reason = list(_changes(pool, shape, inputs)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
     if changes:
-        field = TENSOR if request.tensor else HARDWARE
+        field = TENSOR if inputs.tensor else HARDWARE
         return Infeasible(reason, field, problem, f"Fits with {_listed(changes)}.", tried)
-    if nodes := _nodes(pool, shape, request):
+    if nodes := _nodes(pool, shape, inputs):
         cure = f"A group of {nodes} nodes would hold it (tensor parallel {tensor}, pipeline parallel {nodes})."
         return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, HARDWARE, problem, f"{cure} {LARGER}", tried)
-    return Infeasible(reason, TENSOR if request.tensor else HARDWARE, problem, LARGER, tried)
+    return Infeasible(reason, TENSOR if inputs.tensor else HARDWARE, problem, LARGER, tried)
 
 
 def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
@@ -99,7 +99,7 @@ def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
     return offer.memory_gib * offer.most_in_a_group, offer.memory_gib, offer.kind, offer.product
 
 
-def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, request: SizingRequest) -> str:
+def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, inputs: SizingInputs) -> str:
     group = f"tensor parallel {shape.parallel.tensor} on {offer.kind}"
     if found.headroom < SPARE * found.memory:
         return (
@@ -108,7 +108,7 @@ def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, request: Sizi
         )
     return (
         f"{group} holds {found.typical_concurrency:.1f} requests of"
-        f" {TYPICAL_TOKENS:,} tokens at once; {request.concurrency or TYPICAL_REQUESTS} are requested."
+        f" {TYPICAL_TOKENS:,} tokens at once; {inputs.concurrency or TYPICAL_REQUESTS} are requested."
     )
 
 
@@ -133,28 +133,28 @@ def shortfall(kind: str, shape: Shape, found: Budget) -> str:
     return f"{head}; needs {found.needed:.1f} ({', '.join(terms)}): short by {-found.headroom:.1f}."
 
 
-def _changes(pool: Pool, shape: Shape, request: SizingRequest) -> Iterator[str]:
+def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
     """Changes with which the model fits, the smallest change first."""
     sizes = pool.engine.allowed_sizes(pool.facts, shape, pool.offer.most_in_a_group // shape.parallel.pipeline)
-    larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), request))
+    larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), inputs))
     if size := next(larger, None):
         yield f"tensor parallel {size}"
     has_fp8, is_unquantized = pool.offer.capability >= ADA, pool.facts.quantization.kernel is Kernel.NONE
-    if is_unquantized and has_fp8 and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0)), request):
+    if is_unquantized and has_fp8 and pool.starts(replace(shape, quantization=Quantization(Kernel.FP8, 8.0)), inputs):
         yield f"an FP8 checkpoint at {shape.parallel.tensor}"
-    if has_fp8 and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8"), request):
+    if has_fp8 and shape.kv_cache_dtype == "auto" and pool.starts(replace(shape, kv_cache_dtype="fp8"), inputs):
         yield "an FP8 KV cache"
-    least = least_context(pool.facts, replace(request, shape=replace(request.shape, context=None)))
-    if request.context and request.context > least and pool.starts(replace(shape, context=least), request):
+    least = least_context(pool.facts, replace(inputs, shape=replace(inputs.shape, context=None)))
+    if inputs.context and inputs.context > least and pool.starts(replace(shape, context=least), inputs):
         yield f"a context of {least:,}"
 
 
-def _nodes(pool: Pool, shape: Shape, request: SizingRequest) -> int:
+def _nodes(pool: Pool, shape: Shape, inputs: SizingInputs) -> int:
     """Nodes of a pipeline on which the model fits; 0 if none is found."""
     if pool.offer.slice:
         return 0
     spread = ((nodes, _over_nodes(shape, nodes)) for nodes in range(2, MOST_NODES + 1))
-    return next((nodes for nodes, one in spread if pool.starts(one, request)), 0)
+    return next((nodes for nodes, one in spread if pool.starts(one, inputs)), 0)
 
 
 def _over_nodes(shape: Shape, nodes: int) -> Shape:

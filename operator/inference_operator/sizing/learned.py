@@ -6,7 +6,7 @@ specification starts without it.
 
 from dataclasses import dataclass, replace
 
-from inference_operator.sizing.shape import SizingRequest
+from inference_operator.sizing.shape import SizingInputs
 
 KEPT_SHARE = 0.95
 """Part of the reported longest context that is used. The next start may have slightly less free memory than the one
@@ -50,15 +50,15 @@ class Learned:
     """Size of the KV cache that the plan set."""
 
 
-def on_the_same_gpus(request: SizingRequest, learned: Learned, *, least: int) -> SizingRequest | None:
-    """The request for a shorter context on the GPUs of the plan before; None where that cannot help.
+def on_the_same_gpus(inputs: SizingInputs, learned: Learned, *, least: int) -> SizingInputs | None:
+    """The inputs for a shorter context on the GPUs of the plan before; None where that cannot help.
 
     It cannot help where the user requests the context, or where it would be shorter than `least`.
     """
-    context = shorter_context(request.context, learned)
-    if request.context or not learned.gpu or (context is not None and context < least):
+    context = shorter_context(inputs.context, learned)
+    if inputs.context or not learned.gpu or (context is not None and context < least):
         return None
-    return replace(request, tensor=learned.tensor, kinds=(learned.gpu,), shape=replace(request.shape, context=context))
+    return replace(inputs, tensor=learned.tensor, kinds=(learned.gpu,), shape=replace(inputs.shape, context=context))
 
 
 def shorter_context(requested: int | None, learned: Learned | None) -> int | None:

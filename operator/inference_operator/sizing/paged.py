@@ -21,7 +21,7 @@ from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.kv_cache import cache_layout, held
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
-from inference_operator.sizing.shape import Shape, SizingRequest
+from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 
@@ -51,12 +51,12 @@ class PagedEngine:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
         return paged_budget(facts, self.gpu, self.engine, shape)
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, request: SizingRequest) -> tuple[str, ...]:
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal what the engine derives; it refuses some numbers above its own."""
         default = default_batched_tokens(facts, self.engine, shape, found.context)
         unset = shape.max_num_batched_tokens is None
         derived = (
-            (CONTEXT, context_left(facts, request.context, found.context)),
+            (CONTEXT, context_left(facts, inputs.context, found.context)),
             (SEQUENCES, shape.max_num_seqs is None),
             (BATCHED_TOKENS, unset and found.max_num_batched_tokens == default),
         )

@@ -14,7 +14,7 @@ from inference_operator.sizing.gpu_plan import GpuPlan, HostNeeds
 from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.lora_and_speculative import draft_files_gib, unaccounted
-from inference_operator.sizing.shape import ParallelSizes, Shape, SizingRequest
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 from inference_operator.units import GIB
 
 SIZING_RULES = 2
@@ -115,18 +115,18 @@ CPU_CPU = 1
 """Cores of an engine on CPUs. It starts with one and uses what its node has free; `engine.resources` gives more."""
 
 
-def unchecked_plan(request: SizingRequest, why: str = "") -> Plan:
+def unchecked_plan(inputs: SizingInputs, why: str = "") -> Plan:
     """The sizes of one engine on GPUs as requested, without a memory check.
 
     Args:
-        request: the sizes that the user requests.
+        inputs: the sizes that the user requests.
         why: why the memory could not be computed, in a sentence.
 
     Examples:
-        >>> unchecked_plan(SizingRequest(tensor=8)).gpus_per_replica
+        >>> unchecked_plan(SizingInputs(tensor=8)).gpus_per_replica
         8
     """
-    shape = request.requested_shape
+    shape = inputs.requested_shape
     ranks = shape.parallel.world_size
     host = HostNeeds(
         cpu=GPU_CPU,
@@ -134,19 +134,19 @@ def unchecked_plan(request: SizingRequest, why: str = "") -> Plan:
         ephemeral_storage_gib=GPU_EPHEMERAL_STORAGE_GIB,
         shared_memory_gib=shared_memory_gib(shape),
     )
-    return replace(_plan(Device.GPU, shape, host), resource=request.resource, unchecked_reason=why)
+    return replace(_plan(Device.GPU, shape, host), resource=inputs.resource, unchecked_reason=why)
 
 
-def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, *, downloads: bool) -> Plan:
+def cpu_plan(inputs: SizingInputs, needs: CpuNeeds, facts: ModelFacts | None, *, downloads: bool) -> Plan:
     """The sizes of one engine on CPUs.
 
     Args:
-        request: the sizes that the user requests.
+        inputs: the sizes that the user requests.
         needs: the memory of the engine.
         facts: the model, if it is known.
         downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
     """
-    shape = replace(request.requested_shape, context=needs.context)
+    shape = replace(inputs.requested_shape, context=needs.context)
     weights_gib = facts.weight_bytes / GIB if facts and downloads else 0
     host = HostNeeds(
         cpu=CPU_CPU,
@@ -155,7 +155,7 @@ def cpu_plan(request: SizingRequest, needs: CpuNeeds, facts: ModelFacts | None, 
         shared_memory_gib=shared_memory_gib(shape),
     )
     cache_bytes = None if shape.utilization else needs.cache_bytes
-    left = (CONTEXT,) if facts and context_left(facts, request.context, needs.context) else ()
+    left = (CONTEXT,) if facts and context_left(facts, inputs.context, needs.context) else ()
     return replace(_plan(Device.CPU, shape, host, facts), kv_cache_bytes=cache_bytes, left_to_engine=left)
 
 

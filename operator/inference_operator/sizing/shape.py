@@ -110,7 +110,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class SizingRequest:
+class SizingInputs:
     """The sizes of one engine that a user requests."""
 
     tensor: int | None = None

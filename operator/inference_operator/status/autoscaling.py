@@ -8,7 +8,7 @@ from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.request import start_seconds
+from inference_operator.autoscaling.inputs import start_seconds
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned

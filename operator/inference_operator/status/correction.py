@@ -12,8 +12,8 @@ def correction(plan: Plan) -> str:
     Examples:
         >>> from dataclasses import replace
         >>> from inference_operator.sizing.plan import unchecked_plan
-        >>> from inference_operator.sizing.shape import Shape, SizingRequest
-        >>> plan = unchecked_plan(SizingRequest(tensor=1, shape=Shape(context=944)))
+        >>> from inference_operator.sizing.shape import Shape, SizingInputs
+        >>> plan = unchecked_plan(SizingInputs(tensor=1, shape=Shape(context=944)))
         >>> correction(replace(plan, learned=Learned("", 1, context=2048, longest=1000)))
         'The first engine did not start: it reported that 1,000 tokens fit. So the context was reduced from 2,048 to \
 944 tokens. To choose it yourself, set `spec.engine.maxModelLen`.'

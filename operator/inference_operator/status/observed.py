@@ -8,7 +8,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.component import Component, in_engines, stays
 from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
-from inference_operator.diagnosis.request import DiagnosedRole, DiagnosisRequest
+from inference_operator.diagnosis.inputs import DiagnosedRole, DiagnosisInputs
 from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
@@ -159,9 +159,9 @@ def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected |
     return next((result for kinds in obstacles for result in results if isinstance(result, kinds)), None)
 
 
-def _diagnosis_request(inputs: Inputs, planned: Planned | None, roles: Sequence[_Live]) -> DiagnosisRequest:
+def _diagnosis_request(inputs: Inputs, planned: Planned | None, roles: Sequence[_Live]) -> DiagnosisInputs:
     """The inputs of diagnoses. Each role's engine is the one that its pinned plan names."""
-    return DiagnosisRequest(
+    return DiagnosisInputs(
         namespace=inputs.resource.key.namespace,
         roles={
             live.role.name: DiagnosedRole(live.decided.engine if live.decided else live.role.engine, live.role.view)

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision
-from inference_operator.autoscaling.request import ScalingResult
+from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.manifest import Key
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod_startup import StartupTimes

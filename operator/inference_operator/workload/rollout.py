@@ -101,7 +101,7 @@ def recorded_rollout(workload: Manifest | None) -> Rollout | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutRequest:
+class RolloutInputs:
     """A role's engines, as they are and as they should become."""
 
     requested: RolloutStrategy
@@ -142,56 +142,56 @@ class Undecided:
 
 
 def rollout(
-    request: RolloutRequest, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool, now: datetime
+    inputs: RolloutInputs, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool, now: datetime
 ) -> Rollout | Undecided:
     """The strategy, by the rules at the top of this module.
 
     Args:
-        request: the engines.
+        inputs: the engines.
         results: results of lookups.
         nodes_visible: whether the operator may look at nodes.
         now: the time.
     """
-    template = request.template
-    if request.requested is not RolloutStrategy.AUTO:
-        return Rollout(template, request.requested, RolloutReason.ASKED)
-    if request.recorded:
-        if request.one_node and _is_apart(request):
+    template = inputs.template
+    if inputs.requested is not RolloutStrategy.AUTO:
+        return Rollout(template, inputs.requested, RolloutReason.ASKED)
+    if inputs.recorded:
+        if inputs.one_node and _is_apart(inputs):
             return _replace(template, RolloutReason.ONE_NODE)
-        due = switch_due(request)
-        late = RolloutReason.NO_NODE_CAME if request.waits_for_node else RolloutReason.UNSCHEDULABLE
-        return _replace(template, late) if due and due <= now else request.recorded
-    if request.live is None or not _old_engines_run(request):
+        due = switch_due(inputs)
+        late = RolloutReason.NO_NODE_CAME if inputs.waits_for_node else RolloutReason.UNSCHEDULABLE
+        return _replace(template, late) if due and due <= now else inputs.recorded
+    if inputs.live is None or not _old_engines_run(inputs):
         return _surge(template, RolloutReason.NOTHING_RUNS)
-    needed = requested_amount(request.pod, request.gpu_resource)
-    freed = requested_amount(_pod_spec(request.live), request.gpu_resource)
-    lookup = FreeGpusLookup(request.gpu_resource)
+    needed = requested_amount(inputs.pod, inputs.gpu_resource)
+    freed = requested_amount(_pod_spec(inputs.live), inputs.gpu_resource)
+    lookup = FreeGpusLookup(inputs.gpu_resource)
     if needed and nodes_visible and lookup not in results:
-        return Undecided(lookup, request.live)
+        return Undecided(lookup, inputs.live)
     gpus = results.get(lookup)
-    capacity = engine_capacity(gpus, request.pod, needed) if needed and isinstance(gpus, ClusterGpus) else None
+    capacity = engine_capacity(gpus, inputs.pod, needed) if needed and isinstance(gpus, ClusterGpus) else None
     if capacity and capacity.free:
         return _surge(template, RolloutReason.FREE_SLOT)
     if needed > freed or (capacity and not capacity.possible):
         return _surge(template, RolloutReason.NO_USE)
-    return _without_free_gpus(request) if capacity else _surge(template, RolloutReason.UNKNOWN)
+    return _without_free_gpus(inputs) if capacity else _surge(template, RolloutReason.UNKNOWN)
 
 
-def _without_free_gpus(request: RolloutRequest) -> Rollout:
-    if request.waits_for_node:
-        return _surge(request.template, RolloutReason.NODE_MAY_COME)
-    return _replace(request.template, RolloutReason.NO_FREE_SLOT)
+def _without_free_gpus(inputs: RolloutInputs) -> Rollout:
+    if inputs.waits_for_node:
+        return _surge(inputs.template, RolloutReason.NODE_MAY_COME)
+    return _replace(inputs.template, RolloutReason.NO_FREE_SLOT)
 
 
-def switch_due(request: RolloutRequest) -> datetime | None:
+def switch_due(inputs: RolloutInputs) -> datetime | None:
     """When a surge switches to replace; None where its pod is schedulable, or ending an engine would not help."""
-    recorded = request.recorded
-    if request.requested is not RolloutStrategy.AUTO or recorded is None or not _old_engines_run(request):
+    recorded = inputs.recorded
+    if inputs.requested is not RolloutStrategy.AUTO or recorded is None or not _old_engines_run(inputs):
         return None
     if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
         return None
-    waiting = [one.created for one in request.engines if _lacks_resources(one, request.template) and one.created]
-    limit = request.node_wait if request.node_wait and request.waits_for_node else UNSCHEDULABLE_LIMIT
+    waiting = [one.created for one in inputs.engines if _lacks_resources(one, inputs.template) and one.created]
+    limit = inputs.node_wait if inputs.node_wait and inputs.waits_for_node else UNSCHEDULABLE_LIMIT
     return min(waiting) + limit if waiting else None
 
 
@@ -231,16 +231,16 @@ def _lacks_resources(engine: EngineView, template: str) -> bool:
     return any(words in problem.cause for problem in problems for words in _INSUFFICIENT)
 
 
-def _is_apart(request: RolloutRequest) -> bool:
+def _is_apart(inputs: RolloutInputs) -> bool:
     """Whether a new engine waits on another node than all engines of earlier templates."""
-    old = [one for one in request.engines if one.template != request.template and one.has_answered]
-    new = [one for one in request.engines if one.template == request.template and not one.terminating]
+    old = [one for one in inputs.engines if one.template != inputs.template and one.has_answered]
+    new = [one for one in inputs.engines if one.template == inputs.template and not one.terminating]
     there = {node for engine in old for node in engine.nodes}
     return bool(there) and any(not (there.issuperset(one.nodes) or one.has_answered) for one in new)
 
 
-def _old_engines_run(request: RolloutRequest) -> bool:
-    old = (one for one in request.engines if one.template != request.template)
+def _old_engines_run(inputs: RolloutInputs) -> bool:
+    old = (one for one in inputs.engines if one.template != inputs.template)
     return any(not (one.terminating or one.failed) for one in old)
 
 

@@ -25,7 +25,7 @@ START_STEP = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingRequest:
+class ScalingInputs:
     """The parameters of the next decisions about one role."""
 
     settings: ScalingSettings
@@ -56,7 +56,7 @@ class ScalingResult:
     """The plan of the engines that the factor belongs to."""
 
 
-def scaling_request(
+def scaling_inputs(
     spec: Spec,
     recorded: AutoscalingStatus | None,
     *,
@@ -66,7 +66,7 @@ def scaling_request(
     replicas: int,
     engines: Sequence[EngineView],
     floor: Floor | None,
-) -> ScalingRequest | None:
+) -> ScalingInputs | None:
     """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
@@ -91,7 +91,7 @@ def scaling_request(
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
     )
     bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
-    return ScalingRequest(settings, replicas, bypasses_routers, target, objective(spec), plan, role)
+    return ScalingInputs(settings, replicas, bypasses_routers, target, objective(spec), plan, role)
 
 
 def objective(spec: Spec) -> Objective:

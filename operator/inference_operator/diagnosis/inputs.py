@@ -19,7 +19,7 @@ class DiagnosedRole:
 
 
 @dataclass(frozen=True, slots=True)
-class DiagnosisRequest:
+class DiagnosisInputs:
     """Everything that a diagnosis reads, without the pod."""
 
     namespace: str
