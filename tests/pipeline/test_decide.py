@@ -102,13 +102,23 @@ def test_a_new_operator_release_changes_no_running_engine() -> None:
     assert SETTINGS.gpu_engine_image in result.notice
 
 
-def test_a_new_operator_release_restores_a_deleted_deployment_with_the_plan_in_the_status() -> None:
-    assert planned(with_status(RAW), settings=LATER).desired == MADE
+def test_a_deleted_deployment_is_restored_with_the_plan_in_the_status_unless_its_image_has_changed() -> None:
+    assert planned(with_status(RAW)).desired == MADE
+    assert planned(with_status(RAW), settings=LATER).plan.image == LATER.gpu_engine_image
+
+
+def test_status_decides_neither_image_nor_commit_nor_resource() -> None:
+    """Who may write status need not be allowed to change the Deployment."""
+    raw = with_status(RAW)
+    raw["status"]["engine"].update(image="example.com/hostile:1", modelCommit="0123abcd")
+    raw["status"]["plan"]["resource"] = "example.com/device"
+    for children in (MADE.values(), ()):
+        assert planned(raw, children=children).desired == MADE
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"asked": 1}', MADE[ENGINES]["metadata"]["name"]])
 def test_an_invalid_plan_annotation_is_restored_from_the_status(text: str) -> None:
-    assert planned(with_status(RAW), children=with_annotation(text), settings=LATER).desired == MADE
+    assert planned(with_status(RAW), children=with_annotation(text)).desired == MADE
 
 
 def test_without_a_recorded_plan_the_defaults_of_the_release_are_used() -> None:

@@ -401,6 +401,14 @@ async def test_the_demand_of_an_engine_without_metrics_comes_from_the_routers(ha
         assert (served.probe_requests, hands.stalled, seen.unread) == ([], [], frozenset())
 
 
+async def test_an_engine_with_two_pods_and_without_metrics_has_the_requests_of_its_leader(hands: Hands) -> None:
+    hands.kind = Elsewhere()
+    async with answering() as served, answering(STATISTICS.format(sessions=3)) as routed:
+        hands.pods = [*grouped(engine(served), 2), router(routed)]
+        seen = await hands.scrape()
+    assert {uid: one.outstanding for uid, one in seen.engines.items()} == {"uid-engine": 3}
+
+
 async def test_without_routers_nothing_is_known_of_an_engine_without_metrics(hands: Hands) -> None:
     hands.kind = Elsewhere()
     async with answering() as served:

@@ -7,8 +7,8 @@ from inference_operator.engines.process import Process
 from inference_operator.engines.sizes import Sizing
 from inference_operator.engines.start_log import StartLog
 from inference_operator.engines.telemetry import Telemetry
-from inference_operator.engines.validation import Validation
+from inference_operator.engines.validation import SpecValidation
 
 
-class Engine(Validation, Sizing, ModelAccess, Process, StartLog, Telemetry, Protocol):
+class Engine(SpecValidation, Sizing, ModelAccess, Process, StartLog, Telemetry, Protocol):
     """One kind of engine."""

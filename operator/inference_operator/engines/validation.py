@@ -25,7 +25,7 @@ class OptionClasses:
     """Those of the safe ones that are made for a secret: the engine shows their values nowhere."""
 
 
-class Validation(Protocol):
+class SpecValidation(Protocol):
     """What one kind of engine accepts of a specification."""
 
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
@@ -40,7 +40,7 @@ class Validation(Protocol):
         """The options and variables that everybody may set, and those that nobody may."""
 
 
-def refusal_of_fields(engine: Validation, spec: EngineSpec) -> Refusal | None:
+def refusal_of_fields(engine: SpecValidation, spec: EngineSpec) -> Refusal | None:
     """The refusal of the first field that is set and that this engine cannot honour; None if it can honour all."""
     stated = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for name in sorted(engine.unsupported_fields & stated.keys()):

@@ -53,21 +53,27 @@ _ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
 _PLAN: TypeAdapter[Plan] = TypeAdapter(StoredPlan)
 
 
-def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
-    """The plan that status shows, for the engine of this name; None if status shows none.
+def plan_in_status(status: Status, *, engine: str, image: str, commit: str, resource: str) -> PinnedPlan | None:
+    """The plan that status shows, for the engine of this name; None if status shows none, or one of something else.
 
-    A plan without a hash is incomplete: the API server has dropped fields that its CRD does not have.
+    Who may write status need not be allowed to change the Deployment. So only sizes are taken from it.
+
+    Args:
+        status: the status.
+        engine: name of the engine kind.
+        image: its image.
+        commit: commit of the model that it loads.
+        resource: resource by which its pods request GPUs.
     """
     if status.plan is None or status.engine is None or not status.plan.spec_hash:
+        return None
+    if (status.engine.image, status.engine.model_commit, status.plan.resource) != (image, commit, resource):
         return None
     try:
         sizes = _PLAN.validate_python(status.plan.model_dump(exclude={"spec_hash"}))
     except ValidationError:
         return None
-    engine_status = status.engine
-    return PinnedPlan(
-        status.plan.spec_hash, engine_status.image, sizes, engine=engine, commit=engine_status.model_commit
-    )
+    return PinnedPlan(status.plan.spec_hash, image, sizes, engine=engine, commit=commit)
 
 
 def recorded_engine(workload: Manifest) -> str:
