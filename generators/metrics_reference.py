@@ -67,7 +67,8 @@ This page is generated from `generators/metrics_reference.py`, `operator/inferen
 ## Of the operator
 Every operator pod serves `/metrics` on port 8080. A standby pod has no series of InferenceDeployments and nodes, and
 its counters stay at zero: use the sum over pods, or the pod whose `infd_leader` is 1. The Prometheus client adds
-`process_*` and `python_*`.
+`process_*` and `python_*`. `/metrics?name[]=infd_leader` has only the metrics of this name; the parameter can be
+repeated.
 
 | metric | type | labels | meaning | used by |
 |---|---|---|---|---|

@@ -12,7 +12,7 @@ from cryptography import x509
 
 from e2e.router.loopback import POLL_SECONDS, START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec
-from inference_operator.router import haproxy
+from inference_operator.router import tls
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 
 RENEWALS = 20
@@ -22,7 +22,7 @@ STREAMS = 8
 @pytest.fixture(autouse=True)
 def _tls(monkeypatch: pytest.MonkeyPatch, loopback: Loopback) -> None:
     """Terminate TLS, and look for a renewed certificate often."""
-    monkeypatch.setattr(haproxy, "TLS_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(tls, "TLS_CHECK_SECONDS", 0.05)
     loopback.spec = RouterSpec.model_validate({"tls": {"secretName": "router-tls"}})
 
 
