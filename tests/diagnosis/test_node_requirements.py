@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from inference_operator.diagnosis.inputs import DiagnosedRole, DiagnosisInputs
+from inference_operator.diagnosis.component import Component
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.manifest import Manifest
@@ -18,7 +19,7 @@ NO_LABEL = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/
 
 def said(raw: Manifest, cause: str = NO_LABEL) -> str:
     live = planned(raw).desired[DEPLOYMENT]
-    roles = {"engine": DiagnosedRole(ENGINES[VLLM], workload_view(live))}
+    roles = {"engine": Component("engine", workload_view(live), (), ENGINES[VLLM])}
     request = DiagnosisInputs("default", roles, {}, read_logs=True, nodes_visible=True, now=NOW)
     view = pod_view(pod(status=unschedulable(cause)), component="engine")
     return node_requirements(replace(view, created=NOW), request)

@@ -41,7 +41,7 @@ def test_the_view_of_a_deployment_has_the_api_servers_message_about_rejected_pod
     status = {**deployment_status(0), "conditions": [{"type": "Progressing", "status": "True"}, failure]}
     assert workload_view(deployment(status)).rejection == message
     over = {**status, "conditions": [{**failure, "status": "False"}]}
-    assert workload_view(deployment(over)).rejection is None
+    assert workload_view(deployment(over)).rejection == ""
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from inference_operator.engines.base import Engine
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView
@@ -17,6 +18,8 @@ class Component:
     workload: WorkloadView
     pods: Sequence[PodView]
     """Its pods that stay."""
+    engine: Engine | None = None
+    """The engine that reads the logs of its containers; None for routers."""
 
     @property
     def worst_pod(self) -> PodView | None:

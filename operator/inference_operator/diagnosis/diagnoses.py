@@ -19,8 +19,8 @@ class Diagnoses:
 
     problems: Mapping[str, PodDiagnosis]
     """The problem of each component that has one, by its name; roles before routers."""
-    startups: Mapping[str, StartupProgress]
-    """The start of each role, by its name."""
+    startups: Sequence[StartupProgress]
+    """The start of each role."""
     volumes: VolumeDiagnosis
     """Of the roles, which may share a claim."""
     router: str
@@ -40,7 +40,7 @@ class Diagnoses:
     @property
     def startup(self) -> StartupProgress:
         """The start to report: that of the first role which has one."""
-        return next((one for one in self.startups.values() if one.status), StartupProgress())
+        return next((one for one in self.startups if one.status), StartupProgress())
 
     def lookups(self, inputs: DiagnosisInputs) -> tuple[Lookup, ...]:
         """The lookups that tell more about what is reported."""
@@ -50,7 +50,7 @@ class Diagnoses:
     @property
     def due(self) -> Iterator[datetime]:
         """When there will be more to report without an event."""
-        starts = (startup.due for startup in self.startups.values())
+        starts = (startup.due for startup in self.startups)
         moments = (*starts, self.volumes.due, self.router_volumes.due, diagnosis_due(self._worst))
         return (moment for moment in moments if moment)
 
@@ -59,21 +59,19 @@ class Diagnoses:
         return min(self.problems.values(), key=lambda problem: problem.pod.failed, default=None)
 
 
-def diagnoses(
-    roles: Sequence[Component], routers: Component, reported: StartupStatus | None, inputs: DiagnosisInputs
-) -> Diagnoses:
+def diagnoses(routers: Component, reported: StartupStatus | None, inputs: DiagnosisInputs) -> Diagnoses:
     """Diagnose the pods of all components.
 
     Args:
-        roles: the components that run engines, in their order.
         routers: the routers.
         reported: the progress of a start that status reports now.
-        inputs: lookups, engines, settings and time.
+        inputs: the roles in their order, lookups, settings and time.
     """
+    roles = tuple(inputs.roles.values())
     found = ((one.name, pod_diagnosis(one.worst_pod, inputs)) for one in (*roles, routers))
     return Diagnoses(
         problems={name: problem for name, problem in found if problem},
-        startups={role.name: _startup(role, reported, inputs) for role in roles},
+        startups=[_startup(role, reported, inputs) for role in roles],
         volumes=volume_diagnosis((pod for role in roles for pod in role.pods), inputs),
         router=routers.name,
         router_volumes=volume_diagnosis(routers.pods, inputs),

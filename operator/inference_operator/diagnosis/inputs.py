@@ -1,21 +1,13 @@
-"""The inputs of a diagnosis: lookup results, the engine and live workload of each role, and settings."""
+"""The inputs of a diagnosis: lookup results, the roles, and settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.diagnosis.component import Component
 from inference_operator.engines.base import Engine
 from inference_operator.views.lookups import LookupResults
-from inference_operator.views.workload import WorkloadView
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosedRole:
-    """A role whose pods are diagnosed."""
-
-    engine: Engine
-    """Reads the logs of its containers."""
-    workload: WorkloadView
+from inference_operator.views.pod import PodView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +15,7 @@ class DiagnosisInputs:
     """Everything that a diagnosis reads, without the pod."""
 
     namespace: str
-    roles: Mapping[str, DiagnosedRole]
+    roles: Mapping[str, Component]
     """The roles by name; pods of other components, such as routers, have none."""
     lookups: LookupResults
     read_logs: bool
@@ -33,3 +25,8 @@ class DiagnosisInputs:
     now: datetime
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not."""
+
+    def engine_of(self, pod: PodView) -> Engine | None:
+        """The engine that reads a pod's logs; None for a pod of no role, such as a router's."""
+        role = self.roles.get(pod.component)
+        return role.engine if role else None

@@ -88,14 +88,14 @@ def _not_created(events: ObjectEvents) -> PodProblem | None:
     if last is None or last.reason == _CREATED:
         return None
     cause = _BEFORE_CAUSE.sub("", last.message)
-    return PodProblem(rejection_reason_of(cause), f"Kubernetes refuses it: {cause}")
+    return PodProblem(rejection_reason(cause), f"Kubernetes refuses it: {cause}")
 
 
-def rejection_reason_of(message: str) -> Reason:
+def rejection_reason(message: str) -> Reason:
     """The reason for a pod that the API server rejects, from its message (Kubernetes 1.36, pkg/quota/v1).
 
     Examples:
-        >>> rejection_reason_of("exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2").value
+        >>> rejection_reason("exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2").value
         'QuotaExceeded'
     """
     return Reason.QUOTA_EXCEEDED if "exceeded quota" in message else Reason.POD_REJECTED

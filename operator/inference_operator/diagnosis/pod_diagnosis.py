@@ -46,8 +46,7 @@ class _Case:
     @property
     def engine(self) -> Engine | None:
         """The engine that reads its logs; None for a pod of no role, such as a router's."""
-        role = self.inputs.roles.get(self.pod.component)
-        return role.engine if role else None
+        return self.inputs.engine_of(self.pod)
 
     def diagnosis(self, reason: Reason, cause: str, *, where: str = "") -> PodDiagnosis:
         """The diagnosis with this cause, which ends with a full stop if it is one of our sentences."""
@@ -146,8 +145,8 @@ def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -
     if ended is None:
         possible = (shortfall_lookup(pod, inputs), autoscaler_lookup(pod, inputs))
         return tuple(lookup for lookup in possible if lookup)
-    role = inputs.roles.get(pod.component)
-    message_suffices = role.engine.diagnose(ended.message) if role else ended.message
+    engine = inputs.engine_of(pod)
+    message_suffices = engine.diagnose(ended.message) if engine else ended.message
     if message_suffices:
         return ()
     log = ended.log if inputs.read_logs else None

@@ -52,11 +52,6 @@ class StartupProgress:
     due: datetime | None = None
     """When there will be something to report, if no event comes before."""
 
-    @property
-    def message(self) -> str:
-        """The step in a sentence; empty while there is nothing to report."""
-        return sentence(self.status) if self.status else ""
-
 
 def sentence(startup: StartupStatus) -> str:
     """The step of a pod, for users.
@@ -109,8 +104,8 @@ def _step(pod: PodView, reported: StartupStatus | None, inputs: DiagnosisInputs)
     start, before = pod.start, _reported_step(pod, reported)
     if start is None or start.answered:
         return before
-    log, role = inputs.lookups.get(start.log) if start.log else None, inputs.roles.get(pod.component)
-    phase = role.engine.phase(log.text) if role and isinstance(log, LogText) else None
+    log, engine = inputs.lookups.get(start.log) if start.log else None, inputs.engine_of(pod)
+    phase = engine.phase(log.text) if engine and isinstance(log, LogText) else None
     wait = volume_wait(pod, namespace=inputs.namespace)
     events = inputs.lookups.get(wait.lookup) if wait else None
     pulls = StartupStage.IMAGES if isinstance(events, ObjectEvents) and is_pulling(events) else None

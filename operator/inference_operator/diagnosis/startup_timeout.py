@@ -28,16 +28,17 @@ def probe_failure_lookup(pod: PodView, ended: Terminated, inputs: DiagnosisInput
 def startup_timeout(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) -> str:
     """Sentences about a start that took too long, with its last phase and the cure; empty if another cause ended it."""
     lookup, role = probe_failure_lookup(pod, ended, inputs), inputs.roles.get(pod.component)
+    engine = inputs.engine_of(pod)
     events = inputs.lookups.get(lookup) if lookup else None
     beginning = _PROBE_FAILED.format(container=pod.component)
-    if role is None or not isinstance(events, ObjectEvents):
+    if role is None or engine is None or not isinstance(events, ObjectEvents):
         return ""
     if not any(event.message.startswith(beginning) for event in events.events):
         return ""
     log = inputs.lookups.get(ended.log)
-    phase = role.engine.phase(log.text) if isinstance(log, LogText) else None
+    phase = engine.phase(log.text) if isinstance(log, LogText) else None
     where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
-    hint = role.engine.startup_hint(phase) if phase else ""
+    hint = engine.startup_hint(phase) if phase else ""
     limit = in_words(role.workload.startup)
     return sentences(
         f"container `{pod.component}` did not answer within {limit}, so the kubelet restarted it{where}.",

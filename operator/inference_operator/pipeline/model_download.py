@@ -58,7 +58,7 @@ def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
         return None
     live = inputs.child(Ref.of(role.workload))
     pod = live["spec"]["template"]["spec"] if live is not None else None
-    return placement(claim, role.pods, pod, role.workload["spec"]["template"]["spec"])
+    return placement(claim, role.context.live.pods, pod, role.workload["spec"]["template"]["spec"])
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:
@@ -67,9 +67,9 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
     Engines of a former template have other kernels, and serve on while their successors fail.
     """
     template = workload_view(inputs.workload(role.name)).template
-    own = [engine for engine in role.engines if engine.template == template]
+    own = [engine for engine in role.context.live.engines if engine.template == template]
     if any(engine.has_answered for engine in own):
         return False
     pods = (pod for engine in own for pod in engine.pods)
-    found = (role.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
+    found = (role.context.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
     return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)

@@ -90,7 +90,7 @@ def _wait(inputs: Inputs, planned: Planned, reason: Reason, progress: str) -> Mo
 def _serves(inputs: Inputs, first: Role) -> bool:
     """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
     ready = workload_view(inputs.workload(first.name)).ready > 0
-    return first.replicas > 0 and (ready or any(engine.has_answered for engine in first.engines))
+    return first.replicas > 0 and (ready or any(engine.has_answered for engine in first.context.live.engines))
 
 
 def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:

@@ -74,11 +74,6 @@ class Planned(Outcome):
         """What users should know about the decisions; empty if nothing."""
         return " ".join(filter(None, [*(role.notice for role in self.roles), self.router_notice]))
 
-    @property
-    def missing_gpu_kind(self) -> str:
-        """A kind of GPU that a plan needs and no node has; empty if there is none."""
-        return next((role.missing_gpu_kind for role in self.roles if role.missing_gpu_kind), "")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(Outcome):

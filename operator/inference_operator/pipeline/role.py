@@ -1,10 +1,8 @@
 """One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from inference_operator.engines.base import Engine
 from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel
@@ -22,9 +20,7 @@ from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
-from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
-from inference_operator.views.pod import PodView
 from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.deployment import engine_deployment
 from inference_operator.workload.hardware_errors import move_due, moved_pods
@@ -69,22 +65,7 @@ class Role:
     @property
     def name(self) -> str:
         """Name of the role."""
-        return self.context.name
-
-    @property
-    def pods(self) -> Sequence[PodView]:
-        """Its live pods."""
-        return self.context.live.pods
-
-    @property
-    def engines(self) -> Sequence[EngineView]:
-        """The engines that its live pods make."""
-        return self.context.live.engines
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that runs in it."""
-        return self.context.engine
+        return self.context.spec.name
 
 
 def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: bool) -> Role:

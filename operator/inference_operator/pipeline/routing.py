@@ -12,7 +12,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
-from inference_operator.router.inputs import RouterInputs, Upstream, slots, upstream
+from inference_operator.router.inputs import RouterInputs, Upstream, slots
 from inference_operator.workload.children import engines_selector, service_host
 from inference_operator.workload.deployment import progress_deadline_seconds
 
@@ -73,7 +73,16 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:
     host = service_host(inputs.owner, role.name, cluster_domain=inputs.settings.cluster_domain)
-    return upstream(role.process, name=role.name, host=host, weight=role.context.spec.weight)
+    return Upstream(
+        name=role.name,
+        host=host,
+        port=role.process.port,
+        health_path=role.process.health_path,
+        max_concurrency=role.process.max_concurrency,
+        model_names=tuple(role.process.model_names),
+        api_paths=tuple(role.process.api_paths),
+        weight=role.context.spec.weight,
+    )
 
 
 def _kept(inputs: Inputs, spec: Spec, way: Routing) -> Mapping[Ref, Manifest]:

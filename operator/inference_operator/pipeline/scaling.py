@@ -31,7 +31,7 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
         plan=_plan_id(first.plan),
         role=first.name,
         replicas=first.replicas,
-        engines=first.engines,
+        engines=first.context.live.engines,
         floor=floor,
     )
     times = [planned.recheck_at, floor.due if floor else None]
@@ -71,7 +71,7 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
         cost
         for role in roles
         for cost in deletion_costs(
-            role.engines,
+            role.context.live.engines,
             inputs.samples,
             live=role.context.live.view.desired,
             desired=workload_view(role.workload).desired,
@@ -90,7 +90,7 @@ def external_objects(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
         role=first.name,
         target=_target(inputs, first).concurrency,
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
-        metrics=first.engine.series,
+        metrics=first.context.engine.series,
     )
     url = inputs.settings.prometheus_url
     least = floor.replicas if floor else stated.autoscaling.min_replicas

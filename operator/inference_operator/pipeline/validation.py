@@ -31,7 +31,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_router_resources(effective.router.resources)
         or refusal_of_exposure(stated.router)
         or refusal_of_queue(effective.router)
-        or refusal_of_additions(stated.pod_template, PodParts("spec.podTemplate", {context.name}, mounts))
+        or refusal_of_additions(stated.pod_template, PodParts("spec.podTemplate", {context.spec.name}, mounts))
         or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
     )
 

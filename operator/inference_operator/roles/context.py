@@ -56,8 +56,3 @@ class RoleContext:
     lookups: LookupResults
     nodes: Sequence[NodeView] | None
     """Nodes with GPUs; None where the operator cannot see nodes."""
-
-    @property
-    def name(self) -> str:
-        """Name of the role."""
-        return self.spec.name

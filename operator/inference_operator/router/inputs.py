@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inference_operator.api.router import RouterSpec
-from inference_operator.engines.process import EngineProcess
 from inference_operator.manifest import Owner
 from inference_operator.settings import Settings
 
@@ -31,27 +30,6 @@ class Upstream:
     """Paths that the engines serve to clients, each with all paths below it."""
     weight: int = 1
     """Share of one of its engines, beside the weights of the other upstreams."""
-
-
-def upstream(process: EngineProcess, *, name: str, host: str, weight: int = 1) -> Upstream:
-    """The upstream of a role.
-
-    Args:
-        process: the process of each of its engines.
-        name: name of the role.
-        host: DNS name of its headless Service.
-        weight: share of one of its engines.
-    """
-    return Upstream(
-        name=name,
-        host=host,
-        port=process.port,
-        health_path=process.health_path,
-        max_concurrency=process.max_concurrency,
-        model_names=tuple(process.model_names),
-        api_paths=tuple(process.api_paths),
-        weight=weight,
-    )
 
 
 @dataclass(frozen=True, slots=True)

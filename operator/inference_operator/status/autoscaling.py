@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from inference_operator.api.autoscaling import AutoscalingSpec
-from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.inputs import start_seconds
@@ -15,7 +14,6 @@ from inference_operator.pipeline.outcomes import Outcome, Planned
 from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView
-from inference_operator.views.pod import PodView
 from inference_operator.views.workload import workload_view
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
@@ -67,11 +65,7 @@ def _without_gpu(outcome: Outcome, engines: Sequence[EngineView]) -> int:
     """Engines that wait for a node, and those that fixed capacity rules out."""
     roles = outcome.roles if isinstance(outcome, Planned) else ()
     capped = sum(role.replicas - workload_view(role.workload).desired for role in roles)
-    return max(0, capped) + sum(any(map(_is_unschedulable, engine.pods)) for engine in engines)
-
-
-def _is_unschedulable(pod: PodView) -> bool:
-    return pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE
+    return max(0, capped) + sum(engine.is_unschedulable for engine in engines)
 
 
 def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> AutoscalingStatus | None:
@@ -87,7 +81,7 @@ def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> Autos
     if before and scaling.conflict and scaling.conflict.is_open:
         return before
     role = outcome.roles[0]
-    start = start_seconds(before, role.engines)
+    start = start_seconds(before, role.context.live.engines)
     known = {"start_seconds": None if start is None else int(start), **_target(outcome.target)}
     if before is not None and before.desired_replicas == role.replicas:
         return before.model_copy(update=known)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
+from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.objects.names import ROUTER
 from inference_operator.sentences import sentences
-from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
+from inference_operator.status.observation import ConditionVerdict, Observation
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
@@ -46,7 +47,7 @@ def _pod_refused(observation: Observation) -> ConditionVerdict | None:
     if not observation.engines.rejection:
         return None
     message = sentences(_counted(observation), observation.rejection)
-    return ConditionVerdict("False", rejection_reason(observation.engines), message)
+    return ConditionVerdict("False", rejection_reason(observation.engines.rejection), message)
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:

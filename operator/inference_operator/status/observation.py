@@ -10,7 +10,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
 from inference_operator.diagnosis.component import Component
-from inference_operator.diagnosis.pending_causes import rejection_reason_of
+from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.manifest import Key
@@ -51,10 +51,6 @@ class RoleObservation:
     """Its plan: decided in this round, or recorded before."""
     kv_cache: KvCacheStatus | None
     """The KV cache of its engines, once one has reported it."""
-    problem: PodDiagnosis | None
-    """Its pod whose problem matters most, and why that does not run."""
-    startup: StartupStatus | None
-    """Its engine that is furthest in its start; None if no start is to be reported."""
     rollout: Rollout | None = None
     """How its engines are replaced."""
     rollout_undecided: bool = False
@@ -131,11 +127,6 @@ class Observation:
         return sentence(self.startup) if self.startup else ""
 
     @property
-    def pinned(self) -> PinnedPlan | None:
-        """The plan of the first role, which status shows."""
-        return self.roles[0].pinned
-
-    @property
     def rollout(self) -> Rollout | None:
         """How engines are replaced: in the first role that replaces some."""
         rolling = (role.rollout for role in self.roles if role.component.workload.rolling)
@@ -188,7 +179,9 @@ class Observation:
         workload = self.rejected_workload
         if workload is None:
             return ""
-        return with_cure(f"Kubernetes refuses a pod: {workload.rejection}", cure_of(rejection_reason(workload)))
+        return with_cure(
+            f"Kubernetes refuses a pod: {workload.rejection}", cure_of(rejection_reason(workload.rejection))
+        )
 
     @property
     def rolling(self) -> bool:
@@ -199,8 +192,3 @@ class Observation:
     def unschedulable(self) -> bool:
         """Whether the pod whose problem matters most waits for a node. It may do so for any time."""
         return self.problem is not None and self.problem.reason is Reason.UNSCHEDULABLE
-
-
-def rejection_reason(workload: WorkloadView) -> Reason:
-    """The reason for which Kubernetes rejects the pods of a workload."""
-    return rejection_reason_of(workload.rejection or "")

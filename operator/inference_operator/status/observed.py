@@ -7,8 +7,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.component import Component, in_engines, stays
-from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
-from inference_operator.diagnosis.inputs import DiagnosedRole, DiagnosisInputs
+from inference_operator.diagnosis.diagnoses import diagnoses
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
@@ -31,11 +31,11 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     live = _live_roles(inputs, planned)
     request = _diagnosis_request(inputs, planned, live)
     routers = _routers(inputs)
-    found = diagnoses([role.component for role in live], routers, inputs.resource.status.startup, request)
+    found = diagnoses(routers, inputs.resource.status.startup, request)
     workload = combined([role.component.workload for role in live])
     return Observation(
         key=inputs.resource.key,
-        roles=[_role(inputs, role, found) for role in live],
+        roles=[_role(inputs, role) for role in live],
         desired=_desired(inputs, planned, workload, roles=len(live)),
         engines=workload,
         routers=routers.workload,
@@ -89,7 +89,8 @@ def _live_roles(inputs: Inputs, planned: Planned | None) -> Sequence[_Live]:
 def _live(role: LiveRole, decided: Role | None) -> _Live:
     staying = [engine for engine in role.engines if stays(engine, role.view)]
     pods = [pod for engine in staying for pod in engine.pods]
-    return _Live(role, decided, staying, Component(role.name, in_engines(role.view, role.engines), pods))
+    engine = decided.context.engine if decided else role.engine
+    return _Live(role, decided, staying, Component(role.name, in_engines(role.view, role.engines), pods, engine))
 
 
 def _routers(inputs: Inputs) -> Component:
@@ -97,8 +98,8 @@ def _routers(inputs: Inputs) -> Component:
     return Component(ROUTER, workload, [pod for pod in inputs.pods_of(ROUTER) if stays(pod, workload)])
 
 
-def _role(inputs: Inputs, live: _Live, found: Diagnoses) -> RoleObservation:
-    decided, name = live.decided, live.role.name
+def _role(inputs: Inputs, live: _Live) -> RoleObservation:
+    decided = live.decided
     pinned = decided.plan if decided else next(iter(live.role.recorded), None)
     plan = pinned.plan if pinned else None
     return RoleObservation(
@@ -106,8 +107,6 @@ def _role(inputs: Inputs, live: _Live, found: Diagnoses) -> RoleObservation:
         engines=live.staying,
         pinned=pinned,
         kv_cache=kv_cache(inputs, live.role.view.template, live.staying, plan),
-        problem=found.problems.get(name),
-        startup=found.startups[name].status,
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
@@ -160,13 +159,10 @@ def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected |
 
 
 def _diagnosis_request(inputs: Inputs, planned: Planned | None, roles: Sequence[_Live]) -> DiagnosisInputs:
-    """The inputs of diagnoses. Each role's engine is the one that its pinned plan names."""
+    """The inputs of diagnoses."""
     return DiagnosisInputs(
         namespace=inputs.resource.key.namespace,
-        roles={
-            live.role.name: DiagnosedRole(live.decided.engine if live.decided else live.role.engine, live.role.view)
-            for live in roles
-        },
+        roles={live.component.name: live.component for live in roles},
         lookups=inputs.lookups,
         read_logs=inputs.settings.read_logs,
         nodes_visible=not inputs.settings.namespaces,

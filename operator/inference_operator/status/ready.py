@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
+from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
-from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
+from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.shared_rules import inspecting, model_wait, refused
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 
@@ -33,7 +34,7 @@ def missing_node(observation: Observation) -> str:
 def _cause_reason(observation: Observation) -> Reason:
     """The reason of the cause that `_cause` describes; `Starting` if none is known."""
     if observation.rejected_workload:
-        return rejection_reason(observation.rejected_workload)
+        return rejection_reason(observation.rejected_workload.rejection)
     if missing_node(observation):
         return Reason.WAITING_FOR_NODE
     return observation.problem.reason if observation.problem else Reason.STARTING

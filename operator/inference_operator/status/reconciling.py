@@ -6,8 +6,9 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.api.status import StartupStep
 from inference_operator.chain import Chain
+from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
-from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
+from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.ready import missing_node, ready
 from inference_operator.status.shared_rules import inspecting, model_wait, paused
 from inference_operator.status.stalled import stalled
@@ -65,7 +66,7 @@ def _settled(observation: Observation) -> bool:
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
     """Kubernetes rejects a pod."""
     workload = observation.rejected_workload
-    return ConditionVerdict("True", rejection_reason(workload), observation.rejection) if workload else None
+    return ConditionVerdict("True", rejection_reason(workload.rejection), observation.rejection) if workload else None
 
 
 def _rollout_without_gpu(observation: Observation) -> ConditionVerdict | None:

@@ -73,7 +73,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     current = observed(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
-    decided = current.pinned
+    decided = current.roles[0].pinned
     status = Status(
         observed_generation=inputs.resource.generation,
         conditions=conditions,

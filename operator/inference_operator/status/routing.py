@@ -3,9 +3,10 @@
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
+from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import cure_of
 from inference_operator.sentences import sentences
-from inference_operator.status.observation import ConditionVerdict, Observation, rejection_reason
+from inference_operator.status.observation import ConditionVerdict, Observation
 
 
 def _external(observation: Observation) -> ConditionVerdict | None:
@@ -33,7 +34,7 @@ def _pod_refused(observation: Observation) -> ConditionVerdict | None:
     rejection = observation.routers.rejection
     if not rejection:
         return None
-    reason = rejection_reason(observation.routers)
+    reason = rejection_reason(rejection)
     message = with_cure(f"Kubernetes refuses a router's pod: {rejection}", cure_of(reason))
     return ConditionVerdict("False", reason, message)
 

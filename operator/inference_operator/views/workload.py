@@ -29,7 +29,7 @@ class WorkloadView:
     updated: int = 0
     """Pods of the latest template."""
     ready: int = 0
-    rejection: str | None = None
+    rejection: str = ""
     """Why pods cannot be created, in the API server's words."""
     deadline_exceeded: bool = False
     """Whether its controller reports no progress within the progress deadline."""
@@ -79,7 +79,7 @@ def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
         replicas=sum(one.replicas for one in workloads),
         updated=sum(one.updated for one in workloads),
         ready=0 if any(_serves_nothing(one) for one in workloads) else sum(one.ready for one in workloads),
-        rejection=next((one.rejection for one in workloads if one.rejection is not None), None),
+        rejection=next((one.rejection for one in workloads if one.rejection), ""),
         deadline_exceeded=any(one.failed for one in workloads),
         deadline=max((one.deadline for one in workloads), default=DEFAULT_PROGRESS_DEADLINE),
         template=workloads[0].template if workloads else None,
@@ -108,7 +108,7 @@ def _deployment(deployment: Manifest) -> WorkloadView:
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
-        rejection=str(failure.get("message", "")) if failure.get("status") == "True" else None,
+        rejection=str(failure.get("message", "")) if failure.get("status") == "True" else "",
         deadline_exceeded=observed >= latest and (progress.get("status"), progress.get("reason")) == _DEADLINE_EXCEEDED,
         deadline=DEFAULT_PROGRESS_DEADLINE if deadline is None else timedelta(seconds=deadline),
         template=pod_template_hash(mapping(template, "metadata")),

@@ -56,7 +56,7 @@ class WorkloadInputs:
     @property
     def role(self) -> str:
         """The component label of the role's objects, and the name of its container."""
-        return self.context.name
+        return self.context.spec.name
 
     @property
     def spec(self) -> EffectiveSpec:
