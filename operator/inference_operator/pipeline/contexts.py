@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
-from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.manifest import Manifest
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.planning.engine_plan import wanted_image
 from inference_operator.roles.context import LiveRole, RoleContext
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan, plan_in_status
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import annotations, mapping
@@ -32,8 +31,8 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
         specs: the roles that the specification requests. The status shows the plan of the first one.
     """
     requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
-    first = {role.name: role for role in specs[:1]}
-    return {name: _live_role(inputs, name, engine, first.get(name)) for name, engine in requested.items()}
+    first = next(iter(requested))
+    return {name: _live_role(inputs, name, engine, is_first=name == first) for name, engine in requested.items()}
 
 
 def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
@@ -84,9 +83,9 @@ def _component(manifest: Manifest) -> str:
     return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
 
 
-def _live_role(inputs: Inputs, name: str, requested: str, in_status: RoleSpec | None) -> LiveRole:
+def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
     workload = inputs.workload(name)
-    recorded = _recorded_plans(inputs, workload, in_status)
+    recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
@@ -103,25 +102,18 @@ def _running_engine(inputs: Inputs, recorded: Sequence[PinnedPlan], requested: s
     return next(inputs.engines[name] for name in names if name in inputs.engines)
 
 
-def _recorded_plans(inputs: Inputs, workload: Manifest | None, in_status: RoleSpec | None) -> Sequence[PinnedPlan]:
+def _recorded_plans(
+    inputs: Inputs, workload: Manifest | None, requested: str, *, is_first: bool
+) -> Sequence[PinnedPlan]:
     """The plans recorded for a role, the latest decision first.
 
-    The record is the annotation of its workload. Status shows the plan of the first role too. If both are of the same
-    decision, that of status is used, since an annotation that somebody edited is drift. Where the annotation is lost,
-    status has the sizes, if engines would still have the image and resource that it shows.
+    There are two records, which differ if one of them was not written: status, for the first role, and the annotation
+    of the workload. Status comes first, since an annotation that somebody edited is drift.
     """
     annotated = pinned_plan(annotations(workload).get(PLAN_ANNOTATION))
-    if in_status is None:
-        return [annotated] if annotated else []
-    shown = plan_in_status(
-        inputs.resource.status,
-        engine=annotated.engine if annotated else in_status.engine,
-        image=annotated.image if annotated else _wanted_image(inputs, in_status),
-        commit=annotated.commit if annotated else "",
-        resource=annotated.plan.resource if annotated else in_status.stated.hardware.gpu.resource_name or GPU_RESOURCE,
-    )
-    return sorted((plan for plan in (shown, annotated) if plan is not None), key=lambda plan: -plan.plan.revision)
-
-
-def _wanted_image(inputs: Inputs, role: RoleSpec) -> str:
-    return wanted_image(role.stated, inputs.engines[role.engine], inputs.settings)
+    engine = annotated.engine if annotated else requested
+    shown = plan_from_status(inputs.resource.status, engine=engine) if is_first else None
+    if shown and annotated:
+        shown = completed(shown, annotated)
+    plans = [plan for plan in (shown, annotated) if plan is not None]
+    return sorted(plans, key=lambda plan: -plan.plan.revision)

@@ -5,7 +5,7 @@ stored together with a hash of the part of the specification that it depends on.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -53,27 +53,33 @@ _ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
 _PLAN: TypeAdapter[Plan] = TypeAdapter(StoredPlan)
 
 
-def plan_in_status(status: Status, *, engine: str, image: str, commit: str, resource: str) -> PinnedPlan | None:
-    """The plan that status shows, for the engine of this name; None if status shows none, or one of something else.
+def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
+    """The plan that status shows, for the engine of this name; None if status shows none.
 
-    Who may write status need not be allowed to change the Deployment. So only sizes are taken from it.
-
-    Args:
-        status: the status.
-        engine: name of the engine kind.
-        image: its image.
-        commit: commit of the model that it loads.
-        resource: resource by which its pods request GPUs.
+    A plan without a hash is incomplete: the API server has dropped fields that its CRD does not have.
     """
     if status.plan is None or status.engine is None or not status.plan.spec_hash:
-        return None
-    if (status.engine.image, status.engine.model_commit, status.plan.resource) != (image, commit, resource):
         return None
     try:
         sizes = _PLAN.validate_python(status.plan.model_dump(exclude={"spec_hash"}))
     except ValidationError:
         return None
-    return PinnedPlan(status.plan.spec_hash, image, sizes, engine=engine, commit=commit)
+    engine_status = status.engine
+    return PinnedPlan(
+        status.plan.spec_hash, engine_status.image, sizes, engine=engine, commit=engine_status.model_commit
+    )
+
+
+def completed(shown: PinnedPlan, annotated: PinnedPlan) -> PinnedPlan:
+    """The plan that status shows, completed from the annotation if that is the same plan otherwise.
+
+    A CRD older than the operator drops `modelCommit` and `leftToEngine` from status. Without them engines would get
+    other arguments and restart.
+    """
+    commit = shown.commit or annotated.commit
+    left = shown.plan.left_to_engine or annotated.plan.left_to_engine
+    whole = replace(shown, commit=commit, plan=replace(shown.plan, left_to_engine=left))
+    return whole if whole == replace(annotated, rules=whole.rules) else shown
 
 
 def recorded_engine(workload: Manifest) -> str:
