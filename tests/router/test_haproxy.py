@@ -194,6 +194,17 @@ def test_each_upstream_has_its_servers_with_its_own_address_weight_and_limit() -
     ]
 
 
+def test_the_lightest_of_several_upstreams_gets_requests_too() -> None:
+    """Weight 0 would drain it."""
+    heavy = replace(REQUEST, upstreams=(replace(ENGINES, weight=200), HELPERS))
+    assert re.findall(r" weight (\d+) ", haproxy_cfg(heavy)) == ["64", "1"]
+
+
+def test_engines_of_all_upstreams_get_the_host_of_the_first_one() -> None:
+    (host,) = (line for line in lines(haproxy_cfg(BOTH), "http-request") if " set-header Host " in line)
+    assert host.endswith(" qwen-engines.default.svc.cluster.local")
+
+
 def test_each_server_is_checked_at_the_path_and_host_of_its_upstream() -> None:
     (check,) = (line for line in lines(haproxy_cfg(BOTH), "http-check"))
     assert "uri-lf %[srv_name,regsub(^engine_.*,/health),regsub(^helper_.*,/alive)] ver" in check

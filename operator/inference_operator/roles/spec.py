@@ -22,7 +22,7 @@ class RoleSpec:
     effective: EffectiveSpec
     """Its specification over the administrator's defaults: its pods are built from it."""
     weight: int = 1
-    """Its share of the requests beside the other roles that the router sends requests to."""
+    """Weight of each of its engines, relative to the engines of the other roles that the router sends requests to."""
 
     @property
     def stated(self) -> Spec:

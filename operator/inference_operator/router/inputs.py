@@ -29,7 +29,7 @@ class Upstream:
     api_paths: tuple[str, ...]
     """Paths that the engines serve to clients, each with all paths below it."""
     weight: int = 1
-    """Share of one of its engines, beside the weights of the other upstreams."""
+    """Weight of each of its engines, relative to the engines of the other upstreams."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The servers of the upstreams, as HAProxy balances requests over them: the values of servers.cfg.j2.
 
 All of them are in one backend: one queue, one rule for held requests, one count. So it is as with one upstream.
+Headers are set before HAProxy chooses a server, so all servers get the Host of the first upstream.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
 
 
 def servers(upstreams: Sequence[Upstream]) -> Sequence[Servers]:
-    """The servers of each upstream."""
+    """The servers of each upstream. Each weighs at least 1: HAProxy sends nothing to a server of weight 0."""
     if len(upstreams) == 1:
         return [Servers("e", f"{one.host}:{one.port}") for one in upstreams]
     heaviest = max(one.weight for one in upstreams)
@@ -54,7 +55,7 @@ def servers(upstreams: Sequence[Upstream]) -> Sequence[Servers]:
         Servers(
             _prefix(one),
             f"{one.host}:{one.port}",
-            f" weight {round(FULL_WEIGHT * one.weight / heaviest)} maxconn {one.max_concurrency}",
+            f" weight {max(1, round(FULL_WEIGHT * one.weight / heaviest))} maxconn {one.max_concurrency}",
         )
         for one in upstreams
     ]
