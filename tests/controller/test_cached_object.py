@@ -50,6 +50,14 @@ def test_an_object_for_which_no_dictionary_is_left_is_unpacked_unchanged() -> No
         assert codec.pack(manifest).manifest == manifest
 
 
+def test_labels_that_users_write_on_their_resources_take_no_dictionary_from_children() -> None:
+    codec = Codec()
+    for number in range(MOST_DICTIONARIES + 2):
+        meta = {**RAW["metadata"], "labels": {COMPONENT_LABEL: str(number)}}
+        codec.pack({**RAW, "metadata": meta})
+    assert all(codec.pack(child).dictionary for child in children("one"))
+
+
 def test_only_the_view_of_a_pod_is_cached() -> None:
     manifest = pod(status=ready_pod())
     one = Codec().pack(manifest)

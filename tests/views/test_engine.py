@@ -83,5 +83,12 @@ def test_a_pods_view_has_its_group_and_index() -> None:
     assert (view.group, view.index) == ("qwen-engine-0", 3)
     plain = pod_view(pod(status=ready_pod()), component=ENGINE)
     assert (plain.group, plain.index) == ("", 0)
-    odd = pod_view(pod(status=ready_pod(), added_labels={POD_INDEX_LABEL: "x"}), component=ENGINE)
+    odd = pod_view(pod(status=ready_pod(), added_labels={**labels, POD_INDEX_LABEL: "x"}), component=ENGINE)
     assert odd.index == 0
+
+
+def test_an_index_that_a_user_set_on_a_pod_of_no_group_means_nothing() -> None:
+    """`spec.podTemplate.labels` may have this key: the engine still leads itself."""
+    view = pod_view(pod(added_labels={POD_INDEX_LABEL: "1"}), component="engine")
+    assert view.index == 0
+    assert engines_of([replace(view, ready=True)])[0].ready

@@ -8,7 +8,7 @@ from inference_operator.api.validation import LABEL_KEY, MAX_LABEL_KEY_LENGTH, S
 
 Product = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_. ]*$")]
 MEMORY_FORM = r"^[1-9][0-9]{0,4}Gi$"
-EngineOnGpus = Annotated[str, StringConstraints(min_length=1, max_length=32, pattern=MEMORY_FORM)]
+GpuMemoryQuantity = Annotated[str, StringConstraints(min_length=1, max_length=32, pattern=MEMORY_FORM)]
 
 
 class GpuSpec(SpecModel):
@@ -23,7 +23,7 @@ class GpuSpec(SpecModel):
             " GPUs can exist. Default: any GPU that fits the model. Change: rolling restart with new sizing."
         ),
     )
-    memory: EngineOnGpus | None = Field(
+    memory: GpuMemoryQuantity | None = Field(
         None,
         description="Minimum memory of one GPU, for example `40Gi`. Default: any GPU that fits the model."
         " Change: rolling restart with new sizing.",

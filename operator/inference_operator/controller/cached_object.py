@@ -76,7 +76,8 @@ class Codec:
         """The form of an object for the cache."""
         kind, meta = manifest["kind"], manifest["metadata"]
         is_resource = kind == INFERENCE_DEPLOYMENT.name
-        component = str((meta.get("labels") or {}).get(COMPONENT_LABEL, ""))
+        # labels of an InferenceDeployment are its users': many different ones would use up the dictionaries
+        component = "" if is_resource else str((meta.get("labels") or {}).get(COMPONENT_LABEL, ""))
         view = pod_view(manifest, component=component) if kind == POD.name else None
         packed, dictionary = ((), b"") if view else self._compressed(manifest, component)
         return CachedObject(

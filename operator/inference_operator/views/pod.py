@@ -141,6 +141,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     ready = condition(status, "Ready").get("status") == "True"
     problem = None if ready else _problem(pod, status)
+    group = str(mapping(meta, "labels").get(GROUP_LABEL, ""))  # reserved for the operator; users may set the index
     return PodView(
         name=str(meta.get("name", "")),
         component=component,
@@ -161,8 +162,8 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
         exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
-        group=str(mapping(meta, "labels").get(GROUP_LABEL, "")),
-        index=_index(meta),
+        group=group,
+        index=_index(meta) if group else 0,
     )
 
 
