@@ -23,7 +23,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.objects.quantity import value
 from inference_operator.sizing.cpu import cpu_needs
-from inference_operator.sizing.kv_cache import Held, cache_layout, held
+from inference_operator.sizing.kv_cache import AllocatedCache, allocated_cache, cache_layout
 from inference_operator.sizing.plan import Plan, cpu_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
 
@@ -49,7 +49,7 @@ class Size:
     """One model: computed and measured figures."""
 
     name: str
-    computed: Held | None
+    computed: AllocatedCache | None
     """None if the operator does not understand the config."""
     told_blocks: int
     told_tokens: int
@@ -79,11 +79,11 @@ def sizes(names: Sequence[str] = tuple(KINDS)) -> list[Size]:
     return [_size(name, result) for name, result in zip(names, results, strict=True)]
 
 
-def computed(facts: ModelFacts) -> Held:
+def computed(facts: ModelFacts) -> AllocatedCache:
     """Blocks and tokens of the KV cache as the operator computes them."""
     memory = vllm_cpu_memory(latent=facts.uses_mla)
     layout = cache_layout(facts, memory, Shape(context=CONTEXT))
-    return held(layout, memory, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
+    return allocated_cache(layout, memory, size=CACHE_BYTES, context=CONTEXT, batched=BATCHED_TOKENS)
 
 
 def planned(facts: ModelFacts | None) -> Plan:

@@ -47,36 +47,36 @@ def found(
 def test_one_on_the_deployment_of_the_engines_holds_the_live_number() -> None:
     told = found(ON_WORKLOAD, ELSEWHERE)
     assert told is not None
-    assert (told.holds, told.on_workload, told.on_scale) == (True, (ON_WORKLOAD,), ())
+    assert (told.is_frozen, told.on_workload, told.on_scale) == (True, (ON_WORKLOAD,), ())
 
 
 def test_one_on_scale_is_told_and_holds_nothing() -> None:
     told = found(ON_SCALE, ELSEWHERE)
     assert told is not None
-    assert (told.holds, told.on_workload, told.on_scale) == (False, (), (ON_SCALE,))
+    assert (told.is_frozen, told.on_workload, told.on_scale) == (False, (), (ON_SCALE,))
 
 
 def test_the_operators_own_and_those_of_others_are_none() -> None:
     told = found(OWN, ELSEWHERE)
     assert told is not None
-    assert (told.holds, told.on_workload, told.on_scale) == (False, (), ())
+    assert (told.is_frozen, told.on_workload, told.on_scale) == (False, (), ())
     assert not told.lookup.often
 
 
 def test_after_a_write_through_scale_the_live_number_stays_until_autoscalers_were_listed_since() -> None:
     told = found(live=WRITTEN)
     assert told is not None
-    assert told.holds
+    assert told.is_frozen
     assert told.lookup.often
     again = found(live=WRITTEN, seen=told.lookup.seen)
     assert again is not None
-    assert not again.holds, "no autoscaler: somebody has called `kubectl scale`"
+    assert not again.is_frozen, "no autoscaler: somebody has called `kubectl scale`"
 
 
 def test_without_the_right_to_list_them_nothing_is_held_for_ever() -> None:
     told = found(live=WRITTEN, result=Unavailable("no right"))
     assert told is not None
-    assert not told.holds
+    assert not told.is_frozen
 
 
 @pytest.mark.parametrize(("status", "holds"), [("False", True), ("True", False)])
@@ -93,7 +93,7 @@ def test_after_a_restart_a_conflict_that_was_told_lasts_until_autoscalers_are_li
     )
     told = found(seen="of another time", before=before)
     assert told is not None
-    assert told.holds is holds
+    assert told.is_frozen is holds
 
 
 @pytest.mark.parametrize("backend", ["HPA", "KEDA"])

@@ -4,7 +4,7 @@ from inference_operator.engines.vllm.memory import vllm_cpu_memory
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.quantity import canonical
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
-from inference_operator.sizing.kv_cache import cache_layout, held
+from inference_operator.sizing.kv_cache import allocated_cache, cache_layout
 from inference_operator.sizing.plan import Plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 from inference_operator.units import GIB
@@ -51,7 +51,7 @@ def test_the_kv_cache_on_cpus_holds_the_longest_sequence_and_the_typical_request
     facts, shape = model(name), Shape(context=context)
     needs, layout = cpu_needs(facts, CPU, shape), cache_layout(facts, CPU, shape)
     for length, times in ((context, 1), (min(2048, context), 8)):
-        assert held(layout, CPU, size=needs.cache_bytes, context=length, batched=2048).concurrency > times
+        assert allocated_cache(layout, CPU, size=needs.cache_bytes, context=length, batched=2048).concurrency > times
 
 
 def test_a_requested_kv_cache_size_on_cpus_is_used() -> None:

@@ -42,7 +42,7 @@ class ScalingConflict:
 
     lookup: ForeignAutoscalersLookup
     """The lookup that the next decision needs."""
-    holds: bool = False
+    is_frozen: bool = False
     """Whether the live number of engines stays as it is."""
     on_workload: Sequence[ForeignAutoscaler] = ()
     """Foreign autoscalers of the Deployment of the engines."""
@@ -52,7 +52,7 @@ class ScalingConflict:
     @property
     def is_open(self) -> bool:
         """Whether the number of engines has an unknown writer, until the autoscalers are listed."""
-        return self.holds and not self.on_workload
+        return self.is_frozen and not self.on_workload
 
 
 def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
@@ -68,7 +68,7 @@ def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
     result = inputs.lookups.get(lookup)
     if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
         was_held = was_reported and before is not None and before.status == "False"
-        return ScalingConflict(lookup, holds=bool(writers) or was_held)
+        return ScalingConflict(lookup, is_frozen=bool(writers) or was_held)
     foreign = result.found if isinstance(result, ForeignAutoscalers) else ()
     targets = {
         (DEPLOYMENT.name, inputs.workload): (on_workload := list[ForeignAutoscaler]()),

@@ -169,7 +169,7 @@ class LookupPoller:
             self._on_result(look, result)
             for key in sorted(entry.keys):
                 self._add(key)
-        wait = holds_seconds(look)
+        wait = ttl_seconds(look)
         if entry.failures:
             wait = exponential_backoff(entry.failures, first=FIRST_BACKOFF_SECONDS, longest=LATEST_BACKOFF_SECONDS)
         if wait is not None and not entry.queued:
@@ -216,7 +216,7 @@ def _claim_view(claim: Manifest | None) -> ClaimView | Unavailable:
     return ClaimView(tuple(map(str, mapping(claim, "spec").get("accessModes") or ())))
 
 
-def holds_seconds(look: Lookup) -> float | None:
+def ttl_seconds(look: Lookup) -> float | None:
     """Seconds after which a lookup is repeated; None if its result is final."""
     match look:
         case LogLookup(running=running):

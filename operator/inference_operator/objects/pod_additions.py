@@ -33,7 +33,7 @@ _OWN_KEYS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PodParts:
+class ReservedPodParts:
     """The operator's own parts of a pod, which no addition may replace."""
 
     path: str
@@ -44,7 +44,7 @@ class PodParts:
     """Their volume mounts."""
 
 
-def refusal_of_additions(requested: PodTemplateSpec, own: PodParts) -> Refusal | None:
+def refusal_of_additions(requested: PodTemplateSpec, own: ReservedPodParts) -> Refusal | None:
     """Why the additions cannot be merged, or None."""
     return next(_refusals(requested, own), None)
 
@@ -60,7 +60,7 @@ def refusal_of_keys(keys: Iterable[str], path: str) -> Refusal | None:
     return next((_reserved(f"{path}[{key}]", f"`{key}`", cure) for key, cure in cures if cure), None)
 
 
-def _refusals(requested: PodTemplateSpec, own: PodParts) -> Iterator[Refusal]:
+def _refusals(requested: PodTemplateSpec, own: ReservedPodParts) -> Iterator[Refusal]:
     path, own_mounts = own.path, own.mounts
     for part, keys in (("labels", requested.labels), ("annotations", requested.annotations)):
         if refusal := refusal_of_keys(keys, f"{path}.{part}"):

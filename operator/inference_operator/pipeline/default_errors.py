@@ -12,9 +12,9 @@ from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
 from inference_operator.objects.names import ENGINE
-from inference_operator.objects.pod_additions import PodParts, refusal_of_additions, refusal_of_keys
+from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
-from inference_operator.router.deployment import own_parts
+from inference_operator.router.deployment import reserved_pod_parts
 from inference_operator.router.process import METRICS_PORT_VARIABLE, POD_IPS_VARIABLE
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.settings import PREFIX, Settings
@@ -29,12 +29,12 @@ def default_errors(settings: Settings, engines: EngineRegistry) -> list[str]:
 
 def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
     access = engines[engines.default].access(EngineSpec())
-    engine = PodParts(_TEMPLATE, {ENGINE}, engine_mounts(ClaimModel("any", ""), access.writable))
+    engine = ReservedPodParts(_TEMPLATE, {ENGINE}, engine_mounts(ClaimModel("any", ""), access.writable))
     yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
     yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
     yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines))
     yield from _line(
-        "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, own_parts(_TEMPLATE))
+        "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, reserved_pod_parts(_TEMPLATE))
     )
     yield from _line("ROUTER_DEFAULTS", refusal_of_router_resources(settings.router_defaults.resources, "resources"))
     for name in sorted({METRICS_PORT_VARIABLE, POD_IPS_VARIABLE} & _names(settings.router_defaults)):

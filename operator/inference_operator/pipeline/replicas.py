@@ -36,9 +36,9 @@ class ObservedScaling:
     """The fewest engines now."""
 
     @property
-    def is_held(self) -> bool:
+    def is_frozen(self) -> bool:
         """Whether the live number of engines stays, since another autoscaler may act on the workload."""
-        return self.conflict is not None and self.conflict.holds
+        return self.conflict is not None and self.conflict.is_frozen
 
 
 def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedScaling:
@@ -84,7 +84,7 @@ def desired_replicas(
     """The replicas that are wanted, and those to have: with fixed capacity at most as many as fit on the nodes."""
     live = context.live.workload
     current = context.live.view.desired if live else None
-    if scaling.is_held and current is not None:
+    if scaling.is_frozen and current is not None:
         return current, current
     capped = context.settings.capacity is Capacity.FIXED
     wanted = wanted_replicas(

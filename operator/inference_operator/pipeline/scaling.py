@@ -39,7 +39,7 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
         planned,
         lookups=(*planned.lookups, conflict.lookup) if conflict else planned.lookups,
         recheck_at=min(filter(None, times), default=None),
-        scaling=None if scaling.is_held else request,
+        scaling=None if scaling.is_frozen else request,
         target=target,
         deletion_costs=_deletion_costs(inputs, planned.roles),
     )

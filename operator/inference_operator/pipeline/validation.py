@@ -6,10 +6,10 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_resources
-from inference_operator.objects.pod_additions import PodParts, refusal_of_additions
+from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.planning.role_plan import PlanState
-from inference_operator.router.deployment import own_parts as router_parts
+from inference_operator.router.deployment import reserved_pod_parts as router_parts
 from inference_operator.router.exposure import refusal_of_exposure
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.router.waiting import refusal_of_queue
@@ -31,7 +31,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_router_resources(effective.router.resources)
         or refusal_of_exposure(stated.router)
         or refusal_of_queue(effective.router)
-        or refusal_of_additions(stated.pod_template, PodParts("spec.podTemplate", {context.spec.name}, mounts))
+        or refusal_of_additions(stated.pod_template, ReservedPodParts("spec.podTemplate", {context.spec.name}, mounts))
         or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
     )
 

@@ -31,14 +31,14 @@ def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: st
         'An engine requests `134Gi` of disk, and no node for it has so much: `a` has 93Gi.'
     """
     requests = ((container.get("resources") or {}).get("requests") or {} for container in pod.get("containers") or ())
-    asked = next((str(found[_STORAGE]) for found in requests if _STORAGE in found), "")
+    requested = next((str(found[_STORAGE]) for found in requests if _STORAGE in found), "")
     suiting = [node for node in nodes or () if node.count(resource) and matches_node(node, pod)]
     amounts = [(node.name, node.allocatable.get(_STORAGE, "")) for node in suiting]
-    if not asked or not amounts or any(not amount or value(amount) >= value(asked) for _, amount in amounts):
+    if not requested or not amounts or any(not amount or value(amount) >= value(requested) for _, amount in amounts):
         return ""
     named = ", ".join(f"`{name}` has {_readable(amount)}" for name, amount in sorted(amounts)[:NAMED_NODES])
     more = f" and {len(amounts) - NAMED_NODES} more" if len(amounts) > NAMED_NODES else ""
-    return f"An engine requests `{asked}` of disk, and no node for it has so much: {named}{more}."
+    return f"An engine requests `{requested}` of disk, and no node for it has so much: {named}{more}."
 
 
 def _readable(amount: str) -> str:

@@ -54,45 +54,45 @@ class GpuOffers:
         return kind if absent else ""
 
 
-def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, settings: Settings) -> GpuOffers:
+def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSpec, settings: Settings) -> GpuOffers:
     """The GPUs that an engine may be sized for.
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
         pod: the scheduling fields of the engine's pod.
-        asked: the GPUs that the spec names.
+        requested: the GPUs that the spec names.
         settings: declared GPUs, and whether the capacity is fixed.
     """
     declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
     suiting = _suiting(nodes, pod)
-    hinted = _hinted(asked)
+    hinted = _hinted(requested)
     of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
     fixed = settings.capacity is Capacity.FIXED and nodes is not None
     coming = () if fixed else tuple(_coming(declared, hinted, live))
     possible = merged([*live, *coming])
-    if asked.resource_name:
-        possible = tuple(one for one in possible if one.resource == asked.resource_name)
+    if requested.resource_name:
+        possible = tuple(one for one in possible if one.resource == requested.resource_name)
     unknown = sum(not offers for offers in of_nodes.values())
     return GpuOffers(live, possible, unknown, visible=nodes is not None)
 
 
 def usable_offers(
-    nodes: Sequence[NodeView] | None, pod: Manifest, asked: GpuSpec, settings: Settings, needs: GpuNeeds
+    nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSpec, settings: Settings, needs: GpuNeeds
 ) -> GpuOffers:
     """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for.
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
         pod: the scheduling fields of the engine's pod.
-        asked: the GPUs that the spec names.
+        requested: the GPUs that the spec names.
         settings: declared GPUs, and whether the capacity is fixed.
         needs: what the image needs.
     """
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
-    found = gpu_offers(recent, pod, asked, settings)
+    found = gpu_offers(recent, pod, requested, settings)
     kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})
     excluded = [
         f"Node `{name}` has driver {driver}, and the image's CUDA {needs.cuda} needs {needs.driver} or newer."
@@ -175,13 +175,13 @@ def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -
     return found or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
 
 
-def _hinted(asked: GpuSpec) -> Sequence[GpuOffer]:
-    offers = (offer_named(name, per_node=HINTED_PER_NODE) for name in asked.products)
-    kinds = {one.kind: _asked_by(asked.resource_name, one) for one in offers if one is not None}
+def _hinted(requested: GpuSpec) -> Sequence[GpuOffer]:
+    offers = (offer_named(name, per_node=HINTED_PER_NODE) for name in requested.products)
+    kinds = {one.kind: _with_resource(requested.resource_name, one) for one in offers if one is not None}
     return list(kinds.values())
 
 
-def _asked_by(resource: str | None, hinted: GpuOffer) -> GpuOffer:
+def _with_resource(resource: str | None, hinted: GpuOffer) -> GpuOffer:
     """An offer that the spec names, under its resource name; a MIG resource's product label names no profile."""
     if not hinted.slice:
         return replace(hinted, product="")

@@ -18,7 +18,7 @@ from inference_operator.objects.pod import (
     pod_template,
     restricted_pod,
 )
-from inference_operator.objects.pod_additions import PodParts, mounts, sidecars, volumes
+from inference_operator.objects.pod_additions import ReservedPodParts, mounts, sidecars, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.inputs import RouterInputs
@@ -106,10 +106,10 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
     )
 
 
-def own_parts(path: str) -> PodParts:
+def reserved_pod_parts(path: str) -> ReservedPodParts:
     """The operator's own parts of a router pod; `path` is that of the additions."""
     mounts_of_all = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
-    return PodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT])
+    return ReservedPodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT])
 
 
 def _own_volumes(inputs: RouterInputs) -> list[Manifest]:

@@ -71,7 +71,7 @@ class CacheLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AllocatedCache:
     """The capacity of a KV cache on one GPU."""
 
     blocks: int
@@ -81,20 +81,22 @@ class Held:
     """Sequences of the longest context that fit at once."""
 
 
-def held(layout: CacheLayout, engine: EngineMemory, *, size: float, context: int, batched: int) -> Held:
+def allocated_cache(
+    layout: CacheLayout, engine: EngineMemory, *, size: float, context: int, batched: int
+) -> AllocatedCache:
     """The capacity of a KV cache of `size` bytes, for sequences of `context` tokens and batches of `batched` tokens.
 
     Examples:
         >>> from inference_operator.engines.vllm.memory import vllm_memory
         >>> layout = CacheLayout(2**20, (Kept(Attention.FULL, 1, 16, 0),), 2**16, state_blocks=1, batches_in_flight=1)
-        >>> held(layout, vllm_memory("0.32.0", memory_gib=80), size=2**30, context=8192, batched=8192)
-        Held(blocks=1024, tokens=16384, concurrency=2.0)
+        >>> allocated_cache(layout, vllm_memory("0.32.0", memory_gib=80), size=2**30, context=8192, batched=8192)
+        AllocatedCache(blocks=1024, tokens=16384, concurrency=2.0)
     """
     blocks = max(0, int(size // layout.unit_bytes))
     concurrency = blocks / layout.blocks(context, batched)
     if engine.tokens_by_concurrency:
-        return Held(blocks, int(concurrency * context), concurrency)
-    return Held(blocks, blocks // max(1, layout.groups) * layout.block_tokens, concurrency)
+        return AllocatedCache(blocks, int(concurrency * context), concurrency)
+    return AllocatedCache(blocks, blocks // max(1, layout.groups) * layout.block_tokens, concurrency)
 
 
 def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> int:

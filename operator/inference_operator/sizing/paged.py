@@ -18,7 +18,7 @@ from inference_operator.sizing.activation import (
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Gpu, Origin, Term, TermName
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.kv_cache import cache_layout, held
+from inference_operator.sizing.kv_cache import allocated_cache, cache_layout
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -122,7 +122,7 @@ def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: S
     if facts.is_encoder:  # no cache limits its sequences
         return replace(found, concurrency=found.max_num_seqs, typical_concurrency=found.max_num_seqs)
     layout, batched = cache_layout(facts, engine, shape), found.max_num_batched_tokens
-    cache = held(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
+    cache = allocated_cache(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
     return replace(
         found,
         kv_needed=layout.blocks(found.context, batched) * layout.unit_bytes / GIB,

@@ -151,7 +151,7 @@ class Observation:
     @property
     def complete(self) -> bool:
         """Whether every object that serving needs exists, even if not as desired now."""
-        return self.path.connected and self.engines.exists and (self.path.direct or self.routers.exists)
+        return self.path.connected and self.engines.exists and (self.path.bypasses_routers or self.routers.exists)
 
     @property
     def serving(self) -> bool:
@@ -161,7 +161,7 @@ class Observation:
     @property
     def routable(self) -> bool:
         """Whether a request would reach an engine that is ready."""
-        return self.path.direct or self.routers.ready > 0
+        return self.path.bypasses_routers or self.routers.ready > 0
 
     @property
     def at_zero(self) -> bool:

@@ -21,7 +21,7 @@ class RequestPath:
     """Whether the Services and the router's configuration exist, which requests need."""
     external: bool
     """Whether something else than our routers is to send the requests."""
-    direct: bool
+    bypasses_routers: bool
     """Whether the Service selects the engines themselves, so that requests need no router."""
     exposures: Sequence[Exposure]
     """How each object exposes the router outside the cluster."""
@@ -34,16 +34,17 @@ class RequestPath:
 def request_path(inputs: Inputs, role: LiveRole) -> RequestPath:
     """The path of requests to the engines of this role."""
     spec, key, main = inputs.resource.spec, inputs.resource.key, inputs.main_service
-    direct = inputs.bypasses_routers
+    bypasses_routers = inputs.bypasses_routers
     engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role.name))
     config = Ref(CONFIG_MAP, key.namespace, router_name(key.name))
     router = spec.router if isinstance(spec, Spec) else RouterSpec()
-    external = router.strategy is RouterStrategy.EXTERNAL if isinstance(spec, Spec) else direct
+    external = router.strategy is RouterStrategy.EXTERNAL if isinstance(spec, Spec) else bypasses_routers
     service = mapping(role.service or {}, "spec")
+    needed = (main, engines) if bypasses_routers else (main, config, engines)
     return RequestPath(
-        connected=all(ref in inputs.children for ref in ((main, engines) if direct else (main, config, engines))),
+        connected=all(ref in inputs.children for ref in needed),
         external=external,
-        direct=direct,
+        bypasses_routers=bypasses_routers,
         exposures=exposures(router, main, inputs.children, inputs.unavailable_kinds),
         engines_selector=_as_text(mapping(service, "selector")),
         engine_port=next((int(port["port"]) for port in objects(service, "ports")), 0),

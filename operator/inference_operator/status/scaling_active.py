@@ -77,7 +77,7 @@ def _conflict_on_scale(observation: Observation) -> ConditionVerdict | None:
 def _undecided(observation: Observation) -> ConditionVerdict | None:
     """There was no sample yet, or it is open whether another autoscaler acts: what was reported before stays."""
     conflict = observation.scaling.observed.conflict
-    if observation.scaling.observed.result is not None and not (conflict and conflict.holds):
+    if observation.scaling.observed.result is not None and not (conflict and conflict.is_frozen):
         return None
     before = observation.previous.condition(ConditionType.SCALING_ACTIVE)
     reason = _REASONS.get(before.reason) if before else None

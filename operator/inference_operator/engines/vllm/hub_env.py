@@ -105,17 +105,17 @@ def offline_variables(hub_cache: str) -> Mapping[str, str]:
     return {"HF_HUB_CACHE": hub_cache, "HF_HUB_OFFLINE": "1"} if hub_cache else {}
 
 
-def refusal_of_cached(asked: EngineSpec) -> Refusal | None:
+def refusal_of_cached(spec: EngineSpec) -> Refusal | None:
     """The refusal of what would make the engine look for its model elsewhere than on the claim, or None."""
     cure = "Remove it, or remove `spec.cache`."
-    for variable in asked.env:
+    for variable in spec.env:
         if variable.name in _ELSEWHERE:
             problem = f"`{variable.name}` is managed by the operator with `spec.cache`."
             return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.env[{variable.name}]", problem, cure)
-    if value_of(asked.args, DOWNLOAD_DIR) is not None:
+    if value_of(spec.args, DOWNLOAD_DIR) is not None:
         problem = f"`{DOWNLOAD_DIR}` is managed by the operator with `spec.cache`."
         return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
-    return refusal_of_hub_adapters(asked.args)
+    return refusal_of_hub_adapters(spec.args)
 
 
 def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | None) -> tuple[EnvironmentVariable, ...]:

@@ -161,16 +161,16 @@ class Vllm:
 
     port: int = PORT
 
-    def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
+    def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         """The refusal of arguments or variables that the vLLM of this image may not get, or None."""
         return (
-            refusal_of_args(asked.args, image=image, allowed=settings.allowed_arguments)
-            or refusal_of_named_code(asked.args, allowed=settings.allowed_arguments)
-            or refusal_of_cache_bytes(asked.args)
-            or refusal_of_batches(asked)
-            or refusal_of_parsers(asked, image=image)
-            or refusal_of_traces(asked.args)
-            or refusal_of_env(asked.env, allowed=settings.allowed_environment)
+            refusal_of_args(spec.args, image=image, allowed=settings.allowed_arguments)
+            or refusal_of_named_code(spec.args, allowed=settings.allowed_arguments)
+            or refusal_of_cache_bytes(spec.args)
+            or refusal_of_batches(spec)
+            or refusal_of_parsers(spec, image=image)
+            or refusal_of_traces(spec.args)
+            or refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
     @property
@@ -183,9 +183,9 @@ class Vllm:
         """The classes of vLLM's options and variables."""
         return CLASSES
 
-    def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:
+    def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
         """What this image needs of GPUs and their driver; nothing for images that are not vLLM's own."""
-        return gpu_needs(asked, image)
+        return gpu_needs(spec, image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
@@ -197,9 +197,9 @@ class Vllm:
         """Memory on CPUs, where the operator sets the size of the KV cache."""
         return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
 
-    def shape(self, asked: EngineSpec) -> Shape:
+    def shape(self, spec: EngineSpec) -> Shape:
         """The engine part of a spec, in the types of sizing."""
-        return shape_of(asked)
+        return shape_of(spec)
 
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
         """The parsers of the model's family, if this image has them."""
@@ -210,7 +210,7 @@ class Vllm:
         return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
 
     def process(
-        self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         sequences = default_sequences(plan) if plan.max_num_seqs is None else plan.max_num_seqs
@@ -219,12 +219,12 @@ class Vllm:
             f"--host={host}",
             f"--port={self.port}",
             f"--tensor-parallel-size={plan.parallel.tensor}",
-            *memory_arguments(asked, plan),
-            *parser_arguments(asked, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
-            *media_arguments(asked.multimodal.allowed_domains, version_of_image(asked.image or "")),
+            *memory_arguments(spec, plan),
+            *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
+            *media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or "")),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
-            *_queue_arguments(asked, sequences),
-            *traces_arguments(asked.args, traces),
+            *_queue_arguments(spec, sequences),
+            *traces_arguments(spec.args, traces),
         )
         own = {ENGINE_READY_TIMEOUT: str(timeouts.startup), **offline_variables(served.hub_cache)}
         return EngineProcess(
@@ -232,10 +232,10 @@ class Vllm:
             args=(
                 served.model,
                 *managed,
-                *asked.args,
-                *commit_arguments(asked.args, served.commit or served.revision or ""),
+                *spec.args,
+                *commit_arguments(spec.args, served.commit or served.revision or ""),
             ),
-            env=with_token(_environment(asked.env, own), served.token),
+            env=with_token(_environment(spec.env, own), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
@@ -250,10 +250,10 @@ class Vllm:
             compiled=COMPILED,
         )
 
-    def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
+    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """What a process needs to read the model as vLLM does."""
         return HubAccess(
-            env=access_variables(_environment(asked.env, {}), model),
+            env=access_variables(_environment(spec.env, {}), model),
             user=USER,
             group=GROUP,
             writable=WRITABLE,
@@ -267,12 +267,12 @@ class Vllm:
         """All. GGUF needs a plugin, as the plan says, and pickle files need consent."""
         return frozenset(WeightFormat)
 
-    def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
+    def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         """The refusal of code that could change, of pickle files, or of what leads away from the claim; or None."""
         return (
-            refusal_of_remote_code(asked.args, model)
-            or refusal_of_pickle(asked.args, model)
-            or (refusal_of_cached(asked) if cached else None)
+            refusal_of_remote_code(spec.args, model)
+            or refusal_of_pickle(spec.args, model)
+            or (refusal_of_cached(spec) if cached else None)
         )
 
     def diagnose(self, log: str) -> Diagnosis | None:
@@ -314,11 +314,11 @@ class Vllm:
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
 
 
-def _queue_arguments(asked: EngineSpec, sequences: int) -> Iterator[str]:
+def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
     """The limit of unfinished requests, unless the arguments of the spec set one or this version has none."""
-    version = version_of(version_of_image(asked.image or ""))
+    version = version_of(version_of_image(spec.image or ""))
     knows = version is not None and version >= MAX_NUM_QUEUED_REQS_SINCE
-    if knows and value_of(asked.args, MAX_NUM_QUEUED_REQS) is None:
+    if knows and value_of(spec.args, MAX_NUM_QUEUED_REQS) is None:
         yield f"{MAX_NUM_QUEUED_REQS}={QUEUED_PER_SEQUENCE * sequences}"
 
 
