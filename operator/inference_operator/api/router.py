@@ -122,7 +122,7 @@ class RouterSpec(SpecModel):
 
 
 def _needs_router(model: type[RouterSpec]) -> Rule:
-    """That `External` has no other field of the router: nothing would read it."""
+    """The refusal of every other field of the router beside `External`: nothing would read it."""
     others = [info.alias or name for name, info in model.model_fields.items() if name != "strategy"]
     given = " || ".join(f"has(self.{name})" for name in others)
     return Rule(

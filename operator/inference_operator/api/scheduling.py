@@ -28,7 +28,7 @@ class TaintEffect(StrEnum):
 
 
 class Unsatisfiable(StrEnum):
-    """What the scheduler does with a pod that would exceed `maxSkew`."""
+    """The scheduler's action for a pod that would exceed `maxSkew`."""
 
     DO_NOT_SCHEDULE = "DoNotSchedule"
     SCHEDULE_ANYWAY = "ScheduleAnyway"

@@ -23,7 +23,7 @@ from inference_operator.views.raw import mapping, objects
 
 @dataclass(frozen=True, slots=True)
 class ConflictInputs:
-    """What was observed of a workload whose replicas the operator decides."""
+    """A workload whose replicas the operator decides, as observed."""
 
     key: Key
     spec: Spec

@@ -31,7 +31,7 @@ class ExternalState:
 
 @dataclass(frozen=True, slots=True)
 class ExternalStateInputs:
-    """What was observed of the external autoscaler."""
+    """The external autoscaler as observed."""
 
     spec: AutoscalingSpec
     owner: Owner

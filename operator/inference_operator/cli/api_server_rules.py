@@ -12,7 +12,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 
 _NUMBERS = TypeAdapter[bool | float](bool | float)
-"""What pydantic reads from text too; every integer is also a number."""
+"""The types that pydantic reads from text too; every integer is also a number."""
 _MESSAGES = {"integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN}
 
 

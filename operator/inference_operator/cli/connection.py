@@ -14,7 +14,7 @@ _Result = TypeVar("_Result")
 
 
 async def in_cluster(work: "Callable[[Api, KubeCluster], Awaitable[_Result]]") -> _Result:
-    """What `work` returns; raises `UsageError` if the API server cannot be asked or refuses."""
+    """The result of `work`; raises `UsageError` if the API server cannot be asked or refuses."""
     from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as below
     from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
     from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above

@@ -40,7 +40,7 @@ class EngineMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was read from the cluster."""
+    """A resource and its engines, as read from the cluster."""
 
     found: Resource
     engines: Sequence[EngineMetrics]
@@ -130,7 +130,7 @@ _Read = TypeVar("_Read")
 
 
 async def _read(namespace: str, name: str, read: "Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]") -> _Read:
-    """What `read` finds about a resource in the cluster of the kubeconfig."""
+    """The result of `read` about a resource in the cluster of the kubeconfig."""
 
     async def found(api: "Api", cluster: "KubeCluster") -> _Read:
         live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))

@@ -41,7 +41,7 @@ class ScalingEvent:
 
 @dataclass(frozen=True, slots=True)
 class ScalingSnapshot:
-    """What was read from the cluster."""
+    """The autoscaling of a resource, as read from the cluster."""
 
     found: Resource
     pods: Sequence[PodView]

@@ -12,7 +12,7 @@ from inference_operator.settings import ModelInspection, Settings
 def hub_model(
     source_text: str, revision: str | None, settings: Settings, *, allow_pickle: bool = False
 ) -> InspectionResult | None:
-    """What the hub has of a model; None if it is no model of a hub, or if the settings prefer the catalogue.
+    """The model as the hub has it; None if it is no model of a hub, or if the settings prefer the catalogue.
 
     Args:
         source_text: value of `spec.model.source`.

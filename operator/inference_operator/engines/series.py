@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\.)*"'
 _REST = re.compile(rf"(?:\{{({_LABEL}(?:,{_LABEL})*)?,?\}})? +(\S+)(?: +-?[0-9]+)?")
-"""What follows the name: labels, if the series has some, value, and perhaps a time."""
+"""The rest of a line after the name: labels, if the series has some, value, and perhaps a time."""
 
 _PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r'\\([\\n"])')

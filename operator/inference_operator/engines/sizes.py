@@ -26,7 +26,7 @@ class Sizing(Protocol):
     """The sizes of one kind of engine."""
 
     def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
-        """What this image needs of GPUs and their driver."""
+        """The needs of this image: GPUs and their driver."""
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> EngineOnGpus:
         """This image's engine on these GPUs; it uses more memory by what one reported beyond the estimate."""

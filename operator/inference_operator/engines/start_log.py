@@ -49,4 +49,4 @@ class StartLog(Protocol):
         """The phase that the log of a start shows; None if it shows none yet."""
 
     def startup_hint(self, phase: Phase) -> str:
-        """What helps, in a sentence, if a start does not get beyond this phase; empty if nothing particular does."""
+        """The cure, in a sentence, of a start that does not get beyond this phase; empty if none is known."""

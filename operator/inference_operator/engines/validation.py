@@ -22,11 +22,11 @@ class OptionClasses:
     managed_variables: frozenset[str]
     """Names of environment variables that the operator refuses to everybody."""
     secret_variables: frozenset[str] = frozenset()
-    """Those of the safe ones that are made for a secret: the engine shows their values nowhere."""
+    """The safe variables that are made for a secret: the engine shows their values nowhere."""
 
 
 class SpecValidation(Protocol):
-    """What one kind of engine accepts of a specification."""
+    """The checks of a specification by one kind of engine."""
 
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
         """Why this image's engine cannot run the specification; None if it can."""

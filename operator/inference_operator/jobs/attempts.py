@@ -25,7 +25,7 @@ class AttemptsProgress(Generic[Result]):
     jobs: tuple[int, ...] = ()
     """Numbers of the attempts whose Jobs must exist."""
     result: Result | None = None
-    """What an attempt has reported; None until one has."""
+    """The result of an attempt; None until one has a result."""
     failure: Failure | None = None
     """Why the last finished attempt failed."""
     waiting: str = ""

@@ -49,7 +49,7 @@ class DownloadInputs:
 
     @property
     def revision(self) -> str:
-        """What to download; empty is the default branch."""
+        """The revision to download; empty is the default branch."""
         return self.commit or self.job.access.revision or ""
 
 

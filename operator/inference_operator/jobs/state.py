@@ -31,7 +31,7 @@ JOB_CLEANUP_DELAY = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ObservedJobs:
-    """What is known of a resource's Jobs now."""
+    """The Jobs of a resource as observed."""
 
     live: Mapping[Ref, Manifest]
     """The live children."""

@@ -1,4 +1,4 @@
-"""What a Job does for a resource, and the Job itself: it runs in the user's namespace, with the engine's own access."""
+"""The task of a Job, and the Job itself: it runs in the user's namespace, with the engine's own access."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _WHERE_ENGINES_RUN = ("nodeSelector", "tolerations", "affinity", "priorityClassN
 
 @dataclass(frozen=True, slots=True)
 class JobInputs:
-    """What all Jobs of a resource have in common."""
+    """The inputs that all Jobs of a resource have in common."""
 
     spec: EffectiveSpec
     access: HubAccess
@@ -42,7 +42,7 @@ class JobTask(Generic[Result]):
     component: str
     """Component label of its Jobs, pods and record, and name of the container."""
     purpose: str
-    """What the Job does, for messages: they begin with the Job's name, and go on with this."""
+    """The task in words: messages begin with the Job's name and go on with them."""
     image: str
     process: Manifest
     """The fields of `process_fields`."""

@@ -1,1 +1,1 @@
-"""What runs inside Jobs, and behind `infd`: reads, downloads, verifies and removes the files of a model."""
+"""The program inside Jobs and behind `infd`: it reads, downloads, verifies and removes the files of a model."""

@@ -103,7 +103,7 @@ def _files(repository: str, revision: str | None) -> Files:
 
 
 def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:
-    """What a download takes; 0 of a listing that it would refuse, since only the download says why."""
+    """The bytes of a download; 0 of a listing that it would refuse, since only the download says why."""
     files = wanted_files(repository, (ListedFile(*one) for one in sizes.items()), allow_pickle=True)
     return 0 if isinstance(files, Failure) else sum(file.size_bytes for file in files)
 

@@ -93,7 +93,7 @@ def _parts(one: ModelFolder, decided: Deletion) -> Item:
 
 
 def _doomed(one: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[Path]:
-    """What to delete, the records first: a model whose files go is complete no more."""
+    """The files to delete, the records first: a model whose files go is complete no more."""
     yield from (path for commit in sorted(decided.commits) if (path := one.record(commit)).is_file())
     if decided.everything:
         yield one.path

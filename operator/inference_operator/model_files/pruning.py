@@ -27,7 +27,7 @@ class CachedRepository:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What is to be deleted of one repository."""
+    """The deletion of one repository's files."""
 
     everything: bool = False
     """Whether to delete the folder as a whole, with parts of files that no commit names."""
@@ -61,7 +61,7 @@ class PruneReport:
 
 
 def deletion_of(found: CachedRepository, uses: Sequence[Use]) -> Deletion:
-    """What to delete of a repository.
+    """The deletion for a repository.
 
     Examples:
         >>> found = CachedRepository("models--a--b", {"1": True, "2": True})

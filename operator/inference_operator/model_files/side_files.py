@@ -22,7 +22,7 @@ POOLING = ".Pooling"
 
 
 def side_files(names: Collection[str], parsed: Callable[[str], object]) -> SideFiles:
-    """What the small files say.
+    """The facts in a model's small files.
 
     Args:
         names: the files that exist.

@@ -49,7 +49,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What the objects of a namespace use on one claim."""
+    """The uses of one claim by the objects of a namespace."""
 
     models: tuple[Use, ...] = ()
     kernels: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ def repository_of(source: object) -> str:
 def claim_uses(
     claim: str, resources: Sequence[Manifest], workloads: Sequence[Manifest], records: Sequence[Manifest]
 ) -> Uses:
-    """What is in use on a claim. An unclear commit means every commit of the repository.
+    """The models and kernels in use on a claim. An unclear commit means every commit of the repository.
 
     Args:
         claim: name of the claim.

@@ -1,4 +1,4 @@
-"""What running pods keep when the operator is upgraded: stored in an annotation of their workload.
+"""Content that running pods keep when the operator is upgraded: stored in an annotation of their workload.
 
 Another release, or other settings, may build another pod template from the same specification. So the content is stored
 with a hash of its inputs. It stays in use while the inputs are the same and a pod made from it serves.
@@ -93,7 +93,7 @@ class PinAnnotation(Generic[T]):
         return Pinned(hashes.inputsHash, content, stored=text) if manifest_hash(content.hashed) == hashes.hash else None
 
     def in_use(self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None]) -> Pinned[T]:
-        """What pods should be made from: the pinned content if it has the same inputs and serves, else the new one.
+        """The content of pods: the pinned one if it has the same inputs and serves, else the new one.
 
         Args:
             built: the content as this operator builds it.

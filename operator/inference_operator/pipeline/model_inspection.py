@@ -1,4 +1,4 @@
-"""What is known about the model of a resource: from its inspection, or from the catalogue."""
+"""The model of a resource, as far as it is known: from its inspection, or from the catalogue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

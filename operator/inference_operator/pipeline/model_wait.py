@@ -31,14 +31,14 @@ def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
 
 
 def job_inputs(context: RoleContext) -> JobInputs:
-    """What the Jobs of a resource have in common: they access the model as the engines of this role do."""
+    """The inputs of all Jobs of a resource: they access the model as the engines of this role do."""
     effective = context.spec.effective
     access = context.engine.access(effective.engine, effective.model)
     return JobInputs(effective, access, context.owner, context.settings)
 
 
 def observed_jobs(inputs: Inputs) -> ObservedJobs:
-    """What is known of the resource's Jobs now."""
+    """The resource's Jobs as observed."""
     return ObservedJobs(inputs.children, inputs.pods, inputs.now, inputs.lookups)
 
 

@@ -20,12 +20,12 @@ from inference_operator.workload.traffic import TrafficChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What every outcome has."""
+    """The fields of every outcome."""
 
     desired: Mapping[Ref, Manifest]
     """The objects that the resource should have. Where nothing new is decided, the live ones."""
     model: KnownModel | None = None
-    """What is known about the model."""
+    """The model, as far as it is known."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that the next decision needs."""
     recheck_at: datetime | None = None
@@ -33,7 +33,7 @@ class Outcome:
     removals: tuple[Removal, ...] = ()
     """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
     scaling: ScalingInputs | None = None
-    """What autoscaling depends on; None where the operator does not decide about the number of engines."""
+    """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""
     deletion_costs: tuple[DeletionCost, ...] = ()
@@ -62,7 +62,7 @@ class Planned(Outcome):
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
     router_notice: str = ""
-    """What users should know about the decision for the routers; empty if nothing."""
+    """A notice for users about the decision for the routers; may be empty."""
 
     @property
     def plan(self) -> PinnedPlan:
@@ -71,7 +71,7 @@ class Planned(Outcome):
 
     @property
     def notice(self) -> str:
-        """What users should know about the decisions; empty if nothing."""
+        """The notices for users about the decisions; may be empty."""
         return " ".join(filter(None, [*(role.notice for role in self.roles), self.router_notice]))
 
 

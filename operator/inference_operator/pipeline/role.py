@@ -47,13 +47,13 @@ class Role:
     rollout: Rollout | None
     """How its pods are replaced; None until the lookup that decides it has a result."""
     scaling: ObservedScaling
-    """What was observed of its autoscaling."""
+    """Its autoscaling as observed."""
     objects: dict[Ref, Manifest]
     """All desired objects of the role, the workload included."""
     replicas: int = 1
     """Engines that are wanted; the workload may have fewer where nodes limit them."""
     notice: str = ""
-    """What users should know about the decision; empty if nothing."""
+    """A notice for users about the decision; may be empty."""
     missing_gpu_kind: str = ""
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
     disk_shortfall: str = ""

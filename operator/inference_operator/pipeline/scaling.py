@@ -60,7 +60,7 @@ def _target(inputs: Inputs, first: Role) -> Target:
 
 
 def _plan_id(plan: PinnedPlan) -> str:
-    """What tells one plan of the engines from another: a correction belongs to one plan."""
+    """The identity of a plan of engines: a correction belongs to one plan."""
     return f"{plan.spec_hash}/{plan.plan.revision}"
 
 

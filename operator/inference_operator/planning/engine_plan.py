@@ -33,7 +33,7 @@ UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 @dataclass(frozen=True, slots=True)
 class ModelFindings:
-    """What is known about a model."""
+    """The facts about a model, as far as they are known."""
 
     known: KnownModel | None
     """The model, from its own files or from the catalogue."""
@@ -59,7 +59,7 @@ class PlanInputs:
     previous_kind: str = ""
     """The kind of GPU in the pinned plan."""
     learned: Learned | None = None
-    """What an engine of the pinned plan reported."""
+    """The report of an engine of the pinned plan about its memory."""
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
@@ -112,7 +112,7 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
 
 
 def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
-    """What the spec requests of the sizes; with the facts of its draft model, if the catalogue has it."""
+    """The inputs of sizing that the spec gives; with the facts of its draft model, if the catalogue has it."""
     gpu = spec.hardware.gpu
     shape = with_draft(engine.shape(spec.engine))
     return SizingInputs(

@@ -68,7 +68,7 @@ def _sizes(plan: Plan) -> tuple[object, ...]:
 
 
 def ended_output(pod: PodView, lookups: LookupResults) -> Iterator[str]:
-    """What a terminated container wrote: its log, and its termination message, which is the end of the log."""
+    """The output of a terminated container: its log, and its termination message, which is the end of the log."""
     ended = pod.problem.terminated if pod.problem else None
     if ended is None or ended.log.container != pod.component:
         return

@@ -11,7 +11,7 @@ from inference_operator.router.waiting import BODY_BYTES
 AFFINITY_FILE = "affinity.lua"
 
 BALANCE_FACTOR = 300
-"""What one engine may have, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
+"""The limit of one engine, in percent of its fair share of the requests in flight. `bench/affinity.py` measures it: at
 150, a third of the hits are lost, since each router process counts only its own requests, which are few; without a
 bound, engines close to saturation answer late. Up to three engines it bounds nothing, but HOT_REQUESTS does."""
 

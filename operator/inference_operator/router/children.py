@@ -36,7 +36,7 @@ class RouterObjects:
     objects: dict[Ref, Manifest]
     """All its objects by reference, in the order in which they are applied."""
     notice: str = ""
-    """What users should know about the decision; empty if nothing."""
+    """A notice for users about the decision; may be empty."""
 
 
 def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:

@@ -32,4 +32,4 @@ OF_HAPROXY = (
     NO_ENGINE,
     ErrorResponse(504, "server_error", "the engine did not answer in time", RETRY_AFTER_SECONDS),
 )
-"""Those that HAProxy gives by itself, without a rule."""
+"""The status codes that HAProxy gives by itself, without a rule."""

@@ -30,7 +30,7 @@ class Exposure:
     reason: Reason
     """`Exposed`, or why there is no address."""
     message: str
-    """What there is, or what is missing and what to do, in sentences."""
+    """The object's state, or its fault and the cure, in sentences."""
 
 
 def exposures(
@@ -127,7 +127,7 @@ def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailabl
 
 
 def _current_conditions(route: Manifest) -> Sequence[Manifest]:
-    """What Gateways say about the route as it is now; a condition about an earlier generation may be over."""
+    """The conditions of Gateways about the route as it is now; one about an earlier generation may be over."""
     now = mapping(route, "metadata").get("generation")
     return [
         condition
@@ -143,7 +143,7 @@ def _urls(scheme: str, hosts: Iterable[str]) -> Sequence[str]:
 
 
 def _patterns(hosts: Iterable[str]) -> str:
-    """That patterns have no URL; empty without one.
+    """A sentence that patterns have no URL; empty without one.
 
     Examples:
         >>> _patterns(["llm.example.com", "*.example.com"]), _patterns(["llm.example.com"])

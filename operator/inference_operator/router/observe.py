@@ -1,4 +1,4 @@
-"""What a router tells of its requests: the fields of its access log, and the metrics that HAProxy's exporter lacks."""
+"""The records of a router about its requests: fields of its access log, and metrics that HAProxy's exporter lacks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ MAX_BYTES = 192 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RouterContent:
-    """What routers are made from: their pod template and configuration."""
+    """The content of routers: their pod template and configuration."""
 
     slots: int
     """Server slots of the configuration."""

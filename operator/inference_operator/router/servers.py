@@ -29,7 +29,7 @@ class Servers:
     """Their names are this and a number."""
     address: str
     options: str = ""
-    """What differs from the servers of the first upstream."""
+    """The differences from the servers of the first upstream."""
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:

@@ -99,7 +99,7 @@ class Budget:
 
     @property
     def offered(self) -> float:
-        """What the engine may use."""
+        """The memory that the engine may use."""
         return self.memory * self.utilization
 
     @property

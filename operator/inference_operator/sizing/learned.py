@@ -1,4 +1,4 @@
-"""What an engine reported about its memory when it did not start, and what a later plan learns from it.
+"""The report of an engine about its memory when it did not start, and its use by a later plan.
 
 A learned value belongs to one specification of one resource. It is stored with the plan, and a plan for another
 specification starts without it.

@@ -52,7 +52,7 @@ class PerGpu:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What sizing decided. Quantities are in Kubernetes' canonical form. None: the engine's default."""
+    """The decision of sizing. Quantities are in Kubernetes' canonical form. None: the engine's default."""
 
     device: Device
     parallel: ParallelSizes
@@ -75,7 +75,7 @@ class Plan:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     left_to_engine: tuple[str, ...] = ()
-    """Those of the three sizes above that the engine derives itself, by their names in `spec.engine`. No argument sets
+    """The sizes, of the three above, that the engine derives itself, by their names in `spec.engine`. No argument sets
     them."""
     gpu_memory_utilization: float | None = None
     kv_cache_bytes: int | None = None
@@ -103,7 +103,7 @@ class Plan:
     """How often sizing was repeated, because no node could run the engines or an engine reported too little memory; the
     highest number is current."""
     learned: Learned | None = None
-    """What an engine of an earlier revision for the same specification reported; None if none did."""
+    """The report of an engine of an earlier revision for the same specification; None without one."""
 
 
 GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2

@@ -20,7 +20,7 @@ PULL_SECONDS = 300
 
 _WRITTEN = ("revisionHistoryLimit", "progressDeadlineSeconds", "strategy", "selector")
 _ANNOTATIONS = (PLAN_ANNOTATION, ROLLOUT_ANNOTATION, TEMPLATE_ANNOTATION, MOVED_ANNOTATION)
-"""What a Deployment's template and its plan are known by."""
+"""The annotations by which a Deployment's template and its plan are known."""
 
 _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
     RolloutStrategy.SURGE: {"maxSurge": 1, "maxUnavailable": 0},

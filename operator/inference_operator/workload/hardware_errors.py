@@ -51,7 +51,7 @@ class MovedPods:
 
     @property
     def notice(self) -> str:
-        """What users should do, in a sentence; empty if nothing.
+        """The cure for users, in a sentence; empty if there is none.
 
         Examples:
             >>> MovedPods({"gpu-1": "a-b-c"}).notice

@@ -24,7 +24,7 @@ _MAX_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class EngineContent:
-    """What engines are made from: their pod template alone."""
+    """The content of engines: their pod template alone."""
 
     template: Manifest
 

@@ -187,7 +187,7 @@ def _prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadInputs:
-    """What the operator would ask for, if a resource had this model and claim."""
+    """The download that the operator would request for a resource with this model and claim."""
     if not isinstance(model_source(options.source), DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     model: Manifest = {"source": options.source, **({"revision": options.revision} if options.revision else {})}

@@ -25,7 +25,7 @@ _OLDER_GPUS = (
 
 
 def gpu_needs(engine: EngineSpec, image: str) -> GpuNeeds:
-    """What an image needs of GPUs and drivers; nothing where it is no release of vLLM's own images.
+    """The needs of an image: GPUs and drivers; nothing where it is no release of vLLM's own images.
 
     Examples:
         >>> needs = gpu_needs(EngineSpec(), "docker.io/vllm/vllm-openai:v0.32.0")

@@ -18,9 +18,9 @@ _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
 
 _KERNEL_FILE = r"/\.cache/(?:vllm|torchinductor|triton|flashinfer)/"
-"""What the path of every compiled file contains."""
+"""A part of the path of every compiled file."""
 _CUT_OFF = r"(?:EOFError: Ran out of input|UnpicklingError: pickle data was truncated)"
-"""What pickle says of an empty file, and of one that ends too early (CPython 3.11, Modules/_pickle.c)."""
+"""The messages of pickle about an empty file and about one that ends too early (CPython 3.11, Modules/_pickle.c)."""
 _BROKEN_KERNELS: Sequence[str] = (
     # vllm/compilation/backends.py
     r"previous compilation failed, leading to a\s+corrupted compilation artifact",

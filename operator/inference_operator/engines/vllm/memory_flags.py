@@ -30,7 +30,7 @@ MAX_ADAPTERS = 65_536
 """vLLM refuses more; they are a mistake."""
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6}(?=[kmgt]))?)([kmgtKMGT]?)", re.ASCII)
 _BINARY_FRACTION = re.compile(r"\d{1,15}\.\d{1,6}[KMGT]", re.ASCII)
-"""What vLLM refuses: it takes decimals with the units k, m, g and t only."""
+"""The form that vLLM refuses: it takes decimals with the units k, m, g and t only."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """Units of amounts (0.32.0, `utils/argparse_utils.py`, `human_readable_int`). No machine needs more digits."""
 MAX_CACHE_BYTES = 2**50

@@ -33,7 +33,7 @@ class CodeValue:
     names_code: re.Pattern[str]
     """The texts that do."""
     meaning: str = "a name in a module"
-    """What these texts are."""
+    """The kind of these texts."""
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ class Class(StrEnum):
     MANAGED = "managed"
     """Nobody; the operator sets it."""
     PODS = "pods"
-    """Those who may create pods."""
+    """Everybody who may create pods."""
 
 
 REASONS: dict[str, str] = {
@@ -42,7 +42,7 @@ REASONS: dict[str, str] = {
     "repository": "loads another repository or path beside the model",
     "shows": "shows or logs what users send",
 }
-"""What an option or variable of the class `pods` does, by the word in the tables."""
+"""The effect of an option or variable of the class `pods`, by the word in the tables."""
 
 LEVELS = ("-O0", "-O1", "-O2", "-O3")
 """Short spellings of `--optimization-level` with their value (vLLM 0.32.0, utils/argparse_utils.py)."""
@@ -55,7 +55,7 @@ class Classified:
     name: str
     kind: Class
     reason: str = ""
-    """What it does, if it needs the right; or what to do instead, if it is managed."""
+    """Its effect, if it needs the right; the cure, if it is managed."""
     keys: tuple[str, ...] = ()
     """Keys of an option's value that are safe alone, as they follow a dot."""
 

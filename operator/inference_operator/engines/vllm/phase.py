@@ -38,11 +38,11 @@ HINTS: Mapping[Phase, str] = {
     Phase.CONNECTING: "If the GPUs have no NVLink, for example in a virtual machine, set `NCCL_P2P_DISABLE=1` in"
     " `spec.engine.env`."
 }
-"""What helps if a start hangs in a phase. NCCL waits for ever where GPUs report direct access to each other over PCIe
-and do not have it (vllm-project/vllm#8058, #12292)."""
+"""The cure of a start that hangs in a phase. NCCL waits for ever where GPUs report direct access to each other over
+PCIe and do not have it (vllm-project/vllm#8058, #12292)."""
 
 _LOADING_WITHOUT_NAME = "Loading model from scratch"
-"""What vllm/v1/worker/gpu/model_runner.py logs instead of "Starting to load", without the model's name."""
+"""The line that vllm/v1/worker/gpu/model_runner.py logs instead of "Starting to load", without the model's name."""
 _HUB_MODEL = re.compile(r"with config: model='(?!/)")
 """The model in the engine's earlier message (vllm/v1/engine/core.py)."""
 

@@ -184,7 +184,7 @@ class Vllm:
         return CLASSES
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
-        """What this image needs of GPUs and their driver; nothing for images that are not vLLM's own."""
+        """The needs of this image: GPUs and their driver; nothing for images that are not vLLM's own."""
         return gpu_needs(spec, image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
@@ -251,7 +251,7 @@ class Vllm:
         )
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        """What a process needs to read the model as vLLM does."""
+        """The access that a process needs to read the model as vLLM does."""
         return HubAccess(
             env=access_variables(_environment(spec.env, {}), model),
             user=USER,
@@ -288,7 +288,7 @@ class Vllm:
         return phase(log)
 
     def startup_hint(self, phase: Phase) -> str:
-        """What helps if vLLM does not get beyond this phase."""
+        """The cure of a start that does not get beyond this phase."""
         return HINTS.get(phase, "")
 
     @property
