@@ -13,8 +13,8 @@ class KnownError:
     reason: Reason
     wording: re.Pattern[str]
     cause: str
-    """The sentence of the status. Names in braces are groups of the pattern: figures and names of the engine's own, in a
-    form that no value of an argument or a variable has by chance."""
+    """The sentence of the status. Names in braces are groups of the pattern: figures and names of the engine's own, in
+    a form that no value of an argument or a variable has by chance."""
 
 
 def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
