@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.test_autoscaling import router
-from tests.testing.operated_cluster import SETTINGS, new_workspace
+from tests.testing.operated_cluster import new_workspace, operated_by
 from tests.testing.operator_process import ROOT, OperatorProcess
 from tests.testing.pair_engine import make_pairs, open_gate
 from tests.testing.preallocating_engine import BATCH, SLOTS
@@ -30,14 +30,9 @@ SCALED = {
 
 @pytest.fixture
 def pairs(account: Path, operator: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """The operator with the engine of two pods, in the place of the shipped one."""
-    operator.stop()
-    process = OperatorProcess(account, tmp_path / "log", SETTINGS, (sys.executable, "-m", PAIR_ENGINE))
-    process.start()
-    yield process
-    process.stop()
-    assert "Traceback" not in process.log(), process.log()
-    operator.start()
+    """The operator with the engine of two pods."""
+    with operated_by(PAIR_ENGINE, operator, account, tmp_path / "log") as process:
+        yield process
 
 
 def test_engines_of_two_pods_without_metrics_are_sized_counted_and_scaled_by_what_the_router_sees(

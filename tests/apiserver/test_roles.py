@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
-from tests.testing.operated_cluster import SETTINGS
+from tests.testing.operated_cluster import operated_by
 from tests.testing.operator_process import READY_SECONDS, ROOT, OperatorProcess
 from tests.testing.workspace import QWEN, Workspace, manifest
 
@@ -21,14 +21,9 @@ SECOND_ENGINE = "tests.testing.second_engine"
 
 @pytest.fixture
 def two_roles(account: Path, operator: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """The operator with the second engine in a second role, in the place of the shipped one."""
-    operator.stop()
-    process = OperatorProcess(account, tmp_path / "log", SETTINGS, (sys.executable, "-m", SECOND_ENGINE))
-    process.start()
-    yield process
-    process.stop()
-    assert "Traceback" not in process.log(), process.log()
-    operator.start()
+    """The operator with the second engine in a second role."""
+    with operated_by(SECOND_ENGINE, operator, account, tmp_path / "log") as process:
+        yield process
 
 
 def test_two_roles_of_two_engines_become_two_deployments_that_serve(

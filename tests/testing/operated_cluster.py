@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -97,6 +99,18 @@ def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield process
     process.kill()
     assert "Traceback" not in process.log(), process.log()
+
+
+@contextmanager
+def operated_by(module: str, operator: OperatorProcess, account: Path, log: Path) -> Iterator[OperatorProcess]:
+    """The operator of another module of the tests, with engines or roles of its own, in the place of the shipped one."""
+    operator.stop()
+    process = OperatorProcess(account, log, SETTINGS, (sys.executable, "-m", module))
+    process.start()
+    yield process
+    process.stop()
+    assert "Traceback" not in process.log(), process.log()
+    operator.start()
 
 
 def new_workspace(cluster: LocalCluster, name: str = "ws") -> Workspace:
