@@ -103,7 +103,7 @@ def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @contextmanager
 def operated_by(module: str, operator: OperatorProcess, account: Path, log: Path) -> Iterator[OperatorProcess]:
-    """The operator of another module of the tests, with engines or roles of its own, in the place of the shipped one."""
+    """The operator of a module of the tests, with its own engines or roles, in the place of the shipped one."""
     operator.stop()
     process = OperatorProcess(account, log, SETTINGS, (sys.executable, "-m", module))
     process.start()
