@@ -215,6 +215,7 @@ def test_resource_quantities_in_any_spelling_cause_no_repeated_writes(workspace:
     limits = {"memory": "3000000000", "cpu": 2, "hugepages-2Mi": "0"}
     workspace.create("qwen", {**QWEN, "engine": {"resources": {"requests": amounts, "limits": limits}}})
     workspace.settled("qwen")
+    workspace.settled("qwen", "EnginesAvailable", saying="cannot be read")  # the last news of pods that answer nobody
     mark = audit.quiet(QUIET_SECONDS, namespace=workspace.namespace)
     workspace.kubectl("annotate", "infd", "qwen", "look=again")
     time.sleep(QUIET_SECONDS)
