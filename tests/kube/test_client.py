@@ -255,11 +255,11 @@ async def test_a_listing_of_one_namespace_omits_managed_fields(api: ApiServer, c
 
 async def test_a_process_without_the_lease_sends_no_requests(api: ApiServer, client: ApiClient) -> None:
     cluster = KubeCluster(Api(client), may_act=lambda: False)
-    with pytest.raises(NotLeaderError):
+    with pytest.raises(NotLeaderError, match=f"^PATCH {REF.path}: not sent, because another process may hold"):
         await cluster.apply(REF, BODY, force=True)
-    with pytest.raises(NotLeaderError):
+    with pytest.raises(NotLeaderError, match=r"^GET /api/v1/configmaps: "):
         await listing(cluster, CONFIG_MAP)
-    with pytest.raises(NotLeaderError):
+    with pytest.raises(NotLeaderError, match=r"^GET /api/v1/namespaces/default/pods/qwen-engine-a/log: "):
         await cluster.read_log(LOG, lines=1, size=1)
     assert api.requests == []
 

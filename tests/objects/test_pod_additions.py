@@ -63,6 +63,7 @@ LABELS = [
     "app.kubernetes.io/component",
     "app.kubernetes.io/managed-by",
     "pod-template-hash",
+    "apps.kubernetes.io/pod-index",
     "kueue.x-k8s.io/queue-name",
 ]
 RESERVED: dict[str, Manifest] = {

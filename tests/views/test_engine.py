@@ -88,7 +88,7 @@ def test_a_pods_view_has_its_group_and_index() -> None:
 
 
 def test_an_index_that_a_user_set_on_a_pod_of_no_group_means_nothing() -> None:
-    """`spec.podTemplate.labels` may have this key: the engine still leads itself."""
+    """Anyone who may edit pods can add the label: the engine still leads itself."""
     view = pod_view(pod(added_labels={POD_INDEX_LABEL: "1"}), component="engine")
     assert view.index == 0
     assert engines_of([replace(view, ready=True)])[0].ready

@@ -57,7 +57,7 @@ class KubeCluster:
     async def get(self, ref: Ref) -> Manifest | None:
         """One object, or None."""
         try:
-            return await self._leading_api().request("GET", ref.path, ref.kind)
+            return await self._request("GET", ref.path, ref.kind)
         except NotFoundError:
             return None
 
@@ -69,7 +69,7 @@ class KubeCluster:
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
-        live = await self._leading_api().request("PATCH", ref.path, ref.kind, query=query, body=manifest)
+        live = await self._request("PATCH", ref.path, ref.kind, query=query, body=manifest)
         if self._on_applied:
             self._on_applied()
         return live
@@ -85,15 +85,13 @@ class KubeCluster:
             "propagationPolicy": "Background",  # a Job's pods would stay (Kubernetes 1.36, pkg/registry/batch/job)
             **grace,
         }
-        await self._leading_api().request("DELETE", ref.path, ref.kind, body=body)
+        await self._request("DELETE", ref.path, ref.kind, body=body)
 
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         """Server-side apply of the status to the resourceVersion in it; None if the object has changed since."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         try:
-            return await self._leading_api().request(
-                "PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest
-            )
+            return await self._request("PATCH", f"{ref.path}/status", ref.kind, query=query, body=manifest)
         except (NotFoundError, ConflictError):
             return None
 
@@ -106,7 +104,8 @@ class KubeCluster:
             "tailLines": str(lines),
             "limitBytes": str(size),
         }
-        return await self._leading_api().text(f"{ref.path}/log", ref.kind, query=query)
+        self._check_leader("GET", f"{ref.path}/log")
+        return await self._api.text(f"{ref.path}/log", ref.kind, query=query)
 
     async def each(
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
@@ -129,17 +128,27 @@ class KubeCluster:
         following: str | None = ""
         while following is not None:
             parameters = {**query, "continue": following} if following else query
-            page = await self._leading_api().request("GET", kind.path(namespace), kind, query=parameters)
+            page = await self._request("GET", kind.path(namespace), kind, query=parameters)
             if "items" not in page:
                 raise ClusterError("the answer is no list", request=f"GET {kind.path(namespace)}")
             yield page
             following = page["metadata"].get("continue") or None
 
-    def _leading_api(self) -> Api:
-        """The API server; raises `NotLeaderError` once another process may hold the Lease."""
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+    ) -> Manifest:
+        self._check_leader(method, path)
+        return await self._api.request(method, path, kind, query=query, body=body)
+
+    def _check_leader(self, method: str, path: str) -> None:
         if not self._may_act():
-            raise NotLeaderError("No request was sent, because another process may hold the Lease")
-        return self._api
+            raise NotLeaderError(f"{method} {path}: not sent, because another process may hold the Lease")
 
 
 def _with_type(item: Manifest, kind: Kind) -> Manifest:

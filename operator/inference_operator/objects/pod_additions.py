@@ -19,6 +19,7 @@ from inference_operator.objects.names import labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER
 from inference_operator.objects.quantity import canonical
 from inference_operator.objects.scheduling import QUEUE_LABEL
+from inference_operator.views.pod import POD_INDEX_LABEL
 
 _OWN_DOMAINS = (GROUP, "container.apparmor.security.beta.kubernetes.io", "seccomp.security.alpha.kubernetes.io")
 """Domains of keys that users cannot set: the operator's own, and those of former annotations that weaken a container's
@@ -27,6 +28,7 @@ confinement."""
 _OWN_KEYS: Mapping[str, str] = {
     **dict.fromkeys(labels("", ""), "Remove it; the operator selects its pods by it."),
     "pod-template-hash": "Remove it; Deployments set it.",
+    POD_INDEX_LABEL: "Remove it; StatefulSets set it.",
     QUEUE_LABEL: "Use `spec.scheduling.queueName`.",
 }
 """Labels and annotations that users cannot set, and what to do instead."""

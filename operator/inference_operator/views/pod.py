@@ -141,7 +141,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     ready = condition(status, "Ready").get("status") == "True"
     problem = None if ready else _problem(pod, status)
-    group = str(mapping(meta, "labels").get(GROUP_LABEL, ""))  # reserved for the operator; users may set the index
+    group = str(mapping(meta, "labels").get(GROUP_LABEL, ""))  # without it, an index means nothing
     return PodView(
         name=str(meta.get("name", "")),
         component=component,
