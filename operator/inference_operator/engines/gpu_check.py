@@ -64,7 +64,7 @@ def is_right(gpu: VisibleGpu, plan: dict[str, str]) -> bool:
 
 
 def problem(found: list[VisibleGpu], plan: dict[str, str]) -> str:
-    """The fault of these GPUs; empty if they have none."""
+    """What is wrong with these GPUs; empty if nothing is."""
     needed = int(plan["gpus"])
     if len(found) >= needed and all(is_right(gpu, plan) for gpu in found[:needed]):
         return ""
