@@ -13,7 +13,7 @@ from yarl import URL
 from e2e.router.loopback import ENGINES_HOST, Answer, Engine, Loopback
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.router import RouterSpec
-from inference_operator.router import haproxy
+from inference_operator.router.clients import process_connections
 from inference_operator.router.resources import PROCESSES
 
 QUEUE = 20
@@ -362,7 +362,7 @@ async def test_threads_and_connections_of_a_process_come_from_the_resources_of_t
     loopback.spec = RouterSpec(resources=ResourcesSpec(limits={"cpu": "4", "memory": "1Gi"}))
     await loopback.start_router()
     assert await loopback.metric("haproxy_process_nbthread") == 2
-    assert await loopback.metric("haproxy_process_max_connections") == 8192 + haproxy.PROBE_CONNECTIONS
+    assert await loopback.metric("haproxy_process_max_connections") == process_connections(loopback.spec)
 
 
 async def test_when_one_of_two_haproxy_processes_dies_the_other_takes_new_requests(loopback: Loopback) -> None:

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterUsage
 from inference_operator.objects.quantity import value
-from inference_operator.router import affinity, dns, keys, limits, observe, servers, tls, waiting
+from inference_operator.router import affinity, clients, dns, keys, limits, observe, servers, tls, waiting
 from inference_operator.router.error_response import OF_HAPROXY, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import (
@@ -18,7 +18,7 @@ from inference_operator.router.process import (
     expanded,
     script,
 )
-from inference_operator.router.resources import connections, threads
+from inference_operator.router.resources import threads
 from inference_operator.router.stats import STATS_PATH
 
 CONNECT_SECONDS = 4
@@ -29,17 +29,9 @@ HAProxy waits for the smaller one of this time and one second (3.0, src/backend.
 CHECK_SECONDS = 120
 """`timeout check`: how long `/health` may take. A busy vLLM answers after 20 to 40 s (vllm-project/vllm#38157)."""
 
-KEEP_ALIVE_SECONDS = 620
-"""How long an idle connection of a client is kept. A load balancer in front must be the one that closes an idle
-connection, or it sends a request on a connection that is just closing. Google's keeps them for 600 s, and asks for 620
-here (Google Cloud, "External Application Load Balancer overview", timeouts); the others less."""
-
 CLOSE_SPREAD_SECONDS = 3
 """A stopping HAProxy closes the connections of clients within this time: as many as possible with `Connection: close`
 in an answer, the rest while they are idle."""
-
-PROBE_CONNECTIONS = 100
-"""Connections beyond those of clients: probes and metrics are answered while clients use all of theirs."""
 
 _NOT_FOUND = ErrorResponse(404, "invalid_request_error", "this path is not part of the API")
 _LENGTH_REQUIRED = ErrorResponse(411, "invalid_request_error", "the request must have the header Content-Length")
@@ -77,6 +69,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
     """The values of each part by its name; None for a part that is not used."""
     return {
         "affinity": affinity.values(inputs),
+        "clients": clients.values(inputs),
         "dns": dns.values(inputs),
         "keys": keys.values(inputs),
         "limits": limits.values(inputs),
@@ -101,12 +94,9 @@ def _values(inputs: RouterInputs) -> Mapping[str, object]:
         "api_paths": inputs.api_paths,
         "connect_seconds": CONNECT_SECONDS,
         "check_seconds": CHECK_SECONDS,
-        "keep_alive_seconds": KEEP_ALIVE_SECONDS,
         "drain_seconds": inputs.drain_seconds,
         "close_spread_ms": 1000 * min(2 * CLOSE_SPREAD_SECONDS, inputs.drain_seconds) // 2,
         "threads": threads(spec.resources),
-        "max_connections": connections(spec.resources),
-        "probe_connections": PROBE_CONNECTIONS,
         "max_body_bytes": max_body_bytes,
         "too_large": ErrorResponse(413, "invalid_request_error", too_large),
         "length_required": _LENGTH_REQUIRED,

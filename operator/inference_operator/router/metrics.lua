@@ -1,6 +1,6 @@
 -- Metrics that HAProxy's exporter does not have: /metrics/router on a metrics port, in Prometheus' text format.
 --
---     lua-load-per-thread metrics.lua THREADS
+--     lua-load-per-thread metrics.lua THREADS HELD_SECONDS
 --
 -- Counters: each thread has a Lua state of its own, counts for itself, and puts each of its series into a variable of the
 -- process, which only this thread writes. So no thread waits for another. The page adds up the series of all threads.
@@ -9,7 +9,10 @@
 --
 -- Gauges: the requests that run, are queued and are held, read from HAProxy when the page is asked for.
 
-local THREADS = tonumber((...)) or 1
+local threads, held_seconds = ...
+local THREADS = tonumber(threads) or 1
+-- The longest that a page waits.
+local MAX_HELD = tonumber(held_seconds) or 0
 local PREFIX = "inference_operator_router_"
 local BACKEND, HOLD = "engines", "hold"
 local MAX_SERIES = 4096
@@ -134,17 +137,18 @@ if core then
       local series = 'requests_total{user="%s",code="%dxx"}'
       count(txn, series:format(label(user), math.floor((txn.f:status() or 0) / 100)), 1)
     end
-    if user and txn:get_var("txn.refused") then
-      count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), label(txn:get_var("txn.refused"))), 1)
+    local refused = txn:get_var("txn.refused")
+    if user and (refused == "rate" or refused == "concurrency") then
+      count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), refused), 1)
     end
     if txn.f:status() == 429 then
-      local reason = txn:get_var("txn.refused") or (txn.f:srv_id() and "engine" or "queue")
+      local reason = refused or (txn.f:srv_id() and "engine" or "queue")
       count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)
     end
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
-    wait_for_requests(tonumber((applet.qs or ""):match("^held=(%d+)$")) or 0)
+    wait_for_requests(math.min(tonumber((applet.qs or ""):match("^held=(%d+)$")) or 0, MAX_HELD))
     local lines = counters(function(name)
       return applet:get_var(name)
     end, THREADS)

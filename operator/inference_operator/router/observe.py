@@ -14,8 +14,8 @@ ROUTER_METRICS_PATH = "/metrics/router"
 """Path on the metrics ports, beside the exporter's `/metrics`."""
 
 HELD_SECONDS = 120
-"""A router answers `HELD_PATH` after this time although it holds no request. 1,000 resources at zero with 2 routers of
-2 processes are then 33 requests a second."""
+"""A router answers `HELD_PATH` after this time although it holds no request, and waits no longer for anybody. 1,000
+resources at zero with 2 routers of 2 processes are then 33 requests a second."""
 
 HELD_PATH = f"{ROUTER_METRICS_PATH}?held={HELD_SECONDS}"
 """The same page, as soon as a request is held or is in the queue."""
@@ -92,8 +92,8 @@ METRICS = (
     _metric(
         "refused_requests_total",
         "reason",
-        meaning="Requests that got 429: `queue` (too many wait), `rate` or `concurrency` (a limit of the user), or"
-        " `engine` (the engine refused)",
+        meaning="Requests that got 429: `queue` (too many wait), `body` (too many bodies are on their way),"
+        " `rate` or `concurrency` (a limit of the user), or `engine` (the engine refused)",
     ),
     _metric(
         "requests_total",
@@ -144,6 +144,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "request_id": REQUEST_ID,
         "traceparent": TRACEPARENT,
         "threads": threads(inputs.spec.resources),
+        "held_seconds": HELD_SECONDS,
         "metrics_lua": f"{CONFIG_FOLDER}/{METRICS_FILE}",
         "has_usage": inputs.spec.usage is RouterUsage.ENABLED,
         "usage_lua": f"{CONFIG_FOLDER}/{USAGE_FILE}",

@@ -29,6 +29,9 @@ BODY_BYTES = 256 * 1024
 the size of every buffer. There is no limit on buffers: held requests keep theirs, so that probes would find none
 (HAProxy 3.0, configuration manual, `tune.buffers.limit`: "some tasks may freeze until their timeout expires")."""
 
+BUFFER_BYTES = 16 * 1024
+"""Size of a buffer that no strategy changes (`tune.bufsize`, HAProxy 3.0 configuration manual)."""
+
 BUFFERS_OF_WAITING = 2
 """Buffers of a held or queued request whose body is longer than BODY_BYTES: the stream's and its connection's."""
 
@@ -88,10 +91,14 @@ def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
     )
 
 
+def buffer_bytes(spec: RouterSpec) -> int:
+    """Size of a buffer of HAProxy."""
+    return BODY_BYTES if spec.strategy is RouterStrategy.PREFIX_AFFINITY else BUFFER_BYTES
+
+
 def _bytes_of_waiting(spec: RouterSpec) -> int:
     """Memory of a waiting request, at most."""
-    affine = spec.strategy is RouterStrategy.PREFIX_AFFINITY
-    return BUFFERS_OF_WAITING * BODY_BYTES if affine else CONNECTION_BYTES
+    return max(CONNECTION_BYTES, BUFFERS_OF_WAITING * buffer_bytes(spec))
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:

@@ -1,0 +1,104 @@
+"""What clients may hold of a router, connections and requests without their body: the values of clients.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.api.router import RouterSpec
+from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.resources import CONNECTION_BYTES, connections
+from inference_operator.router.waiting import BUFFERS_OF_WAITING, buffer_bytes
+
+KEEP_ALIVE_SECONDS = 620
+"""How long an idle connection of a client is kept. A load balancer in front must be the one that closes an idle
+connection, or it sends a request on a connection that is just closing. Google's keeps them for 600 s, and asks for 620
+here (Google Cloud, "External Application Load Balancer overview", timeouts); the others less."""
+
+HEADERS_SECONDS = 10
+"""`timeout http-request`: how long headers may take. HAProxy's configuration manual advises "a few seconds"
+(3.0, `timeout http-request`)."""
+
+BODY_SECONDS = 30
+"""How long a body may take until it is whole or fills the buffer: 256 KiB at 70 kbit/s."""
+
+PAUSE_SECONDS = 10
+"""How long a client may send nothing while its body is not whole."""
+
+READ_SECONDS = 60
+"""How long a client may read nothing of its answer, or send nothing more after it, like `send_timeout` of nginx."""
+
+SHARE = 4
+"""A client address may have this many times as much as is left free: with n addresses that take all they get, each has
+4 / (1 + 4 n), and 1 / (1 + 4 n) stays free (Choudhury and Hahne, "Dynamic queue length thresholds", IEEE/ACM
+Transactions on Networking 6(2), 1998). One alone gets four fifths: it may be a proxy in front of all clients."""
+
+READERS = 256
+"""Connections for metrics and probes, beside those of clients. A reader may have a quarter of what is left free; the
+operator and Prometheus have about four each, another router one or two, and a probe one."""
+
+READS = 500
+"""Requests of one address to the metrics port within 10 s. A reader of metrics needs a few, and so does another router,
+whose processes ask once a second each."""
+
+READERS_KEEP_ALIVE_SECONDS = 30
+"""How long an idle connection to the metrics port is kept."""
+
+HOOKS = 16
+"""Connections of the stop hook, which only the pod itself reaches."""
+
+H2_STREAMS = 100
+"""Requests on one HTTP/2 connection at a time: HAProxy's default, and the least that RFC 9113 recommends (6.5.2)."""
+
+_TOO_MANY = ErrorResponse(429, "rate_limit_error", "the bodies of too many requests have not arrived yet", 2)
+
+
+def client_connections(spec: RouterSpec) -> int:
+    """Connections of clients of one HAProxy process: each may fill a buffer with headers that do not end.
+
+    Examples:
+        >>> client_connections(RouterSpec()), client_connections(RouterSpec(strategy="PrefixAffinity"))
+        (4096, 1024)
+    """
+    most = connections(spec.resources)
+    return min(most, max(1, most * CONNECTION_BYTES // buffer_bytes(spec)))
+
+
+def unfinished_bodies(spec: RouterSpec) -> int:
+    """Requests of one HAProxy process whose body may be on its way: at most half of its memory, like those that wait.
+
+    Examples:
+        >>> unfinished_bodies(RouterSpec()), unfinished_bodies(RouterSpec(strategy="PrefixAffinity"))
+        (4096, 256)
+    """
+    memory = connections(spec.resources) * CONNECTION_BYTES
+    return max(1, memory // 2 // (BUFFERS_OF_WAITING * buffer_bytes(spec)))
+
+
+def process_connections(spec: RouterSpec) -> int:
+    """Connections of one HAProxy process: the sum of what its frontends may have, so that none takes another's.
+
+    Examples:
+        >>> process_connections(RouterSpec())
+        4368
+    """
+    return client_connections(spec) + READERS + HOOKS
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object]:
+    """The values of clients.cfg.j2."""
+    return {
+        "process_connections": process_connections(inputs.spec),
+        "connections": client_connections(inputs.spec),
+        "bodies": unfinished_bodies(inputs.spec),
+        "share": SHARE,
+        "keep_alive_seconds": KEEP_ALIVE_SECONDS,
+        "headers_seconds": HEADERS_SECONDS,
+        "body_seconds": BODY_SECONDS,
+        "pause_seconds": PAUSE_SECONDS,
+        "read_seconds": READ_SECONDS,
+        "readers": READERS,
+        "reads": READS,
+        "readers_keep_alive_seconds": READERS_KEEP_ALIVE_SECONDS,
+        "hooks": HOOKS,
+        "h2_streams": H2_STREAMS,
+        "too_many": _TOO_MANY,
+    }
