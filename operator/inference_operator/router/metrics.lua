@@ -9,10 +9,8 @@
 --
 -- Gauges: the requests that run, are queued and are held, read from HAProxy when the page is asked for.
 
-local threads, held_seconds = ...
-local THREADS = tonumber(threads) or 1
--- The longest that a page waits.
-local MAX_HELD = tonumber(held_seconds) or 0
+local THREADS, HELD_SECONDS = ...
+THREADS, HELD_SECONDS = tonumber(THREADS) or 1, tonumber(HELD_SECONDS) or 0
 local PREFIX = "inference_operator_router_"
 local BACKEND, HOLD = "engines", "hold"
 local MAX_SERIES = 4096
@@ -116,6 +114,11 @@ local function live_gauges()
   return gauges(servers, tonumber(stats.scur) or 0, tonumber(stats.qcur) or 0)
 end
 
+-- How long a page may wait for a request, in seconds: what its query asks for, and at most HELD_SECONDS.
+local function held_seconds(query)
+  return math.min(tonumber((query or ""):match("^held=(%d+)$")) or 0, HELD_SECONDS)
+end
+
 -- Return once a request is at the backend, after `seconds`, or when the process stops: it must not wait for its reader.
 local function wait_for_requests(seconds)
   for _ = 1, seconds * 1000 / HELD_CHECK_MS do
@@ -148,7 +151,7 @@ if core then
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
-    wait_for_requests(math.min(tonumber((applet.qs or ""):match("^held=(%d+)$")) or 0, MAX_HELD))
+    wait_for_requests(held_seconds(applet.qs))
     local lines = counters(function(name)
       return applet:get_var(name)
     end, THREADS)
@@ -170,4 +173,4 @@ if core then
   end)
 end
 
-return { counters = counters, gauges = gauges, label = label, page = page }
+return { counters = counters, gauges = gauges, held_seconds = held_seconds, label = label, page = page }
