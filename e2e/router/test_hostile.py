@@ -9,7 +9,15 @@ import pytest
 
 from e2e.router.attacks import BEGIN, NO_BODY, ON_METRICS, ON_THE_API, Attack, attacked, start_small
 from e2e.router.loopback import Loopback
-from inference_operator.router.clients import BODY_SECONDS, PAUSE_SECONDS, READ_SECONDS, SHARE, unfinished_bodies
+from inference_operator.api.router import RouterSpec
+from inference_operator.router.clients import (
+    BODY_SECONDS,
+    HEADERS_SECONDS,
+    PAUSE_SECONDS,
+    READ_SECONDS,
+    SHARE,
+    unfinished_bodies,
+)
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import HEALTH_PATH
 from inference_operator.router.waiting import BODY_BYTES as MOST_BUFFER_BYTES
@@ -146,3 +154,15 @@ async def test_only_answers_of_engines_keep_a_connection(small: Loopback) -> Non
         async with aiohttp.ClientSession() as session, session.get(f"{small.url}{path}") as answer:
             told[path] = (answer.status, answer.headers.get("Connection"))
     assert told == {HEALTH_PATH: (200, "close"), "/nothing": (404, "close"), "/v1/models": (200, None)}
+
+
+async def test_a_tls_handshake_that_does_not_come_ends_its_connection(loopback: Loopback) -> None:
+    handshake = f"timeout client-hs {HEADERS_SECONDS}s"
+    loopback.spec = RouterSpec.model_validate({"tls": {"secretName": "llm-tls"}})
+    loopback.change = lambda text: text.replace(handshake, f"timeout client-hs {SHORT_SECONDS}s")
+    loopback.renew_certificate()
+    await loopback.start_router()
+    reader, writer = await asyncio.open_connection("127.0.0.1", loopback.tls_port)
+    async with asyncio.timeout(HONEST_SECONDS):
+        assert await reader.read() == b""
+    writer.close()

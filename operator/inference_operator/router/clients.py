@@ -13,9 +13,13 @@ KEEP_ALIVE_SECONDS = 620
 connection, or it sends a request on a connection that is just closing. Google's keeps them for 600 s, and asks for 620
 here (Google Cloud, "External Application Load Balancer overview", timeouts); the others less."""
 
+SOURCE = "src,ipmask(32,64)"
+"""The source of a client's connection: an IPv4 address, or the /64 of an IPv6 address, which is what one host gets
+(RFC 4291, 2.5.1). On the metrics port each address counts alone: pods of a node may share a /64 with its kubelet."""
+
 HEADERS_SECONDS = 10
-"""`timeout http-request`: how long headers may take. HAProxy's configuration manual advises "a few seconds"
-(3.0, `timeout http-request`)."""
+"""`timeout http-request` and `timeout client-hs`: how long headers, or a TLS handshake, may take. HAProxy's manual
+advises "a few seconds" (3.0, `timeout http-request`)."""
 
 BODY_SECONDS = 30
 """How long a body may take until it is whole or fills the buffer: 256 KiB at 70 kbit/s."""
@@ -90,6 +94,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "connections": client_connections(inputs.spec),
         "bodies": unfinished_bodies(inputs.spec),
         "share": SHARE,
+        "source": SOURCE,
         "keep_alive_seconds": KEEP_ALIVE_SECONDS,
         "headers_seconds": HEADERS_SECONDS,
         "body_seconds": BODY_SECONDS,
