@@ -26,6 +26,7 @@ _FORMS: Mapping[str, tuple[bytes, bytes]] = {
     "messages": (b'{"messages":[', b"{},"),
     "messages of nobody": (b'{"messages":[', b'{"role":"a","content":"b"},'),
     "messages with objects": (b'{"messages":[', b'{"a":{"b":0}},'),
+    "escapes instead of members": (b'{"messages":[{"content":[', b'{\\\\"\\"",\\'),
     "parts": (b'{"messages":[{"content":[', b'{"text":1},'),
     "tokens": (b'{"prompt":[', b"1,"),
     "tokens as input": (b'{"input":[', b"1,"),
