@@ -3,27 +3,18 @@
 import json
 import random
 import re
-from collections.abc import Callable
-from importlib.resources import files
-
-import lupa.lua54
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_operator.router.observe import LOG_FIELDS, METRICS, log_format
+from inference_operator.router.observe import HELD_SECONDS, LOG_FIELDS, METRICS, log_format
+from tests.testing.lua_scripts import script
 
 Tokens = tuple[int | None, int | None, int | None]
 KEEP = 4096
 
-
-def _script(name: str) -> dict[bytes, Callable[..., object]]:
-    source = files("inference_operator.router").joinpath(name).read_bytes()
-    script: dict[bytes, Callable[..., object]] = lupa.lua54.LuaRuntime(encoding=None).execute(source)
-    return script
-
-
-USAGE, METRICS_SCRIPT = _script("usage.lua"), _script("metrics.lua")
+USAGE = script("usage.lua")
+METRICS_SCRIPT = script("metrics.lua", b"1", str(HELD_SECONDS).encode())
 
 
 def tokens(body: object) -> Tokens:
@@ -128,6 +119,23 @@ def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> N
         b'refused_requests_total{reason="queue"} 1',
         b'requests_total{user="a",code="2xx"} 7',
     ]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        (None, 0),
+        (b"", 0),
+        (b"held=7", 7),
+        (b"held=%d" % HELD_SECONDS, HELD_SECONDS),
+        (b"held=86400", HELD_SECONDS),
+        (b"held=" + b"9" * 400, HELD_SECONDS),
+        (b"held=-1", 0),
+        (b"held=1e9", 0),
+    ],
+)
+def test_a_page_waits_for_no_request_longer_than_the_operator_asks_it_to(query: bytes | None, seconds: int) -> None:
+    assert METRICS_SCRIPT[b"held_seconds"](query) == seconds
 
 
 @given(st.binary(max_size=50))

@@ -43,9 +43,9 @@ def source(name: str) -> bytes:
     return files("inference_operator.router").joinpath(name).read_bytes()
 
 
-def script(name: str) -> Any:  # noqa: ANN401 - each script returns something else
-    """What a script of the router returns; texts are bytes."""
-    return lupa.lua54.LuaRuntime(encoding=None).execute(source(name))
+def script(name: str, *arguments: bytes) -> Any:  # noqa: ANN401 - each script returns something else
+    """What a script of the router returns when it is loaded with these arguments; texts are bytes."""
+    return lupa.lua54.LuaRuntime(encoding=None).execute(source(name), *arguments)
 
 
 def counted_script(name: str) -> tuple[Any, Any]:

@@ -1,6 +1,6 @@
 -- Metrics that HAProxy's exporter does not have: /metrics/router on a metrics port, in Prometheus' text format.
 --
---     lua-load-per-thread metrics.lua THREADS
+--     lua-load-per-thread metrics.lua THREADS HELD_SECONDS
 --
 -- Counters: each thread has a Lua state of its own, counts for itself, and puts each of its series into a variable of the
 -- process, which only this thread writes. So no thread waits for another. The page adds up the series of all threads.
@@ -9,7 +9,8 @@
 --
 -- Gauges: the requests that run, are queued and are held, read from HAProxy when the page is asked for.
 
-local THREADS = tonumber((...)) or 1
+local THREADS, HELD_SECONDS = ...
+THREADS, HELD_SECONDS = tonumber(THREADS) or 1, tonumber(HELD_SECONDS) or 0
 local PREFIX = "inference_operator_router_"
 local BACKEND, HOLD = "engines", "hold"
 local MAX_SERIES = 4096
@@ -113,6 +114,11 @@ local function live_gauges()
   return gauges(servers, tonumber(stats.scur) or 0, tonumber(stats.qcur) or 0)
 end
 
+-- How long a page may wait for a request, in seconds: what its query asks for, and at most HELD_SECONDS.
+local function held_seconds(query)
+  return math.min(tonumber((query or ""):match("^held=(%d+)$")) or 0, HELD_SECONDS)
+end
+
 -- Return once a request is at the backend, after `seconds`, or when the process stops: it must not wait for its reader.
 local function wait_for_requests(seconds)
   for _ = 1, seconds * 1000 / HELD_CHECK_MS do
@@ -144,7 +150,7 @@ if core then
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
-    wait_for_requests(tonumber((applet.qs or ""):match("^held=(%d+)$")) or 0)
+    wait_for_requests(held_seconds(applet.qs))
     local lines = counters(function(name)
       return applet:get_var(name)
     end, THREADS)
@@ -166,4 +172,4 @@ if core then
   end)
 end
 
-return { counters = counters, gauges = gauges, label = label, page = page }
+return { counters = counters, gauges = gauges, held_seconds = held_seconds, label = label, page = page }

@@ -14,7 +14,7 @@ ROUTER_METRICS_PATH = "/metrics/router"
 """Path on the metrics ports, beside the exporter's `/metrics`."""
 
 HELD_SECONDS = 120
-"""A router answers `HELD_PATH` after this time although it holds no request. 1,000 resources at zero with 2 routers of
+"""A router answers `HELD_PATH` after this time although it holds no request, and never later. 1,000 resources at zero with 2 routers of
 2 processes are then 33 requests a second."""
 
 HELD_PATH = f"{ROUTER_METRICS_PATH}?held={HELD_SECONDS}"
@@ -144,6 +144,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "request_id": REQUEST_ID,
         "traceparent": TRACEPARENT,
         "threads": threads(inputs.spec.resources),
+        "held_seconds": HELD_SECONDS,
         "metrics_lua": f"{CONFIG_FOLDER}/{METRICS_FILE}",
         "has_usage": inputs.spec.usage is RouterUsage.ENABLED,
         "usage_lua": f"{CONFIG_FOLDER}/{USAGE_FILE}",
