@@ -20,6 +20,14 @@ local HELD_CHECK_MS = 500
 -- Series that begin at 0: Prometheus does not see the first event of a series that begins with it.
 local FROM_ZERO = { 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
 
+-- Series that rules of the page put into variables, where their features are in use.
+local MORE = {
+  ["txn.spread"] = "requests_without_key_total",
+  ["txn.certificate_end"] = "certificate_expiry_timestamp_seconds",
+  ["txn.key_users"] = "key_users",
+  ["txn.key_lines_skipped"] = "key_lines_skipped",
+}
+
 local own, own_count = {}, 0
 
 local function variable(thread, index)
@@ -131,8 +139,8 @@ local function wait_for_requests(seconds)
 end
 
 if core then
-  -- Other scripts count with it, and add functions to `more` that return lines. A Lua state is of one thread only.
-  router_metrics = { count = count, label = label, more = {} }
+  -- Other scripts count with it. A Lua state is of one thread only.
+  router_metrics = { count = count, label = label }
 
   core.register_action("count_answer", { "http-res", "http-after-res" }, function(txn)
     local user = txn:get_var("txn.user")
@@ -155,14 +163,11 @@ if core then
       return applet:get_var(name)
     end, THREADS)
     local more = {}
-    for _, values in ipairs(router_metrics.more) do
-      for _, line in ipairs(values()) do
-        more[#more + 1] = line
-      end
+    for variable, series in pairs(MORE) do
+      local value = applet:get_var(variable)
+      more[#more + 1] = value and series .. " " .. value
     end
-    local spread, ends = applet:get_var("txn.spread"), applet:get_var("txn.certificate_end")
-    more[#more + 1] = spread and "requests_without_key_total " .. spread
-    more[#more + 1] = ends and "certificate_expiry_timestamp_seconds " .. ends
+    table.sort(more)
     local text = page(lines, live_gauges(), more)
     applet:set_status(200)
     applet:add_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
