@@ -3,12 +3,14 @@
 import json
 import random
 import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_operator.router.observe import HELD_SECONDS, LOG_FIELDS, METRICS, log_format
-from tests.testing.lua_scripts import script
+from inference_operator.router.waiting import BODY_BYTES
+from tests.testing.lua_scripts import counted_script, script
 
 Tokens = tuple[int | None, int | None, int | None]
 KEEP = 4096
@@ -72,6 +74,86 @@ def test_the_tail_is_the_last_bytes_of_all_chunks(chunks: list[bytes]) -> None:
     for chunk in chunks:
         tail = USAGE[b"tail"](tail, chunk)
     assert tail == b"".join(chunks)[-KEEP:]
+
+
+def _event(**content: object) -> bytes:
+    return b"data: " + json.dumps(content).encode() + b"\n\n"
+
+
+def streamed(chunks: list[bytes]) -> Tokens:
+    """Tokens of a stream that arrives in these chunks."""
+    kept: object = b""
+    opened: object = None
+    for chunk in chunks:
+        kept, opened = USAGE[b"kept"](kept, opened, chunk)
+    found: Tokens = USAGE[b"usage"](kept)
+    return found
+
+
+ENDS = {
+    "chat": [_event(choices=[], usage=CHAT), b"data: [DONE]\n\n"],
+    "in every chunk": [_event(choices=["x"], usage={**CHAT, "completion_tokens": 49}), _event(usage=CHAT)],
+    "a long event": [_event(text="x" * 9_000, usage=CHAT), b"data: [DONE]\n\n"],
+    "a text like usage": [_event(choices=[], usage=CHAT), _event(text=FORGED)],
+    "null behind it": [_event(usage=CHAT), _event(usage=None)],
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_usage_of_a_stream_is_found_in_whole_events(end: str) -> None:
+    assert streamed([_event(choices=[{"text": " token"}]), *ENDS[end]]) == (7, 50, None)
+
+
+@given(st.sampled_from(sorted(ENDS)), st.lists(st.integers(1, 300), max_size=40), st.integers(0, 4))
+@settings(deadline=None)
+def test_the_usage_of_a_stream_is_found_however_it_is_cut(end: str, sizes: list[int], tokens_before: int) -> None:
+    body = b"".join([_event(choices=[{"text": " token"}], usage=None)] * tokens_before + ENDS[end])
+    chunks, at = [], 0
+    for size in [*sizes, len(body)]:
+        chunks.append(body[at : at + size])
+        at += size
+    assert streamed([chunk for chunk in chunks if chunk]) == (7, 50, None)
+
+
+def test_a_chunk_of_whole_events_without_usage_is_neither_kept_nor_matched_with_a_pattern() -> None:
+    usage, count = counted_script("usage.lua")
+    token = _event(choices=[{"text": " token"}])
+    assert USAGE[b"kept"](b"kept", None, token) == (b"kept", None)
+    assert count(usage[b"kept"], b"kept", None, token)[1] == 0
+
+
+ODD = [
+    b'"usage"',
+    b'"usage":',
+    b'"usage":{',
+    b'"usage":{"prompt_tokens":',
+    b"{",
+    b"}",
+    b'"',
+    b'"model"',
+    b'"model":"',
+    b" ",
+]
+MAX_INSTRUCTIONS, MAX_BYTES = 100_000, 400 * KEEP
+"""What the search in an answer may take: less than 3 ms of CPU."""
+
+
+@pytest.mark.parametrize("piece", ODD)
+@pytest.mark.parametrize("start", [b"", b'"usage":{', b'"usage":', b'"model":'])
+def test_the_search_in_any_answer_takes_a_bounded_number_of_steps(start: bytes, piece: bytes) -> None:
+    usage, count = counted_script("usage.lua")
+    answer = (start + piece * BODY_BYTES)[:BODY_BYTES]
+    for function, arguments in (
+        ("kept", (b"", None, answer)),
+        ("kept", (b"", answer, answer)),
+        ("tail", (b"", answer)),
+        ("model", (answer,)),
+        ("usage", (answer[-KEEP:],)),
+        ("usage", (answer[:KEEP],)),
+    ):
+        instructions, read = count(usage[function.encode()], *arguments)
+        assert instructions <= MAX_INSTRUCTIONS
+        assert read <= MAX_BYTES
 
 
 @given(st.lists(st.integers(1, 40), max_size=12), st.sampled_from(["include_usage", "include_used"]))

@@ -14,8 +14,8 @@ ROUTER_METRICS_PATH = "/metrics/router"
 """Path on the metrics ports, beside the exporter's `/metrics`."""
 
 HELD_SECONDS = 120
-"""A router answers `HELD_PATH` after this time although it holds no request, and never later. 1,000 resources at zero with 2 routers of
-2 processes are then 33 requests a second."""
+"""A router answers `HELD_PATH` after this time although it holds no request, whatever the query asks for. 1,000
+resources at zero with 2 routers of 2 processes are then 33 requests a second."""
 
 HELD_PATH = f"{ROUTER_METRICS_PATH}?held={HELD_SECONDS}"
 """The same page, as soon as a request is held or is in the queue."""
