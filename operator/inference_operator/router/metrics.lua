@@ -29,6 +29,9 @@ local MORE = {
 }
 
 local own, own_count = {}, 0
+-- Names of series, so that not every answer makes one.
+local answers = {}
+local TOO_MANY = 429
 
 local function variable(thread, index)
   return "proc.series_" .. thread .. "_" .. index
@@ -52,6 +55,19 @@ local function count(holder, series, n)
   end
   entry.value = entry.value + n
   holder:set_var(entry.variable, series .. " " .. entry.value)
+end
+
+-- The series of the answers to a user with a class of status: 2 for 2xx. Users come from a file of the owner.
+local function answer_series(user, class)
+  local of_user = answers[user]
+  if not of_user then
+    of_user = {}
+    answers[user] = of_user
+  end
+  if not of_user[class] then
+    of_user[class] = ('requests_total{user="%s",code="%dxx"}'):format(label(user), class)
+  end
+  return of_user[class]
 end
 
 -- The series of all threads, added up, as sorted lines. `get` returns a variable's value.
@@ -143,18 +159,19 @@ if core then
   router_metrics = { count = count, label = label }
 
   core.register_action("count_answer", { "http-res", "http-after-res" }, function(txn)
-    local user = txn:get_var("txn.user")
+    local user, status = txn:get_var("txn.user"), txn.f:status() or 0
     if user then
-      local series = 'requests_total{user="%s",code="%dxx"}'
-      count(txn, series:format(label(user), math.floor((txn.f:status() or 0) / 100)), 1)
+      count(txn, answer_series(user, status // 100), 1)
     end
-    if user and txn:get_var("txn.refused") then
-      count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), label(txn:get_var("txn.refused"))), 1)
+    if status ~= TOO_MANY then
+      return
     end
-    if txn.f:status() == 429 then
-      local reason = txn:get_var("txn.refused") or (txn.f:srv_id() and "engine" or "queue")
-      count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)
+    local refused = txn:get_var("txn.refused")
+    if user and refused then
+      count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), label(refused)), 1)
     end
+    local reason = refused or (txn.f:srv_id() and "engine" or "queue")
+    count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
