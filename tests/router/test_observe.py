@@ -23,7 +23,7 @@ def tokens(body: object) -> Tokens:
     """Tokens of the prompt, of the completion, and cached ones, as the script finds them in a body's last bytes."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     tail = USAGE[b"tail"](b"", raw)
-    found: Tokens = USAGE[b"usage"](tail)  # type: ignore[assignment]
+    found: Tokens = USAGE[b"usage"](tail)
     return found
 
 
@@ -165,7 +165,7 @@ def test_a_request_for_usage_is_seen_however_its_body_is_cut(sizes: list[int], o
     for size in [*sizes, len(body)]:
         chunk, body = body[:size], body[size:]
         if not asked:
-            asked, before = USAGE[b"asks"](before, chunk)  # type: ignore[misc]
+            asked, before = USAGE[b"asks"](before, chunk)
     assert asked is (option == "include_usage")
 
 
@@ -196,7 +196,7 @@ def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> N
         b"proc.series_3_1": b'requests_total{user="of another thread",code="2xx"} 4',
     }
     lines = METRICS_SCRIPT[b"counters"](variables.get, 2)
-    assert list(lines.values()) == [  # type: ignore[attr-defined]
+    assert list(lines.values()) == [
         b'refused_requests_total{reason="engine"} 0',
         b'refused_requests_total{reason="queue"} 1',
         b'requests_total{user="a",code="2xx"} 7',

@@ -65,8 +65,8 @@ _TOOL = {
         },
     },
 }
-_MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-_TURN = {
+_MESSAGES: list[object] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+_TURN: dict[str, object] = {
     "role": "assistant",
     "content": 'I "looked" it up.\n' * 10,
     "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": '{"query": "[x"}'}}],
