@@ -1,4 +1,4 @@
-"""Compares ways to choose an engine by what its prefix cache may hold: hit rate and mean time to first token.
+"""Compares ways to choose an engine by what its prefix cache may hold, and measures what the search for a key costs.
 
     python -m bench.affinity [--engines N] [--output text|json]
 
@@ -11,12 +11,16 @@ Simulates 8 engines and 4 router processes (`bench/routing_simulation.py`) on fo
 
 The oracle knows every cache and every queue. The aims: a mean time to first token that is never longer than with least
 outstanding requests, and at least 80 % of the oracle's hits.
+
+The search for a key runs in the router's script, in Lua 5.4 without HAProxy, on bodies that fill the router's buffer:
+those that cost most, and those of honest agents. Each figure is the CPU of one body, and the least of SEARCHES runs.
 """
 
 import json
 import lzma
 import random
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +37,17 @@ from bench.routing_simulation import (
     prefix_affinity,
     simulated,
 )
-from inference_operator.router.affinity import BALANCE_FACTOR
+from inference_operator.router.affinity import AFFINITY_FILE, BALANCE_FACTOR
+from tests.testing.json_bodies import honest_bodies, hostile_bodies
+from tests.testing.lua_scripts import script
 
 TRACE = Path(__file__).parent / "data" / "mooncake_conversation_trace.jsonl.xz"
 ENGINES = 8
 SECONDS = 1_200.0
 SEED = 7
 FACTOR = BALANCE_FACTOR / 100
+SEARCHES, SEARCH_AIM = 5, at_most(3)
+"""Runs of each search, and milliseconds that one may take."""
 OURS, LEAST, ORACLE = "prefix affinity", "least outstanding", "oracle"
 
 
@@ -144,12 +152,31 @@ def figures(engines: int) -> list[Figure]:
     return found
 
 
+def searches() -> list[Figure]:
+    """The CPU of the search for a key in one body, of each form."""
+    affinity = script(AFFINITY_FILE)
+
+    def milliseconds(body: bytes) -> float:
+        start = time.thread_time()
+        affinity(body, b"chat")
+        return 1e3 * (time.thread_time() - start)
+
+    forms = {
+        **{f"hostile body, {name}": body for name, body in hostile_bodies().items()},
+        **{f"honest body, {name}": body for name, body in honest_bodies().items()},
+    }
+    return [
+        Figure(name, round(min(milliseconds(body) for _ in range(SEARCHES)), 3), "ms", SEARCH_AIM)
+        for name, body in forms.items()
+    ]
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Simulate and print the figures."""
-    parser = parser_of("python -m bench.affinity", "Ways to choose an engine, on four simulated workloads.")
+    """Measure, simulate and print the figures."""
+    parser = parser_of("python -m bench.affinity", "Ways to choose an engine, and the search for a key.")
     parser.add_argument("--engines", type=int, default=ENGINES, help=f"number of engines (default: {ENGINES})")
     args = parser.parse_args(arguments)
-    print(shown(figures(args.engines), args.output))
+    print(shown([*searches(), *figures(args.engines)], args.output))
     return 0
 
 

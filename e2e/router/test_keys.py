@@ -16,6 +16,8 @@ KEYS = RouterKeysSpec(secretName="keys")
 ALICE, BOB = "sk-alice-0123456789", "sk-bob-0123456789"
 STREAMS, ROTATIONS = 500, 100
 ROTATION_SECONDS = 0.1
+MOST_KEYS = 12_000
+"""About as many as a Secret has room for."""
 
 
 def line(user: str, key: str) -> str:
@@ -146,6 +148,21 @@ async def test_rotations_break_no_running_stream(keyed: Loopback) -> None:
     await until(keyed, f"sk-{ROTATIONS - 1}", 200)
     await keyed.release(keyed.engines[0])
     assert await asyncio.gather(*streams) == [True] * STREAMS
+
+
+async def test_as_many_keys_as_a_secret_has_room_for_come_and_go(loopback: Loopback) -> None:
+    loopback.spec = RouterSpec(keys=KEYS)
+    loopback.write_keys("".join(line(f"user-{number}", f"sk-{number}") for number in range(MOST_KEYS)))
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    assert await status(loopback, bearer(f"sk-{MOST_KEYS - 1}")) == 200
+    loopback.write_keys("".join(line(f"user-{number}", f"sk-{number}") for number in range(1, 2 * MOST_KEYS, 2)))
+    await until(loopback, f"sk-{2 * MOST_KEYS - 1}", 200)
+    assert await status(loopback, bearer("sk-1")) == 200
+    assert await status(loopback, bearer("sk-0")) == 401
+    page = await loopback.metrics(ROUTER_METRICS_PATH)
+    assert f"inference_operator_router_key_users {MOST_KEYS}\n" in page
 
 
 async def streamed(router: Loopback, key: str) -> bool:

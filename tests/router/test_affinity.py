@@ -4,12 +4,14 @@ import json
 import random
 import string
 from collections.abc import Callable
-from importlib.resources import files
 
-import lupa.lua54
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from inference_operator.router.waiting import BODY_BYTES
+from tests.testing.json_bodies import honest_bodies, hostile_bodies
+from tests.testing.lua_scripts import counted_script, script
 
 LENGTH = 1024
 BASE = b"chat,Qwen/Qwen3-8B"
@@ -17,14 +19,10 @@ LONG = "x" * 4096
 
 Affinity = Callable[[bytes, bytes], tuple[bytes | None, bytes | None]]
 
-
-def _script() -> Affinity:
-    source = files("inference_operator.router").joinpath("affinity.lua").read_bytes()
-    script: Affinity = lupa.lua54.LuaRuntime(encoding=None).execute(source)
-    return script
-
-
-AFFINITY = _script()
+AFFINITY: Affinity = script("affinity.lua")
+COUNTED, COUNT = counted_script("affinity.lua")
+MAX_INSTRUCTIONS, MAX_BYTES = 400_000, 4 * BODY_BYTES
+"""What the search in a body may take: about 2 ms of CPU each (`python -m bench.affinity`)."""
 
 
 def texts(body: object, names: bytes = BASE) -> tuple[str | None, str | None]:
@@ -61,6 +59,9 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         pytest.param('{"messages":[{"role":"user","content":"日本"}]}'.encode(), ("", "日本"), id="not escaped"),
         pytest.param({"messages": [_user('say "user"')]}, ("", r"say \"user\""), id="quotes"),
         pytest.param({"messages": [_user("a\\")]}, ("", "a\\\\"), id="backslash at the end"),
+        pytest.param({"prompt": ["{]", [1], "Hi"], "n": 1}, ("", '["{]", [1], "Hi"]'), id="brackets in texts"),
+        pytest.param({"input": [{"type": "x", "text": "Hi"}]}, ("", "Hi"), id="input of parts"),
+        pytest.param({"messages": [_user(["a", {"text": "Hi"}])]}, ("", "Hi"), id="a text before a part"),
         pytest.param({"metadata": {"messages": [_user("no")]}, "prompt": "Hi"}, ("", "Hi"), id="nested"),
         pytest.param({"messages": [_user('{"role":"user","content":"no"}')], "n": 1}, None, id="JSON in a text"),
         pytest.param(b'{"messages":[{"role":"user","content":"cut o', ("", "cut o"), id="cut"),
@@ -90,11 +91,61 @@ def test_the_adapter_is_part_of_the_texts_and_the_names_of_the_base_model_are_no
 
 
 @pytest.mark.parametrize("where", ["before", "in the system prompt"])
-def test_the_conversation_is_found_behind_almost_a_mebibyte(where: str) -> None:
-    filler = '"quoted" \n' * 75_000
+def test_the_conversation_is_found_at_the_end_of_a_full_buffer(where: str) -> None:
+    filler = '"quoted" \n' * ((BODY_BYTES - 2 * len(LONG)) // 13)
     system = {"role": "system", "content": filler if where != "before" else "S"}
     body = {"metadata": filler if where == "before" else "", "messages": [system, _user(LONG)]}
     assert texts(body)[1] == "x" * LENGTH
+
+
+def _taken(body: bytes) -> tuple[int, int]:
+    """Instructions of Lua, and bytes that are matched with patterns, for a search in this body."""
+    taken: tuple[int, int] = COUNT(COUNTED, body, BASE)
+    return taken
+
+
+@pytest.mark.parametrize("form", hostile_bodies())
+def test_the_search_in_any_body_takes_a_bounded_number_of_steps(form: str) -> None:
+    instructions, read = _taken(hostile_bodies()[form])
+    assert instructions <= MAX_INSTRUCTIONS
+    assert read <= MAX_BYTES
+
+
+PIECES = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b" ", b"1", b'"a":', b'"content":', b'"role":', b"x" * 300]
+
+
+@given(
+    st.sampled_from([b"", b'{"messages":[', b'{"input":[', b'{"messages":[{"content":[', b'{"a":"']),
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map(b"".join),
+)
+@settings(deadline=None, max_examples=50)
+def test_the_search_in_repeated_pieces_takes_a_bounded_number_of_steps(start: bytes, piece: bytes) -> None:
+    instructions, read = _taken((start + piece * (BODY_BYTES // len(piece)))[:BODY_BYTES])
+    assert instructions <= MAX_INSTRUCTIONS
+    assert read <= MAX_BYTES
+
+
+@pytest.mark.parametrize("form", honest_bodies())
+def test_large_bodies_of_agents_have_a_key_and_their_model_is_found(form: str) -> None:
+    body = honest_bodies()[form]
+    system, conversation = AFFINITY(body, b"other")
+    assert system == b"chat\nBe brief."
+    assert conversation is not None
+    assert conversation.startswith(b"chat\nHi")
+
+
+def test_the_search_ends_once_the_texts_and_the_model_are_found() -> None:
+    start = json.dumps({"model": "chat", "messages": [SYSTEM, _user("Hi")]}).encode()[:-1]
+    instructions, read = _taken(start + b', "tools": [' + b"{}, " * 50_000 + b"{}]}")
+    assert instructions <= MAX_INSTRUCTIONS // 100
+    assert read <= MAX_BYTES // 100
+
+
+def test_objects_deeper_than_engines_accept_end_the_search() -> None:
+    shallow, deep = b"[" * 200 + b"]" * 200, b"[" * 2000 + b"]" * 2000
+    body = b'{"a": %s, "prompt": "Hi"}'
+    assert AFFINITY(body % shallow, BASE) == (b"", b"Hi")
+    assert AFFINITY(body % deep, BASE) == (None, None)
 
 
 @given(st.binary(max_size=400) | st.text(alphabet='{}[]",:\\ aru', max_size=200).map(str.encode))
@@ -134,6 +185,10 @@ _JSON = st.recursive(
 )
 
 
+_ODD = st.text(alphabet='{}[]",:\\\n aé', max_size=30)
+_TOOLS = st.lists(
+    st.dictionaries(_ODD, st.recursive(_ODD, lambda inner: st.lists(inner) | st.dictionaries(_ODD, inner)))
+)
 _FIELDS = st.dictionaries(st.text(alphabet=string.ascii_letters), _JSON, max_size=4)
 
 
@@ -147,3 +202,21 @@ def test_the_first_user_message_is_found_among_any_other_fields(
     raw = json.dumps({**body, "messages": [_user(text)], "n": body}, ensure_ascii=ascii_only)
     expected = json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode(errors="surrogatepass")[:LENGTH]
     assert AFFINITY(raw.encode(errors="surrogatepass"), BASE) == (b"", expected)
+
+
+@given(
+    tools=_TOOLS,
+    user=_ODD.filter(bool),
+    system=_ODD,
+    indent=st.sampled_from([None, 1]),
+    order=st.permutations(range(4)),
+)
+@settings(deadline=None)
+def test_the_texts_and_the_model_are_found_in_any_order_beside_tools(
+    tools: list[object], user: str, system: str, indent: int | None, order: list[int]
+) -> None:
+    messages = [{"role": "system", "content": system}, _user([IMAGE, {"type": "text", "text": user}])]
+    members = [("tools", tools), ("messages", messages), ("model", "m"), ("text", {"messages": messages[1:]})]
+    raw = json.dumps(dict(members[place] for place in order), indent=indent).encode()
+    expected = tuple(b"m\n" + json.dumps(text)[1:-1].encode()[:LENGTH] for text in (system, user))
+    assert AFFINITY(raw, BASE) == expected

@@ -3,34 +3,27 @@
 import json
 import random
 import re
-from collections.abc import Callable
-from importlib.resources import files
 
-import lupa.lua54
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_operator.router.observe import LOG_FIELDS, METRICS, log_format
+from inference_operator.router.observe import HELD_SECONDS, LOG_FIELDS, METRICS, log_format
+from inference_operator.router.waiting import BODY_BYTES
+from tests.testing.lua_scripts import counted_script, script
 
 Tokens = tuple[int | None, int | None, int | None]
 KEEP = 4096
 
-
-def _script(name: str) -> dict[bytes, Callable[..., object]]:
-    source = files("inference_operator.router").joinpath(name).read_bytes()
-    script: dict[bytes, Callable[..., object]] = lupa.lua54.LuaRuntime(encoding=None).execute(source)
-    return script
-
-
-USAGE, METRICS_SCRIPT = _script("usage.lua"), _script("metrics.lua")
+USAGE = script("usage.lua")
+METRICS_SCRIPT = script("metrics.lua", b"1", str(HELD_SECONDS).encode())
 
 
 def tokens(body: object) -> Tokens:
     """Tokens of the prompt, of the completion, and cached ones, as the script finds them in a body's last bytes."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     tail = USAGE[b"tail"](b"", raw)
-    found: Tokens = USAGE[b"usage"](tail)  # type: ignore[assignment]
+    found: Tokens = USAGE[b"usage"](tail)
     return found
 
 
@@ -83,6 +76,86 @@ def test_the_tail_is_the_last_bytes_of_all_chunks(chunks: list[bytes]) -> None:
     assert tail == b"".join(chunks)[-KEEP:]
 
 
+def _event(**content: object) -> bytes:
+    return b"data: " + json.dumps(content).encode() + b"\n\n"
+
+
+def streamed(chunks: list[bytes]) -> Tokens:
+    """Tokens of a stream that arrives in these chunks."""
+    kept: object = b""
+    opened: object = None
+    for chunk in chunks:
+        kept, opened = USAGE[b"kept"](kept, opened, chunk)
+    found: Tokens = USAGE[b"usage"](kept)
+    return found
+
+
+ENDS = {
+    "chat": [_event(choices=[], usage=CHAT), b"data: [DONE]\n\n"],
+    "in every chunk": [_event(choices=["x"], usage={**CHAT, "completion_tokens": 49}), _event(usage=CHAT)],
+    "a long event": [_event(text="x" * 9_000, usage=CHAT), b"data: [DONE]\n\n"],
+    "a text like usage": [_event(choices=[], usage=CHAT), _event(text=FORGED)],
+    "null behind it": [_event(usage=CHAT), _event(usage=None)],
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_usage_of_a_stream_is_found_in_whole_events(end: str) -> None:
+    assert streamed([_event(choices=[{"text": " token"}]), *ENDS[end]]) == (7, 50, None)
+
+
+@given(st.sampled_from(sorted(ENDS)), st.lists(st.integers(1, 300), max_size=40), st.integers(0, 4))
+@settings(deadline=None)
+def test_the_usage_of_a_stream_is_found_however_it_is_cut(end: str, sizes: list[int], tokens_before: int) -> None:
+    body = b"".join([_event(choices=[{"text": " token"}], usage=None)] * tokens_before + ENDS[end])
+    chunks, at = [], 0
+    for size in [*sizes, len(body)]:
+        chunks.append(body[at : at + size])
+        at += size
+    assert streamed([chunk for chunk in chunks if chunk]) == (7, 50, None)
+
+
+def test_a_chunk_of_whole_events_without_usage_is_neither_kept_nor_matched_with_a_pattern() -> None:
+    usage, count = counted_script("usage.lua")
+    token = _event(choices=[{"text": " token"}])
+    assert USAGE[b"kept"](b"kept", None, token) == (b"kept", None)
+    assert count(usage[b"kept"], b"kept", None, token)[1] == 0
+
+
+ODD = [
+    b'"usage"',
+    b'"usage":',
+    b'"usage":{',
+    b'"usage":{"prompt_tokens":',
+    b"{",
+    b"}",
+    b'"',
+    b'"model"',
+    b'"model":"',
+    b" ",
+]
+MAX_INSTRUCTIONS, MAX_BYTES = 100_000, 400 * KEEP
+"""What the search in an answer may take: less than 3 ms of CPU."""
+
+
+@pytest.mark.parametrize("piece", ODD)
+@pytest.mark.parametrize("start", [b"", b'"usage":{', b'"usage":', b'"model":'])
+def test_the_search_in_any_answer_takes_a_bounded_number_of_steps(start: bytes, piece: bytes) -> None:
+    usage, count = counted_script("usage.lua")
+    answer = (start + piece * BODY_BYTES)[:BODY_BYTES]
+    for function, arguments in (
+        ("kept", (b"", None, answer)),
+        ("kept", (b"", answer, answer)),
+        ("tail", (b"", answer)),
+        ("model", (answer,)),
+        ("usage", (answer[-KEEP:],)),
+        ("usage", (answer[:KEEP],)),
+    ):
+        instructions, read = count(usage[function.encode()], *arguments)
+        assert instructions <= MAX_INSTRUCTIONS
+        assert read <= MAX_BYTES
+
+
 @given(st.lists(st.integers(1, 40), max_size=12), st.sampled_from(["include_usage", "include_used"]))
 @settings(deadline=None)
 def test_a_request_for_usage_is_seen_however_its_body_is_cut(sizes: list[int], option: str) -> None:
@@ -92,7 +165,7 @@ def test_a_request_for_usage_is_seen_however_its_body_is_cut(sizes: list[int], o
     for size in [*sizes, len(body)]:
         chunk, body = body[:size], body[size:]
         if not asked:
-            asked, before = USAGE[b"asks"](before, chunk)  # type: ignore[misc]
+            asked, before = USAGE[b"asks"](before, chunk)
     assert asked is (option == "include_usage")
 
 
@@ -123,11 +196,28 @@ def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> N
         b"proc.series_3_1": b'requests_total{user="of another thread",code="2xx"} 4',
     }
     lines = METRICS_SCRIPT[b"counters"](variables.get, 2)
-    assert list(lines.values()) == [  # type: ignore[attr-defined]
+    assert list(lines.values()) == [
         b'refused_requests_total{reason="engine"} 0',
         b'refused_requests_total{reason="queue"} 1',
         b'requests_total{user="a",code="2xx"} 7',
     ]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        (None, 0),
+        (b"", 0),
+        (b"held=7", 7),
+        (b"held=%d" % HELD_SECONDS, HELD_SECONDS),
+        (b"held=86400", HELD_SECONDS),
+        (b"held=" + b"9" * 400, HELD_SECONDS),
+        (b"held=-1", 0),
+        (b"held=1e9", 0),
+    ],
+)
+def test_a_page_waits_for_no_request_longer_than_the_operator_asks_it_to(query: bytes | None, seconds: int) -> None:
+    assert METRICS_SCRIPT[b"held_seconds"](query) == seconds
 
 
 @given(st.binary(max_size=50))

@@ -10,126 +10,222 @@
 -- 2. In `messages` (or an `input` of messages) take the first text of role system or developer, and the first of role
 --    user. The later messages grow with each turn, so they are not part of the key.
 -- 3. Take at most LENGTH bytes of each text, as they are in the body: escape sequences are not decoded.
--- 4. Stop at the end of the buffer, and after MAX_STEPS steps. Keep what was found before.
+-- 4. Stop at the end of the buffer, once all is found, and after STEPS steps. Keep what was found before.
 --
 -- The text is never decoded, compared or stored. A wrong key costs a cache hit, nothing else.
+--
+-- Anybody may send a body that costs most, so what is skipped is skipped by functions of Lua's library, which take
+-- nanoseconds for a byte: a string by its next quote, an array or object block by block, without its strings, by
+-- `%b`. They count as steps too. `%b` is only used at the start of a text: a search for it would take the square.
 
 local LENGTH = 1024
-local MAX_STEPS = 300000
+local STEPS = 4600 -- of about half a microsecond each
+local STEP_BYTES = 64 -- that a function of the library reads in the time of a step
+local FIRST_BLOCK, BLOCK = 256, 32768 -- bytes
+local MAX_DEPTH = 512 -- engines accept fewer: Python's json nests about 1,000 deep, pydantic 200
+local QUOTE, BACKSLASH, COLON, COMMA = 34, 92, 58, 44
+local ARRAY, ARRAY_END, OBJECT, OBJECT_END = 91, 93, 123, 125
+local STRING = "\1" -- a whole string in a text without strings; JSON has no such byte
+local BRACKETS = {
+  [ARRAY] = { open = "[", all = "^%b[]", ends = ("]"):rep(MAX_DEPTH) },
+  [OBJECT] = { open = "{", all = "^%b{}", ends = ("}"):rep(MAX_DEPTH) },
+}
+
+-- A block that starts outside strings: without escapes, with STRING for each string, and the length of what is whole.
+-- The block may end in a string.
+local function structure(block)
+  local plain = block
+  if block:find('\\"', 1, true) then
+    plain = block:gsub("\\.", "__")
+  end
+  local text = plain:gsub('%b""', STRING)
+  local cut = text:find('"', 1, true)
+  if not cut then
+    return plain, text, #block
+  end
+  return plain, text:sub(1, cut - 1), #block - (#text - cut + 1)
+end
+
+-- The length in a block of the first bytes of its text, in which a string is one byte.
+local function width(plain, text, last)
+  local _, strings = text:sub(1, last):gsub(STRING, "")
+  local rest = plain:gsub('%b""', "", strings)
+  return #plain - #rest + last - strings
+end
 
 local Walker = {}
 Walker.__index = Walker
 
 local function walker(body)
-  return setmetatable({ body = body, at = 1, steps = 0 }, Walker)
+  return setmetatable({ body = body, at = 1, left = STEPS }, Walker)
 end
 
--- Position of the next byte of a set, or nil at the end of the body or of the budget.
-function Walker:find(set, from)
-  self.steps = self.steps + 1
-  if self.steps > MAX_STEPS then
-    return nil
-  end
-  return self.body:find(set, from)
+-- Take a step that reads some bytes; false once all steps are taken. Then nothing more is found.
+function Walker:step(bytes)
+  self.left = self.left - 1 - bytes // STEP_BYTES
+  return self.left >= 0
 end
 
--- The next byte that is not white space, or nil.
+-- Go behind the bytes here that a pattern matches from its start.
+function Walker:pass(pattern)
+  local _, last = self.body:find(pattern, self.at)
+  self:step(last - self.at)
+  self.at = last + 1
+end
+
+-- The next byte that is not white space, or nil at the end of the body or of the steps.
 function Walker:next_byte()
-  local at = self:find("[^ \t\r\n]", self.at)
-  if not at then
-    return nil
+  local byte = self.body:byte(self.at)
+  if byte and byte <= 32 then
+    self:pass("^[ \t\r\n]*")
+    byte = self.body:byte(self.at)
   end
-  self.at = at
-  return self.body:byte(at)
+  return self:step(0) and byte or nil
 end
 
--- Whether the byte at a position is escaped: an odd number of backslashes is before it.
-function Walker:escaped(at, from)
-  local before = at - 1
-  while before >= from and self.body:byte(before) == 92 do
-    before = before - 1
+-- The next blocks, each with its structure, until `visit` returns where it ends; from there, or at the end.
+function Walker:blocks(visit)
+  local size = FIRST_BLOCK
+  while self.at <= #self.body do
+    local block = self.body:sub(self.at, self.at + size - 1)
+    if not self:step(#block) then
+      break
+    end
+    local plain, text, whole = structure(block)
+    local last = visit(text)
+    if last then
+      self.at = self.at + width(plain, text, last)
+      return
+    end
+    if whole == #block then
+      self.at = self.at + whole
+    else
+      -- No quote ends the string in this block. What follows its last byte may be escaped if that is a backslash.
+      self:close_string(block:byte(-1) == BACKSLASH and self.at + whole + 1 or self.at + #block)
+    end
+    size = math.min(2 * size, BLOCK)
   end
-  return (at - before) % 2 == 0
+  self.at = #self.body + 1
 end
 
--- Skip a string and return its bytes without the quotes; also where the body ends inside it.
-function Walker:string()
-  local from, at = self.at + 1, self.at
-  repeat
-    at = self:find('"', at + 1)
-  until not at or not self:escaped(at, from)
+-- The first quote from a position in a string that is not escaped, or nil.
+function Walker:quote(at)
+  local size = FIRST_BLOCK
+  while self:step(size) do
+    local block = self.body:sub(at, at + size - 1)
+    local plain = block:gsub("\\.", "__")
+    local found = plain:find('"', 1, true)
+    if found or #block < size then
+      return found and at + found - 1
+    end
+    -- An escape may begin with the last byte.
+    at = at + size - (plain:byte(-1) == BACKSLASH and 1 or 0)
+    size = math.min(2 * size, BLOCK)
+  end
+  return nil
+end
+
+-- Go behind the string that goes on at a position. Returns where its bytes end; also where the body ends inside it.
+function Walker:close_string(from)
+  local at = self:step(0) and self.body:find('"', from, true)
+  if at and self.body:byte(at - 1) == BACKSLASH then
+    at = self:quote(from)
+  end
   self.at = at and at + 1 or #self.body + 1
-  return self.body:sub(from, math.min(self.at - (at and 2 or 1), from + LENGTH - 1))
+  return at and at - 1 or #self.body
+end
+
+-- Skip a string and return its bytes without the quotes.
+function Walker:string()
+  local from = self.at + 1
+  return self.body:sub(from, math.min(self:close_string(from), from + LENGTH - 1))
+end
+
+-- Skip the rest of an array or object.
+function Walker:close(kind)
+  local bracket, depth = BRACKETS[kind], 1
+  self:blocks(function(text)
+    -- Brackets before it and behind it make every text balanced: where the match ends tells the depth.
+    local _, last = (bracket.open:rep(depth) .. text .. bracket.ends):find(bracket.all)
+    if not last then
+      self.left = 0
+      return #text
+    end
+    local behind = last - depth - #text
+    if behind <= 0 then
+      return last - depth
+    end
+    depth = behind
+  end)
 end
 
 -- Skip any value.
 function Walker:skip()
-  local depth, first = 0, self:next_byte()
-  while first do
-    if first == 34 then
-      self:string()
-    elseif first == 123 or first == 91 then
-      depth, self.at = depth + 1, self.at + 1
-    elseif first == 125 or first == 93 then
-      depth, self.at = depth - 1, self.at + 1
+  local byte = self:next_byte()
+  if byte == QUOTE then
+    self:string()
+  elseif byte then
+    self.at = self.at + 1
+    if BRACKETS[byte] then
+      self:close(byte)
     else
-      self.at = self:find('["%[%]{},]', self.at + 1) or #self.body + 1
+      self:pass('^[^"%[%]{},]*')
     end
-    if depth <= 0 then
-      return
-    end
-    local at = self:find('["%[%]{}]', self.at)
-    self.at = at or #self.body + 1
-    first = at and self.body:byte(at)
   end
 end
 
 -- The first byte of the next member or item, behind a comma if there is one; nil at the end.
 function Walker:next_item()
   local byte = self:next_byte()
-  if byte == 44 then
+  if byte == COMMA then
     self.at = self.at + 1
     byte = self:next_byte()
   end
   return byte
 end
 
--- Call visit(key) at the value of each member of the object that starts here. visit must move past the value.
+-- Call visit(key) at the value of each member of the object that starts here, until it returns true. visit must move
+-- past the value.
 function Walker:object(visit)
   self.at = self.at + 1
   while true do
     local byte = self:next_item()
-    if byte ~= 34 then
+    if byte ~= QUOTE then
       self.at = self.at + 1
       return
     end
     local key = self:string()
-    if self:next_byte() ~= 58 then
+    if self:next_byte() ~= COLON then
       return
     end
     self.at = self.at + 1
-    if not self:next_byte() then
+    if not self:next_byte() or visit(key) then
       return
     end
-    visit(key)
   end
 end
 
--- Call visit() at each item of the array that starts here, until it returns true. visit must move past the item.
-function Walker:array(visit)
+-- Call visit() at each object in the array that starts here, until it returns true, and move past the array. visit must
+-- move past the object.
+function Walker:objects(visit)
   self.at = self.at + 1
   while true do
     local byte = self:next_item()
-    if not byte or byte == 93 then
+    if not byte or byte == ARRAY_END then
       self.at = self.at + 1
       return
-    end
-    local before = self.at
-    if visit() then
-      return true
-    end
-    if self.at <= before then
-      return
+    elseif byte == OBJECT then
+      if visit() then
+        self:close(ARRAY)
+        return
+      end
+    elseif byte == ARRAY or byte == OBJECT_END then
+      self:skip()
+    else
+      self:blocks(function(text)
+        local _, last = text:find("^[^%[%]{}]*")
+        return last < #text and last or nil
+      end)
     end
   end
 end
@@ -137,43 +233,43 @@ end
 -- The text of a content here: a string, the first text of a list of parts, or the first bytes of anything else.
 function Walker:text()
   local byte, from = self:next_byte(), self.at
-  if byte == 34 then
+  if byte == QUOTE then
     return self:string()
   end
   local found
-  if byte == 91 then
-    self:array(function()
-      if self:next_byte() == 123 then
-        self:object(function(key)
-          if key == "text" and not found and self:next_byte() == 34 then
-            found = self:string()
-          else
-            self:skip()
-          end
-        end)
-      else
-        self:skip()
-      end
+  if byte == ARRAY then
+    self:objects(function()
+      self:object(function(key)
+        if key == "text" and not found and self:next_byte() == QUOTE then
+          found = self:string()
+        else
+          self:skip()
+        end
+      end)
+      return found ~= nil
     end)
   else
     self:skip()
   end
-  return found or self.body:sub(from, math.min(self.at, from + LENGTH) - 1)
+  return found or self:bytes(from)
 end
 
--- The first text of the system and of the user in a list of messages.
+-- The first bytes of the value that started at a position.
+function Walker:bytes(from)
+  return self.body:sub(from, math.min(self.at, from + LENGTH) - 1)
+end
+
+-- The first text of the system and of the user in a list of messages, and `part`, the first text beside them.
 function Walker:messages(found)
-  return self:array(function()
-    if self:next_byte() ~= 123 then
-      self:skip()
-      return
-    end
+  self:objects(function()
     local role, text
     self:object(function(key)
-      if key == "role" and self:next_byte() == 34 then
+      if key == "role" and self:next_byte() == QUOTE then
         role = self:string()
       elseif key == "content" then
         text = self:text()
+      elseif key == "text" and not found.part and self:next_byte() == QUOTE then
+        found.part = self:string()
       else
         self:skip()
       end
@@ -189,44 +285,42 @@ end
 
 -- `input`: messages of the Responses API, or the text, texts or tokens of an embedding.
 function Walker:input(found)
-  local from = self.at
-  if self:next_byte() == 91 then
-    self:messages(found)
-    if found.conversation or found.system then
-      return
-    end
-    self.at = from
+  if self:next_byte() ~= ARRAY then
+    found.conversation = self:text()
+    return
   end
-  found.conversation = self:text()
+  local from = self.at
+  self:messages(found)
+  if not (found.conversation or found.system) then
+    found.conversation = found.part or self:bytes(from)
+  end
 end
 
 -- The system text, the conversation, and the model that a body names; each nil where the body has none.
 local function texts(body)
   local walk, found = walker(body), {}
-  if walk:next_byte() ~= 123 then
+  if walk:next_byte() ~= OBJECT then
     return found
   end
+  local chat = false
   walk:object(function(key)
-    if key == "messages" and walk:next_byte() == 91 then
-      local from = walk.at
-      if walk:messages(found) then
-        walk.at = from
-        walk:skip()
-      end
+    if key == "messages" and walk:next_byte() == ARRAY then
+      walk:messages(found)
+      chat = true
     elseif key == "input" then
-      local from = walk.at
       walk:input(found)
-      walk.at = from
-      walk:skip()
     elseif key == "prompt" then
       found.conversation = walk:text()
     elseif key == "system" or key == "instructions" then
       found.system = walk:text()
-    elseif key == "model" and walk:next_byte() == 34 then
+      chat = true
+    elseif key == "model" and walk:next_byte() == QUOTE then
       found.model = walk:string()
     else
       walk:skip()
     end
+    -- Instructions beside an input replace its system text.
+    return chat and found.model and found.system and found.conversation
   end)
   return found
 end

@@ -48,15 +48,16 @@ _TEMPLATE = Environment(
 def config_files(inputs: RouterInputs) -> dict[str, str]:
     """All files of the configuration folder by name."""
     parts = _parts(inputs)
-    scripts = {
+    copied = {
         observe.METRICS_FILE: True,
         observe.USAGE_FILE: inputs.spec.usage is RouterUsage.ENABLED,
         affinity.AFFINITY_FILE: parts["affinity"],
         keys.KEYS_SCRIPT: parts["keys"],
+        keys.KEYS_MAP: parts["keys"],
         limits.LIMITS_FILE: parts["limits"],
         tls.TLS_FILE: parts["tls"],
     }
-    texts = {name: script(name) for name, is_used in scripts.items() if is_used}
+    texts = {name: script(name) for name, is_used in copied.items() if is_used}
     return {CONFIG_FILE: _TEMPLATE.render(_values(inputs), **parts), **texts}
 
 

@@ -2,8 +2,11 @@
 --
 -- The file has a line `USER: SHA256` for each key. Blank lines and lines that start with `#` are skipped.
 --
+-- The keys are in MAP, in which HAProxy looks up the hash of a request's key by itself. All threads share it, so this
+-- script is loaded once, and no request runs it.
+--
 -- Rules:
--- 1. The file is read at the start and then every PERIOD. Its content replaces the former one at once, as a whole.
+-- 1. The file is read at the start and then every PERIOD. Keys that are gone leave the map before new ones come in.
 -- 2. A line that is not `USER: SHA256` is skipped and named in the log by its number, never by its content. So is a
 --    hash that an earlier line has given to another user.
 -- 3. While the file cannot be read, the former content stays. Before it was read once, no key is valid.
@@ -41,7 +44,7 @@ if not core then
   return parsed
 end
 
-local path = ...
+local path, MAP = ...
 local users, content = {}, nil
 local count_of_users, skipped_lines = 0, 0
 
@@ -56,26 +59,38 @@ local function read()
   return text
 end
 
+-- Make the map hold these users, by hash.
+local function fill(new)
+  for hash in pairs(users) do
+    if not new[hash] then
+      core.del_map(MAP, hash)
+    end
+  end
+  for hash, user in pairs(new) do
+    if users[hash] ~= user then
+      core.set_map(MAP, hash, user)
+    end
+  end
+  users = new
+end
+
 local function load()
   local text = read()
   if not text or text == content then
     return text ~= nil
   end
-  local count, skipped
-  users, count, skipped = parsed(text)
-  content = text
-  count_of_users, skipped_lines = count, #skipped
-  if core.thread <= 1 then
-    core.log(core.notice, string.format("API keys of %d users", count))
-    if #skipped > 0 then
-      core.log(core.warning, "lines of the keys file that are not `USER: SHA256`: " .. table.concat(skipped, ", ", 1, math.min(#skipped, 20)))
-    end
+  local new, count, skipped = parsed(text)
+  fill(new)
+  content, count_of_users, skipped_lines = text, count, #skipped
+  core.log(core.notice, string.format("API keys of %d users", count))
+  if #skipped > 0 then
+    core.log(core.warning, "lines of the keys file that are not `USER: SHA256`: " .. table.concat(skipped, ", ", 1, math.min(#skipped, 20)))
   end
   return true
 end
 
 core.register_init(function()
-  if not load() and core.thread <= 1 then
+  if not load() then
     core.log(core.alert, "the keys file " .. path .. " cannot be read: no API key is valid")
   end
 end)
@@ -87,11 +102,8 @@ core.register_task(function()
   end
 end)
 
--- The user of a hash; empty for a hash that no key has.
-core.register_converters("key_user", function(hash)
-  return users[hash] or ""
-end)
-
-router_metrics.more[#router_metrics.more + 1] = function()
-  return { "key_lines_skipped " .. skipped_lines, "key_users " .. count_of_users }
-end
+-- For the page of metrics.lua.
+core.register_action("count_keys", { "http-req" }, function(txn)
+  txn:set_var("txn.key_users", count_of_users)
+  txn:set_var("txn.key_lines_skipped", skipped_lines)
+end, 0)

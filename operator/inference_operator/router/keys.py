@@ -5,12 +5,17 @@ from collections.abc import Mapping
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import CONFIG_FOLDER
 
 KEYS_SCRIPT = "keys.lua"
 
 KEYS_FOLDER = "/etc/haproxy-keys"
 """Where the Secret with the API keys is mounted."""
+
+KEYS_MAP = "keys.map"
+"""Users by the hash of their key: an empty map, which KEYS_SCRIPT fills. It is a file since HAProxy 3.0.11 shares no
+map with `virt@` or `opt@` between two rules."""
 
 IDENTITY_HEADERS = "^x-(forwarded-(user|email|groups|preferred-username)|auth-request-.*|remote-.*|user(-.*)?)$"
 """Headers by which authenticating proxies tell who the user is (oauth2-proxy 7, "Overview"; RFC 3875's REMOTE_USER)."""
@@ -27,6 +32,8 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     return {
         "lua": f"{CONFIG_FOLDER}/{KEYS_SCRIPT}",
         "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
+        "map": f"{CONFIG_FOLDER}/{KEYS_MAP}",
+        "metrics_path": ROUTER_METRICS_PATH,
         "identity_headers": IDENTITY_HEADERS,
         "unauthorized": _UNAUTHORIZED,
     }

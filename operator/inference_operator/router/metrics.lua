@@ -20,7 +20,18 @@ local HELD_CHECK_MS = 500
 -- Series that begin at 0: Prometheus does not see the first event of a series that begins with it.
 local FROM_ZERO = { 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
 
+-- Series that rules of the page put into variables, where their features are in use.
+local MORE = {
+  ["txn.spread"] = "requests_without_key_total",
+  ["txn.certificate_end"] = "certificate_expiry_timestamp_seconds",
+  ["txn.key_users"] = "key_users",
+  ["txn.key_lines_skipped"] = "key_lines_skipped",
+}
+
 local own, own_count = {}, 0
+-- Names of series, so that not every answer makes one.
+local answers = {}
+local TOO_MANY = 429
 
 local function variable(thread, index)
   return "proc.series_" .. thread .. "_" .. index
@@ -44,6 +55,19 @@ local function count(holder, series, n)
   end
   entry.value = entry.value + n
   holder:set_var(entry.variable, series .. " " .. entry.value)
+end
+
+-- The series of the answers to a user with a class of status: 2 for 2xx. Users come from a file of the owner.
+local function answer_series(user, class)
+  local of_user = answers[user]
+  if not of_user then
+    of_user = {}
+    answers[user] = of_user
+  end
+  if not of_user[class] then
+    of_user[class] = ('requests_total{user="%s",code="%dxx"}'):format(label(user), class)
+  end
+  return of_user[class]
 end
 
 -- The series of all threads, added up, as sorted lines. `get` returns a variable's value.
@@ -131,23 +155,23 @@ local function wait_for_requests(seconds)
 end
 
 if core then
-  -- Other scripts count with it, and add functions to `more` that return lines. A Lua state is of one thread only.
-  router_metrics = { count = count, label = label, more = {} }
+  -- Other scripts count with it. A Lua state is of one thread only.
+  router_metrics = { count = count, label = label }
 
   core.register_action("count_answer", { "http-res", "http-after-res" }, function(txn)
-    local user = txn:get_var("txn.user")
+    local user, status = txn:get_var("txn.user"), txn.f:status() or 0
     if user then
-      local series = 'requests_total{user="%s",code="%dxx"}'
-      count(txn, series:format(label(user), math.floor((txn.f:status() or 0) / 100)), 1)
+      count(txn, answer_series(user, status // 100), 1)
+    end
+    if status ~= TOO_MANY then
+      return
     end
     local refused = txn:get_var("txn.refused")
     if user and (refused == "rate" or refused == "concurrency") then
       count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), refused), 1)
     end
-    if txn.f:status() == 429 then
-      local reason = refused or (txn.f:srv_id() and "engine" or "queue")
-      count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)
-    end
+    local reason = refused or (txn.f:srv_id() and "engine" or "queue")
+    count(txn, ('refused_requests_total{reason="%s"}'):format(label(reason)), 1)
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
@@ -156,14 +180,11 @@ if core then
       return applet:get_var(name)
     end, THREADS)
     local more = {}
-    for _, values in ipairs(router_metrics.more) do
-      for _, line in ipairs(values()) do
-        more[#more + 1] = line
-      end
+    for variable, series in pairs(MORE) do
+      local value = applet:get_var(variable)
+      more[#more + 1] = value and series .. " " .. value
     end
-    local spread, ends = applet:get_var("txn.spread"), applet:get_var("txn.certificate_end")
-    more[#more + 1] = spread and "requests_without_key_total " .. spread
-    more[#more + 1] = ends and "certificate_expiry_timestamp_seconds " .. ends
+    table.sort(more)
     local text = page(lines, live_gauges(), more)
     applet:set_status(200)
     applet:add_header("content-type", "text/plain; version=0.0.4; charset=utf-8")

@@ -5,8 +5,9 @@
 --
 -- Rules:
 -- 1. Look at answers to POST below /v1/ that are JSON or a stream of events, and are not compressed.
--- 2. Keep the last KEEP bytes of an answer, and read the last `"usage": {...}` in them when the answer has ended. A text
---    cannot forge it: quotes in a text are escaped.
+-- 2. Keep the last KEEP bytes of a JSON answer, and of a stream the last event with usage and as much of what follows it.
+--    Read the last `"usage": {...}` in them when the answer has ended. A text cannot forge it: quotes in a text are
+--    escaped. A chunk of whole events without usage is searched for one plain text, and not kept.
 -- 3. A stream without usage costs nothing after its first chunk. Chat completions and completions end with usage if the
 --    request has `stream_options.include_usage`, or if the engine puts usage into every chunk. Streams of responses and
 --    messages always do.
@@ -15,7 +16,8 @@
 -- (ResponsesResponse), anthropic/serving.py (_build_anthropic_usage).
 
 local KEEP = 4096
-local ASKED = '"include_usage"'
+local ASKED, NAME, OBJECT = '"include_usage"', '"usage"', '"usage"%s*:%s*{'
+local NEWLINE = 10 -- the last byte of an event
 local MOST_DIGITS = 12
 local MODEL_BYTES = 128
 
@@ -29,7 +31,7 @@ end
 local function usage(tail)
   local start, from = nil, 1
   while true do
-    local found, last = tail:find('"usage"%s*:%s*{', from)
+    local found, last = tail:find(OBJECT, from)
     if not found then
       break
     end
@@ -55,6 +57,23 @@ local function tail(before, data)
   return #data >= KEEP and data:sub(-KEEP) or (before .. data):sub(-KEEP)
 end
 
+-- What is kept of a stream, and the event that the next chunk goes on with, if one does.
+local function kept(before, open, data)
+  if open then
+    data = tail(open, data)
+  end
+  local found = data:find(NAME, 1, true)
+  if found and data:find(OBJECT, found) then
+    before = tail("", data)
+  end
+  return before, data:byte(-1) ~= NEWLINE and data or nil
+end
+
+-- The model that an answer names in its first bytes.
+local function model(data)
+  return data:sub(1, KEEP):match('"model"%s*:%s*"([^"]*)"')
+end
+
 -- Whether a request asks for usage, as far as it has come, and the bytes of it that the next chunk may go on from.
 local function asks(before, data)
   local text = before .. data
@@ -70,7 +89,7 @@ local Usage = {}
 Usage.__index = Usage
 
 function Usage.new()
-  return setmetatable({ api = false, asked = false, stream = false, before = "", tail = "" }, Usage)
+  return setmetatable({ api = false, asked = false, stream = false, answers = false, first = true, before = "", tail = "" }, Usage)
 end
 
 function Usage:request(txn, message)
@@ -88,6 +107,7 @@ function Usage:response(txn, message)
   self.stream = kind:find("^text/event%-stream") ~= nil
   local readable = self.stream or kind:find("^application/json") ~= nil
   if self.api and txn.f:status() == 200 and readable and not headers["content-encoding"] then
+    self.answers = true
     filter.register_data_filter(self, message.channel)
   end
 end
@@ -106,24 +126,29 @@ function Usage:http_payload(txn, message)
   if not data or data == "" then
     return
   end
-  if not message.channel:is_resp() then
+  if not self.answers then
     if not self.asked then
       self.asked, self.before = asks(self.before, data)
     end
     return
   end
-  if self.tail == "" then
-    local model = data:match('"model"%s*:%s*"([^"]*)"')
-    if model then
-      txn:set_var("txn.model", router_metrics.label(model):sub(1, MODEL_BYTES))
+  if self.first then
+    self.first = false
+    local name = model(data)
+    if name then
+      txn:set_var("txn.model", router_metrics.label(name):sub(1, MODEL_BYTES))
     end
-    if self.stream and not self.asked and not data:find('"usage"', 1, true) then
+    if self.stream and not self.asked and not data:find(NAME, 1, true) then
       filter.unregister_data_filter(self, message.channel)
       self:count(txn)
       return
     end
   end
-  self.tail = tail(self.tail, data)
+  if self.stream then
+    self.tail, self.open = kept(self.tail, self.open, data)
+  else
+    self.tail = tail(self.tail, data)
+  end
 end
 
 -- Called at the end of a message with a data filter only.
@@ -153,4 +178,4 @@ if core then
   end)
 end
 
-return { usage = usage, tail = tail, asks = asks }
+return { usage = usage, tail = tail, kept = kept, model = model, asks = asks }
