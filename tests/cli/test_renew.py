@@ -12,8 +12,8 @@ from tests.status.situations import RAW
 
 FOLDER = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"
 RESOURCE = f"{FOLDER}/qwen"
-FLUX = {"labels": {"kustomize.toolkit.fluxcd.io/name": "models"}}
-TRACKED = {"annotations": {"argocd.argoproj.io/tracking-id": "models:infd:default/qwen"}}
+FLUX: Manifest = {"labels": {"kustomize.toolkit.fluxcd.io/name": "models"}}
+TRACKED: Manifest = {"annotations": {"argocd.argoproj.io/tracking-id": "models:infd:default/qwen"}}
 
 
 def stored(
@@ -23,7 +23,7 @@ def stored(
     seen: int = 7,
     name: str = "qwen",
     spec: Manifest | None = None,
-    **meta: object,
+    meta: Manifest | None = None,
 ) -> Manifest:
     """A resource of generation 7 whose routers are so."""
     condition = {
@@ -36,7 +36,7 @@ def stored(
     }
     return {
         **RAW,
-        "metadata": {**RAW["metadata"], "name": name, "uid": "u", "generation": 7, **meta},
+        "metadata": {**RAW["metadata"], "name": name, "uid": "u", "generation": 7, **(meta or {})},
         "spec": {**RAW["spec"], **(spec or {})},
         "status": {"observedGeneration": seen, "conditions": [condition]},
     }
@@ -80,7 +80,7 @@ def test_a_resource_without_a_status_is_not_seen_yet() -> None:
     ],
 )
 def test_what_applies_a_resource_is_known_by_its_labels_annotations_and_managers(meta: Manifest, expected: str) -> None:
-    assert manager(stored("RouterOutdated", **meta)) == expected
+    assert manager(stored("RouterOutdated", meta=meta)) == expected
 
 
 def test_the_edit_is_another_one_for_each_generation_and_can_create_no_resource() -> None:
@@ -114,7 +114,7 @@ def test_a_resource_that_git_manages_is_not_edited_and_the_edit_to_commit_is_pri
     infd: Infd, server: dict[str, bytes]
 ) -> None:
     for meta, said in ((TRACKED, "Run Argo CD's action `renew-routers`, or commit this"), (FLUX, "Commit this edit:")):
-        put(server, stored("RouterVulnerable", **meta))
+        put(server, stored("RouterVulnerable", meta=meta))
         status, output, complaints = infd("renew", "--routers", "qwen")
         assert (status, output) == (1, "")
         assert said in complaints
@@ -129,7 +129,7 @@ def test_what_cannot_be_renewed_says_why_and_the_others_have_their_turn_those_wi
         stored("Serving", name="a"),
         stored("RouterOutdated", name="b", spec={"paused": True}),
         stored("RouterUnavailable", status="False", name="c"),
-        stored("RouterVulnerable", name="d", **FLUX),
+        stored("RouterVulnerable", name="d", meta=FLUX),
     )
     status, output, complaints = infd("renew", "--routers", "--all")
     assert (status, output) == (1, "default/a: routers are as this release builds them. Nothing was changed.\n")

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.spec import Spec
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
 from inference_operator.router.security_revision import SECURITY_ANNOTATION, open_attacks, security_annotation
@@ -42,9 +43,7 @@ def test_routers_that_this_release_would_build_otherwise_are_outdated_and_the_cu
     assert (status, reason) == ("True", "RouterOutdated")
     assert said.startswith("2 of 2 routers are ready. They keep their pod template and configuration. This release")
     assert said.endswith(COMMAND)
-    assert (
-        message(reported(earlier), ConditionType.READY) == "1 of 1 engines are ready."
-    )
+    assert message(reported(earlier), ConditionType.READY) == "1 of 1 engines are ready."
 
 
 def test_routers_that_close_fewer_attacks_than_this_release_are_vulnerable_and_ready_says_so(
@@ -77,8 +76,9 @@ def test_vulnerable_routers_are_told_while_the_resource_is_paused(monkeypatch: p
     earlier = with_routers()
     close(monkeypatch, FIRST)
     spec = earlier.resource.spec
-    paused = spec.model_copy(update={"paused": True})  # type: ignore[union-attr] - it is valid
-    situation = replace(earlier, resource=replace(earlier.resource, spec=paused))
+    assert isinstance(spec, Spec)
+    paused = replace(earlier.resource, spec=spec.model_copy(update={"paused": True}))
+    situation = replace(earlier, resource=paused)
     assert router_available(situation)[1] == "RouterVulnerable"
 
 

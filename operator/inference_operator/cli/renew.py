@@ -178,7 +178,7 @@ async def _settled(
         if progress(live) is Progress.OLDER and (cause := problem(live)):
             raise RenewalError(f"the operator does not apply the edit: {cause}")
         if (message := _message(live)) != said:
-            print(f"{_shown(ref)}: {message}")
+            print(f"{_shown(ref)}: {message}", flush=True)
             said, since = message, time.monotonic()
         elif time.monotonic() - since > timeout_seconds:
             raise RenewalError(f"nothing has changed for {timeout_seconds} s. {message} {problem(live)}".rstrip())
