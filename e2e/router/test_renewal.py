@@ -12,7 +12,7 @@ from itertools import count
 import aiohttp
 
 from e2e.router.loopback import Loopback
-from inference_operator.api.router import RouterSpec
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.router.deployment import stop_hook
 
 WORKERS, ROUTERS = 32, 2
@@ -66,7 +66,7 @@ async def test_a_renewal_of_routers_loses_no_request(loopback: Loopback) -> None
     load = asyncio.ensure_future(service.load())
     await service.until_answered(PART)
     for router in earlier:
-        new = await _started(loopback, RouterSpec(max_body_size="1Mi"))
+        new = await _started(loopback, RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))
         await new.until_served(2)
         service.routers.append(new)
         await service.until_answered(PART)
