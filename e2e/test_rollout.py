@@ -1,10 +1,15 @@
-"""A rollout replaces all engines under load: once with a free GPU, and once on a node whose GPUs are all in use.
+"""A rollout under load: of engines with a free GPU and on a node whose GPUs are all in use, and of routers.
 
 The engines compute on the CPU. Their GPUs exist in the node's status only, so that the scheduler counts them.
 """
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +21,7 @@ from e2e.offered_gpus import offer_gpus
 from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
+from inference_operator.cli.renewal import edit
 
 NAME = "rolled"
 REQUESTS, AT_MOST = 2000, 200_000
@@ -28,6 +34,7 @@ PATIENT_SECONDS = 310.0
 """The client's timeout: a router holds a request for 300 s at most."""
 
 Roll = Callable[[str], Result]
+UnderLoad = Callable[[str, Callable[[], None]], Result]
 
 
 @pytest.fixture(scope="module")
@@ -60,29 +67,61 @@ def load(served: Served) -> Load:
 
 
 @pytest.fixture
-def roll(served: Served, load: Load, say: Say) -> Roll:
-    """Changes the engines' environment under load, and waits until all engines are new and ready."""
+def under_load(load: Load, say: Say) -> UnderLoad:
+    """Does something under load."""
 
-    def _roll(name: str) -> Result:
-        old, engines = set(served.pods("engine")), len(served.pods("engine"))
+    def _under_load(name: str, act: Callable[[], None]) -> Result:
         pause = GENTLE_PAUSE_SECONDS
         with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST, pause=pause) as phase:
             phase.await_answers(BEFORE)
             phase.mark()
-            change = {"spec": {"engine": {"env": [*_environment(served), {"name": "ROLLED", "value": name}]}}}
-            served.kubectl("patch", "infd", NAME, "--type=merge", f"--patch={json.dumps(change)}")
-            eventually(
-                lambda: not old & set(served.pods("engine")) and _ready(served) == engines,
-                seconds=ROLL_SECONDS,
-                what=lambda: f"{engines} new engines: {served.pods('engine')}",
-            )
+            act()
             phase.await_answers(AFTER)
         say(f"{phase.result}, longest time without an answer {phase.result.gap:.1f} s")
         for line in phase.result.losses()[:4]:
             say(f"  {line}")
         return phase.result
 
+    return _under_load
+
+
+@pytest.fixture
+def roll(served: Served, under_load: UnderLoad) -> Roll:
+    """Changes the engines' environment under load, and waits until all engines are new and ready."""
+
+    def _roll(name: str) -> Result:
+        old, engines = set(served.pods("engine")), len(served.pods("engine"))
+
+        def change() -> None:
+            env = [*_environment(served), {"name": "ROLLED", "value": name}]
+            _patch(served, {"engine": {"env": env}})
+            eventually(
+                lambda: not old & set(served.pods("engine")) and _ready(served) == engines,
+                seconds=ROLL_SECONDS,
+                what=lambda: f"{engines} new engines: {served.pods('engine')}",
+            )
+
+        return under_load(name, change)
+
     return _roll
+
+
+def test_a_renewal_of_the_routers_loses_no_request(served: Served, under_load: UnderLoad) -> None:
+    old = set(served.pods("router"))
+
+    def renew() -> None:
+        """Make the edit of the command, whose routers are the latest here, and let it follow the rollout."""
+        _patch(served, edit(_resource(served)))
+        assert _renewed(served).endswith(f"default/{NAME}: all routers are renewed.\n")
+        assert not old & set(_living(served)), "the command waits until routers are replaced"
+        eventually(
+            lambda: not old & set(served.pods("router")),
+            seconds=ROLL_SECONDS,
+            what=lambda: f"the earlier routers have ended: {served.pods('router')}",
+        )
+
+    result = under_load("renewal of 2 routers", renew)
+    assert result.ok == result.sent >= REQUESTS
 
 
 def test_a_rollout_with_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
@@ -108,13 +147,38 @@ def test_a_rollout_of_two_engines_without_a_free_gpu_loses_no_request(served: Se
     assert result.ok == result.sent >= REQUESTS
 
 
+def _resource(served: Served) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(served.kubectl("get", "infd", NAME, "--output=json"))
+    return found
+
+
+def _patch(served: Served, spec: dict[str, Any]) -> None:
+    served.kubectl("patch", "infd", NAME, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
+
 def _environment(served: Served) -> list[dict[str, str]]:
-    resource = json.loads(served.kubectl("get", "infd", NAME, "--output=json"))
-    return [variable for variable in resource["spec"]["engine"]["env"] if variable["name"] != "ROLLED"]
+    return [variable for variable in _resource(served)["spec"]["engine"]["env"] if variable["name"] != "ROLLED"]
 
 
 def _ready(served: Served) -> int:
-    return int(json.loads(served.kubectl("get", "infd", NAME, "--output=json"))["status"]["readyReplicas"])
+    return int(_resource(served)["status"]["readyReplicas"])
+
+
+def _renewed(served: Served) -> str:
+    """What `infd renew` prints, as a user runs it."""
+    infd = Path(sys.executable).with_name("infd")
+    environment = {**os.environ, "KUBECONFIG": str(served.cluster.kubeconfig)}
+    command = (infd, "renew", "--routers", NAME)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def _living(served: Served) -> list[str]:
+    """The routers that are not being deleted."""
+    selector = f"inference-operator.dev/name={NAME},app.kubernetes.io/component=router"
+    found = json.loads(served.kubectl("get", "pods", f"--selector={selector}", "--output=json"))
+    return [pod["metadata"]["name"] for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
 
 
 def _strategy(served: Served) -> tuple[str, str]:

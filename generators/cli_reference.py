@@ -8,12 +8,12 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-`infd` shows the operator's decisions without running anything. Three commands use the cluster of the current
+`infd` shows the operator's decisions without running anything. Four commands use the cluster of the current
 kubeconfig: `infd plan --cluster` reads its nodes and the ConfigMaps with results of inspections, `infd explain` reads
-a resource and the metrics of its engines, and `infd cache` reads resources, ConfigMaps, Jobs and pods. Only
-`infd cache prefetch` and `infd cache prune` write to it: a Job, and a ConfigMap that records its result. In a clone of
-the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires
-Python 3.11 or newer.
+a resource and the metrics of its engines, `infd cache` reads resources, ConfigMaps, Jobs and pods, and `infd renew`
+reads resources. Three write to it: `infd cache prefetch` and `infd cache prune` a Job, and a ConfigMap that records
+its result; `infd renew` an annotation in the specification of resources. In a clone of the repository, `uv run infd`
+runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 0 also if the model does not fit; `fits` has the result.
 

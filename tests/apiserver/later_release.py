@@ -1,9 +1,14 @@
-"""The operator of a later release, which renders another haproxy.cfg: `python -m tests.apiserver.later_release`."""
+"""The operator of a later release, which renders another haproxy.cfg that closes an attack.
+
+Run it with `python -m tests.apiserver.later_release`.
+"""
 
 from inference_operator.app import main
-from inference_operator.router import children
+from inference_operator.router import children, security_revision
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs
+
+ATTACK = "clients that send nothing hold engines"
 
 
 def later_files(inputs: RouterInputs) -> dict[str, str]:
@@ -13,4 +18,5 @@ def later_files(inputs: RouterInputs) -> dict[str, str]:
 
 if __name__ == "__main__":
     children.config_files = later_files  # type: ignore[attr-defined]
+    security_revision.CLOSED_ATTACKS = (*security_revision.CLOSED_ATTACKS, ATTACK)
     main()

@@ -29,7 +29,7 @@ def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """Answers GET requests with what is stored for their path."""
+    """Answers GET requests with what is stored for their path, and PATCH requests with 403."""
 
     answers: ClassVar[dict[str, bytes]] = {}
     forbidden: ClassVar[set[str]] = set()
@@ -41,6 +41,12 @@ class ApiServer(BaseHTTPRequestHandler):
         self.end_headers()
         refused = json.dumps({"kind": "Status", "code": code, "message": "may not be read"}).encode()
         self.wfile.write(content or refused)
+
+    def do_PATCH(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(403)
+        self.end_headers()
+        self.wfile.write(json.dumps({"kind": "Status", "code": 403, "message": "may not be patched"}).encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -8,6 +8,7 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.router import security_revision
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from tests.status.autoscaler_states import AUTOSCALER_STATES
 from tests.status.download_states import DOWNLOAD_STATES
@@ -15,6 +16,7 @@ from tests.status.engine_states import ENGINE_STATES
 from tests.status.exposure_states import EXPOSURE_STATES
 from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
+from tests.status.router_states import ROUTER_STATES
 from tests.status.scaling_states import SCALING_STATES
 from tests.status.situations import (
     CRASHING,
@@ -54,6 +56,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
     **AUTOSCALER_STATES,
     **EXPOSURE_STATES,
     **ROLLING_STATES,
+    **ROUTER_STATES,
     **SCALING_STATES,
     "first start, nothing there yet": (
         inputs(inference_deployment()),
@@ -237,9 +240,16 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
 }
 
 
-def test_every_reason_of_a_condition_occurs_in_a_state() -> None:
+def test_every_reason_of_a_condition_occurs_in_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = reasons()
+    closed = (*security_revision.CLOSED_ATTACKS, "an attack that no router of a state closes")
+    monkeypatch.setattr(security_revision, "CLOSED_ATTACKS", closed)
+    assert now | reasons() == set(Reason)
+
+
+def reasons() -> set[str]:
     reports = [reported(situation, results) for situation, results, _ in STATES.values()]
-    assert {c.reason for report in reports for c in report.status.conditions} == set(Reason)
+    return {c.reason for report in reports for c in report.status.conditions}
 
 
 SOMETIMES = {ConditionType.EXPOSED, ConditionType.SCALING_ACTIVE}

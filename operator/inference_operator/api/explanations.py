@@ -170,6 +170,19 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.ROUTER_UNAVAILABLE: Explanation(
         _READY, "No router is ready.", "Check the router pods. Engines stay loaded meanwhile."
     ),
+    Reason.ROUTER_OUTDATED: Explanation(
+        ConditionType.ROUTER_AVAILABLE,
+        "Routers are ready. They keep the pod template and the configuration that they began with, and this release or"
+        " its settings would build others.",
+        "No action needed. The command in the message replaces the routers one by one, and loses no request.",
+    ),
+    Reason.ROUTER_VULNERABLE: Explanation(
+        ConditionType.ROUTER_AVAILABLE,
+        "Routers are ready. Their pod template and configuration are of an earlier release, and do not close the"
+        " attacks in the message.",
+        "Run the command in the message, or Argo CD's action `renew-routers`. Routers are replaced one by one, and no"
+        " request is lost.",
+    ),
     Reason.EXTERNAL_ROUTING: Explanation(
         ConditionType.ROUTER_AVAILABLE,
         "`spec.router.strategy` is `External`: no router runs. A Gateway or another router sends the requests.",
@@ -237,7 +250,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.ROLLING_OUT: Explanation(
         _RECONCILING,
-        "Engine pods of the previous specification are being replaced.",
+        "Pods of the previous specification are being replaced.",
         "Wait. Old pods serve meanwhile.",
     ),
     Reason.SWITCHED_TO_REPLACE: Explanation(

@@ -35,6 +35,8 @@ class Reason(StrEnum):
     AUTOSCALER_MISSING = "AutoscalerMissing"
     AUTOSCALER_CONFLICT = "AutoscalerConflict"
     AUTOSCALER_FAILED = "AutoscalerFailed"
+    ROUTER_OUTDATED = "RouterOutdated"
+    ROUTER_VULNERABLE = "RouterVulnerable"
     EXTERNAL_ROUTING = "ExternalRouting"
     EXPOSED = "Exposed"
     ADDRESS_PENDING = "AddressPending"

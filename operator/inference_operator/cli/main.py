@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "cache": "list, fill and prune the claims of `spec.cache`",
     "prune": "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
     "explain": "explain what an InferenceDeployment waits for, and why it is slow",
+    "renew": "replace routers that keep an earlier release's configuration",
     "key": "make API keys for users",
     "crd": "print the CustomResourceDefinition",
     "policy": "print the admission policies",

@@ -7,6 +7,8 @@ EXIT_REFUSED = 1
 """Exit status when the input was understood and is rejected."""
 EXIT_USAGE = 2
 """Exit status when the command line or a file is invalid, as in argparse."""
+EXIT_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 STATUSES = "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid."
 
 

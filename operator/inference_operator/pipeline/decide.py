@@ -111,7 +111,7 @@ def _planned(
     planned = Planned(
         desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),
         roles=tuple(roles),
-        router_notice=router.notice,
+        latest_router_template=router.latest_template,
         model=model.known,
         lookups=tuple(lookup for one in roles for lookup in one.lookups),
         recheck_at=min(filter(None, times), default=None),

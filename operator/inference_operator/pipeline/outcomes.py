@@ -61,8 +61,8 @@ class Planned(Outcome):
     """Why engines of this plan wait for their model; None if they do not."""
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
-    router_notice: str = ""
-    """A notice for users about the decision for the routers; may be empty."""
+    latest_router_template: str = ""
+    """Hash of the routers' pod template as this release builds it; empty without routers."""
 
     @property
     def plan(self) -> PinnedPlan:
@@ -72,7 +72,7 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """The notices for users about the decisions; may be empty."""
-        return " ".join(filter(None, [*(role.notice for role in self.roles), self.router_notice]))
+        return " ".join(filter(None, (role.notice for role in self.roles)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

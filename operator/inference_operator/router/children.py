@@ -21,7 +21,6 @@ from inference_operator.router.pinned_router import (
     SLOTS_ANNOTATION,
     PinnedRouter,
     RouterContent,
-    older_router,
     router_inputs,
 )
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
@@ -35,8 +34,10 @@ class RouterObjects:
 
     objects: dict[Ref, Manifest]
     """All its objects by reference, in the order in which they are applied."""
-    notice: str = ""
-    """A notice for users about the decision; may be empty."""
+    latest_template: str = ""
+    """Hash of the pod template as this release builds it, which routers that serve may not have; empty without routers.
+
+    The template has a checksum of the configuration, so the hash tells both."""
 
 
 def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
@@ -55,7 +56,7 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
     now = _built(inputs)
     used = ROUTER_PIN.in_use(now, live, [pod.template for pod in pods if has_answered(pod)])
     built = [*_router(inputs, used), service, *_exposure(inputs)]
-    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, older_router(used, now))
+    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, now.template_hash)
 
 
 def _built(inputs: RouterInputs) -> PinnedRouter:

@@ -34,6 +34,7 @@ from inference_operator.router.process import (
     script,
 )
 from inference_operator.router.resources import process_resources
+from inference_operator.router.security_revision import security_annotation
 from inference_operator.router.stats import STATS_PATH
 from inference_operator.router.tls import TLS_CERTIFICATE_FILE, TLS_FOLDER, TLS_KEY_FILE
 from inference_operator.router.waiting import HELD_PATH, HOOK_ADDRESS
@@ -101,6 +102,7 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
             **evictable(_own_volumes(inputs)),
             **inputs.spec.pod_template.annotations,
             CHECKSUM_ANNOTATION: manifest_hash(config),
+            **security_annotation(),
         },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels},
     )

@@ -99,13 +99,3 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
 def _facts(upstream: Upstream) -> Manifest:
     return {name: value for name, value in asdict(upstream).items() if name != "api_paths"}
-
-
-def older_router(used: PinnedRouter, built: PinnedRouter) -> str:
-    """A notice that routers keep an older pod template or configuration; empty if they do not."""
-    if used == built:
-        return ""
-    return (
-        "Routers keep their current pod template and configuration. This release, or its settings, would build others."
-        " To replace the routers one by one, edit `spec.router.podTemplate.annotations`."
-    )

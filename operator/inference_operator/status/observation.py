@@ -83,6 +83,10 @@ class Observation:
     engines: WorkloadView
     """The workloads of all roles."""
     routers: WorkloadView
+    routers_outdated: bool
+    """Whether this release builds another pod template or configuration than the routers keep."""
+    open_attacks: Sequence[str]
+    """What this release protects from, and the routers do not."""
     path: RequestPath
     """How requests reach the engines."""
     refusal: Refusal | None

@@ -16,6 +16,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
+from inference_operator.router.security_revision import open_attacks
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.observation import Observation, RoleObservation
@@ -39,6 +40,8 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         desired=_desired(inputs, planned, workload, roles=len(live)),
         engines=workload,
         routers=routers.workload,
+        routers_outdated=_is_outdated(routers.workload, planned),
+        open_attacks=open_attacks(inputs.router_deployment),
         path=request_path(inputs, live[0].role),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         source=_source(inputs),
@@ -91,6 +94,12 @@ def _live(role: LiveRole, decided: Role | None) -> _Live:
     pods = [pod for engine in staying for pod in engine.pods]
     engine = decided.context.engine if decided else role.engine
     return _Live(role, decided, staying, Component(role.name, in_engines(role.view, role.engines), pods, engine))
+
+
+def _is_outdated(routers: WorkloadView, planned: Planned | None) -> bool:
+    """Whether the live routers have another template than the latest; unknown while nothing is decided."""
+    latest = planned.latest_router_template if planned else ""
+    return bool(latest) and routers.exists and routers.template != latest
 
 
 def _routers(inputs: Inputs) -> Component:

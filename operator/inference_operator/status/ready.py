@@ -50,6 +50,10 @@ def _engines_ready(observation: Observation) -> str:
     return f"{observation.engines.ready} of {observation.desired} engines are ready."
 
 
+def _vulnerable_routers(observation: Observation) -> str:
+    return "Routers do not close known attacks: see the condition RouterAvailable." if observation.open_attacks else ""
+
+
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
 
 
@@ -92,7 +96,7 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
         return None
     refusal = observation.refusal
     refused = f"The last edit is refused ({refusal.reason}): see the condition Stalled." if refusal else ""
-    message = sentences(_engines_ready(observation), refused, observation.notice)
+    message = sentences(_engines_ready(observation), refused, observation.notice, _vulnerable_routers(observation))
     return ConditionVerdict("True", Reason.SERVING, message)
 
 

@@ -21,12 +21,40 @@ def _external(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.EXTERNAL_ROUTING, message)
 
 
-def _serving(observation: Observation) -> ConditionVerdict | None:
-    ready, problem = observation.routers.ready, observation.router_problem
-    if ready == 0:
+def _rolling_out(observation: Observation) -> ConditionVerdict | None:
+    """Routers serve, and some have an earlier pod template."""
+    routers = observation.routers
+    if not (routers.ready and routers.rolling):
         return None
-    counted = f"{ready} of {observation.routers.desired} routers are ready."
-    return ConditionVerdict("True", Reason.SERVING, sentences(counted, problem.message if problem else ""))
+    updated = routers.updated if routers.observed else 0  # until then the number is that of the earlier template
+    message = f"{updated} of {routers.desired} have the latest pod template."
+    return ConditionVerdict("True", Reason.ROLLING_OUT, sentences(_counted(observation), message))
+
+
+def _keeping(observation: Observation) -> ConditionVerdict | None:
+    """Routers serve, and keep a pod template or configuration that this release would build otherwise."""
+    attacks = observation.open_attacks
+    if not (observation.routers.ready and (attacks or observation.routers_outdated)):
+        return None
+    why = (
+        f"They do not close attacks that this release closes: {'; '.join(attacks)}."
+        if attacks
+        else "They keep their pod template and configuration. This release, or its settings, would build others."
+    )
+    cure = (
+        f"To replace them one by one, run `infd renew --routers -n {observation.key.namespace} {observation.key.name}`."
+    )
+    reason = Reason.ROUTER_VULNERABLE if attacks else Reason.ROUTER_OUTDATED
+    return ConditionVerdict("True", reason, sentences(_counted(observation), why, cure))
+
+
+def _serving(observation: Observation) -> ConditionVerdict | None:
+    return ConditionVerdict("True", Reason.SERVING, _counted(observation)) if observation.routers.ready else None
+
+
+def _counted(observation: Observation) -> str:
+    routers, problem = observation.routers, observation.router_problem
+    return sentences(f"{routers.ready} of {routers.desired} routers are ready.", problem.message if problem else "")
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
@@ -52,9 +80,9 @@ def _not_ready(_: Observation) -> ConditionVerdict:
 
 
 router_available: Chain[Observation, ConditionVerdict] = Chain(
-    (_external, _serving, _pod_refused, _pod_problem), otherwise=_not_ready
+    (_external, _rolling_out, _keeping, _serving, _pod_refused, _pod_problem), otherwise=_not_ready
 )
-"""Whether a router is ready, and why not."""
+"""Whether a router is ready, and why not; and whether routers are, or should be, replaced."""
 
 
 def _without_address(observation: Observation) -> ConditionVerdict | None:

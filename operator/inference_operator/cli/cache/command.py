@@ -23,7 +23,7 @@ from inference_operator.cli.cache.jobs import (
 from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import add_output, dumped, table
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import DownloadInputs
 from inference_operator.jobs.download_result import Downloaded, parsed_download
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
     from inference_operator.kube.client import Api
     from inference_operator.kube.cluster import KubeCluster
-
-EXIT_INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 
 
 def add_arguments(cache: argparse.ArgumentParser) -> None:
