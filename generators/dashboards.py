@@ -371,11 +371,15 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Times",
-            "Averages of the last 1,024 requests of a process: in the queue, and to the headers of an answer",
+            "To the first byte of an answer, with the wait in the router, and the mean of 1,024 requests in the queue",
             "s",
             {
                 "queue": f'max(haproxy_backend_queue_time_average_seconds{{proxy="engines",{OF}}})',
-                "headers": f'max(haproxy_backend_response_time_average_seconds{{proxy="engines",{OF}}})',
+                **{
+                    f"{{{{role}}}} p{int(100 * q)}": f"histogram_quantile({q}, sum by (role, le) ("
+                    f"rate(inference_operator_router_time_to_first_byte_seconds_bucket{ONE}{R})))"
+                    for q in (0.5, 0.95, 0.99)
+                },
             },
         ),
         Panel(

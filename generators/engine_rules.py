@@ -4,8 +4,7 @@ They stand in the chart's rules.yaml between two comments; all other rules there
 
 - A figure of several engines, or with a former name, is the union of their series: a pod has one of them.
 - Where the engines of a resource have no such series, the routers' stands for it, if they have one: requests at
-  engines, requests that wait for an engine, and the mean time to the headers of an answer, which comes before the first
-  token.
+  engines, requests that wait for an engine, and the time to the first byte of an answer, with the wait in the router.
 """
 
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ END = "  # End of the generated rules.\n"
 OF = "by (namespace, name)"
 ROUTER_RUNNING = "inference_operator_router_running_requests"
 ROUTER_WAITING = "inference_operator_router_queued_requests"
-ROUTER_HEADERS = 'haproxy_backend_response_time_average_seconds{proxy="engines"}'
+ROUTER_FIRST_BYTE = "inference_operator_router_time_to_first_byte_seconds"
 
 
 def engine_rules() -> Iterator[tuple[str, str]]:
@@ -30,15 +29,24 @@ def engine_rules() -> Iterator[tuple[str, str]]:
     yield "infd:engine_running_requests:sum", _sum("running", or_else=ROUTER_RUNNING)
     yield "infd:engine_waiting_requests:sum", _sum("waiting", or_else=ROUTER_WAITING)
     yield "infd:kv_cache_usage:ratio", f"max by (namespace, name, pod) ({_either('kv_cache_usage', '{}')})"
-    yield "infd:first_token_seconds_bucket:rate5m", _buckets("first_token")
+    yield "infd:first_token_seconds_bucket:rate5m", _first_token_buckets()
     yield "infd:first_token_seconds:mean5m", _first_token()
     yield "infd:inter_token_latency_seconds_bucket:rate5m", _buckets("inter_token")
 
 
 def _first_token() -> str:
     total, count = (f"sum {OF} ({_either('first_token', f'rate({{}}_{part}[5m])')})" for part in ("sum", "count"))
-    measured = _either("first_token", "{}_count")
-    return f"{total} / ({count} > 0) or (avg {OF} ({ROUTER_HEADERS}) unless on (namespace, name) ({measured}))"
+    router, answers = (f"sum {OF} (rate({ROUTER_FIRST_BYTE}_{part}[5m]))" for part in ("sum", "count"))
+    return f"{total} / ({count} > 0) or ({router} / ({answers} > 0) {_unless_measured()})"
+
+
+def _first_token_buckets() -> str:
+    router = f"sum by (namespace, name, le) (rate({ROUTER_FIRST_BYTE}_bucket[5m]))"
+    return f"{_buckets('first_token')} or ({router} {_unless_measured()})"
+
+
+def _unless_measured() -> str:
+    return f"unless on (namespace, name) ({_either('first_token', '{}_count')})"
 
 
 def _sum(figure: str, *, or_else: str) -> str:

@@ -7,7 +7,7 @@ import yaml
 
 from generators.dashboards import DASHBOARDS
 from generators.engine_rules import RULES
-from inference_operator.router.observe import MAX_COMMON_SERIES, MAX_USER_SERIES, ROUTER_METRICS_PATH
+from inference_operator.router.observe import MAX_COMMON_SERIES, MAX_ROLE_SERIES, MAX_USER_SERIES, ROUTER_METRICS_PATH
 from inference_operator.router.observe import METRICS as METRICS_OF_ROUTERS
 from inference_operator.telemetry.metrics import DESCRIPTIONS
 from inference_operator.telemetry.resources import MAX_SERIES
@@ -18,7 +18,6 @@ EXPORTED = {
     "haproxy_backend_current_sessions": "Requests that run, are queued or are held",
     "haproxy_backend_current_queue": "Requests that are queued",
     "haproxy_backend_queue_time_average_seconds": "Time in the queue, of the last 1,024 requests",
-    "haproxy_backend_response_time_average_seconds": "Time to the headers of an answer, of the last 1,024 requests",
     "haproxy_backend_client_aborts_total": "Clients that left before the end of their answer",
     "haproxy_backend_server_aborts_total": "Answers that engines cut",
     "haproxy_backend_retry_warnings_total": "Failed connections that were tried again; held requests do each second",
@@ -94,8 +93,9 @@ queries.
 """
 
 ROUTER_CARDINALITY = f"""
-One process has at most {MAX_COMMON_SERIES} series, one more for each engine (`engine`), and at most {MAX_USER_SERIES}
-more for each user of an API key (`user`): with 100 users and 8 engines about 1,000.
+One process has at most {MAX_COMMON_SERIES} series, {MAX_ROLE_SERIES} for each role of engines (`role`), one more for
+each engine (`engine`), and at most {MAX_USER_SERIES} more for each user of an API key (`user`): with 100 users and 8
+engines about 1,000.
 """
 
 EXPORTER_PART = """
@@ -133,15 +133,15 @@ RECORDED_PART = """
 ## Recorded
 Recording rules compute these; `files/rules.yaml` of the chart has them. Those of the group `inference-engine-figures`
 have the same names for all engines. Where the engines of a resource do not show a figure, the routers' stands for it:
-their running and queued requests, and the mean time to the headers of an answer.
+their running and queued requests, and the time to the first byte of an answer.
 
 | metric | used by |
 |---|---|
 """
 
 END = """
-The time to the first token is `vllm:time_to_first_token_seconds` of the engines. The time to the headers is not:
-vLLM sends the headers of a stream before its first token.
+The time to the first token is `vllm:time_to_first_token_seconds` of the engines. What clients wait for an answer to
+begin is `inference_operator_router_time_to_first_byte_seconds`: it has the wait in the router too.
 """
 
 NAME = re.compile(r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|DCGM_)[A-Za-z0-9_:]+")

@@ -1,10 +1,11 @@
 """A stand-in for an engine: `python engine.py ADDRESS PORT`.
 
 A completion's body sets the answer: one JSON object, or a stream of `chunks` that are `gap` seconds apart and carry the
-time at which they were sent. With `held`, the answer waits for a POST to `/release`; a stream waits after its first
-chunk.
+time at which they were sent, `prefill` seconds after the headers. With `held`, the answer waits for a POST to
+`/release`; a stream waits after its first chunk.
 
-A chat completion, response or message is answered with the `pieces` of the body, one after the other, as `type`.
+A chat completion, response or message is answered with the `pieces` of the body, one after the other, as `type`, after
+`prefill` seconds.
 
 After a POST to `/slow/SECONDS`, `/health` takes this long. After SIGUSR1 no new connection is accepted, until SIGUSR2.
 """
@@ -66,11 +67,18 @@ async def echo(request: web.Request) -> web.Response:
 
 
 async def pieces(request: web.Request) -> web.StreamResponse:
-    """Answer with the texts of the body, each in a packet of its own."""
+    """Answer with the texts of the body, each in a packet of its own, `prefill` seconds after the headers.
+
+    With `dies`, the connection ends after the prefill instead.
+    """
     wanted = json.loads(await request.read())
     response = web.StreamResponse(headers={"Content-Type": wanted["type"], **wanted.get("headers", {})})
     response.set_status(wanted.get("status", 200))
     await response.prepare(request)
+    await asyncio.sleep(wanted.get("prefill", 0))
+    if wanted.get("dies") and request.transport:
+        request.transport.abort()
+        return response
     for piece in wanted["pieces"]:
         await response.write(piece.encode())
         await asyncio.sleep(wanted.get("gap", 0))
@@ -87,6 +95,7 @@ async def completion(request: web.Request) -> web.StreamResponse:
             return web.json_response({"answer": "whole"}, headers={ENGINE: request.app[ADDRESS]})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        await asyncio.sleep(wanted.get("prefill", 0))
         for _ in range(wanted["chunks"]):
             await response.write(f"data: {json.dumps({'sent': time.time()})}\n\n".encode())
             await _hold(request, wanted)

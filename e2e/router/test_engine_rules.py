@@ -14,8 +14,9 @@ ROUTER = {
     f'inference_operator_router_running_requests{{{OF},pod="r1",engine="10.0.0.1:8000"}}': "3",
     f'inference_operator_router_running_requests{{{OF},pod="r2",engine="10.0.0.1:8000"}}': "4",
     f'inference_operator_router_queued_requests{{{OF},pod="r1"}}': "2",
-    f'haproxy_backend_response_time_average_seconds{{{OF},pod="r1",proxy="engines"}}': "0.5",
-    f'haproxy_backend_response_time_average_seconds{{{OF},pod="r2",proxy="engines"}}': "1.5",
+    f'inference_operator_router_time_to_first_byte_seconds_sum{{{OF},pod="r1",role="engine"}}': "0+120",
+    f'inference_operator_router_time_to_first_byte_seconds_count{{{OF},pod="r1",role="engine"}}': "0+120",
+    f'inference_operator_router_time_to_first_byte_seconds_bucket{{{OF},pod="r1",role="engine",le="+Inf"}}': "0+120",
 }
 VLLM = {
     f'vllm:num_requests_running{{{OF},pod="p",engine="0"}}': "5",
@@ -57,9 +58,10 @@ CASES: dict[str, tuple[Mapping[str, str], Mapping[str, float]]] = {
             "infd:engine_running_requests:sum": 7,
             "infd:engine_waiting_requests:sum": 2,
             "infd:first_token_seconds:mean5m": 1,
+            'infd:first_token_seconds_bucket:rate5m{le="+Inf"}': 2,
         },
     ),
-    "an idle vLLM has no first token, and not the time to the headers": (
+    "an idle vLLM has no first token, and not the router's time": (
         IDLE | ROUTER,
         {
             "infd:engine_running_requests:sum": 11,

@@ -17,6 +17,7 @@ from inference_operator.api.router import RouterAccessLog, RouterSpec
 from inference_operator.router.observe import (
     LOG_FIELDS,
     MAX_COMMON_SERIES,
+    MAX_ROLE_SERIES,
     MAX_USER_SERIES,
     METRIC_PREFIX,
     METRICS,
@@ -31,7 +32,7 @@ REFUSED = ("queue", "rate", "concurrency", "engine")
 JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
 ASKED: dict[str, object] = {"stream_options": {"include_usage": True}}
 
-Samples = Mapping[str, int]
+Samples = Mapping[str, float]
 
 
 async def _started(loopback: Loopback, **fields: object) -> None:
@@ -54,7 +55,7 @@ async def _samples(loopback: Loopback) -> Samples:
     """The samples of the router's own page, without the prefix of their names."""
     lines = (await loopback.metrics(ROUTER_METRICS_PATH)).splitlines()
     pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {key.removeprefix(METRIC_PREFIX): int(value) for key, _, value in pairs}
+    return {key.removeprefix(METRIC_PREFIX): float(value) for key, _, value in pairs}
 
 
 async def _until_sample(loopback: Loopback, series: str, value: int) -> None:
@@ -255,7 +256,7 @@ async def test_requests_tokens_and_refusals_are_counted_for_each_user_over_all_t
     assert samples['refused_requests_total{reason="rate"}'] == 1
     of_users = Counter(user for series in samples for user in re.findall('user="(.+?)"', series))
     assert max(of_users.values()) <= MAX_USER_SERIES
-    common = [series for series in samples if 'user="' not in series and 'engine="' not in series]
+    common = [series for series in samples if not re.search('(user|engine|role)="', series)]
     assert len(common) + len(REFUSED) - 1 <= MAX_COMMON_SERIES
     assert Counter(line["user"] for line in await _logged(loopback, 2 * each + 1)) == {
         "alice": 20,
@@ -263,7 +264,9 @@ async def test_requests_tokens_and_refusals_are_counted_for_each_user_over_all_t
         'e"\\ve': 1,
     }
     known = {metric.name.removeprefix(METRIC_PREFIX) for metric in METRICS}
-    assert {key.partition("{")[0] for key in samples} <= known
+    assert {re.sub("_(bucket|sum|count)$", "", key.partition("{")[0]) for key in samples} <= known
+    of_role = [series for series in samples if 'role="engine"' in series]
+    assert len(of_role) == MAX_ROLE_SERIES
 
 
 async def _lines_of_random_requests(loopback: Loopback, requests: int) -> None:

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterUsage
 from inference_operator.objects.quantity import value
-from inference_operator.router import affinity, clients, dns, keys, limits, observe, servers, tls, waiting
+from inference_operator.router import affinity, clients, dns, first_byte, keys, limits, observe, servers, tls, waiting
 from inference_operator.router.error_response import OF_HAPROXY, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import (
@@ -72,6 +72,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "affinity": affinity.values(inputs),
         "clients": clients.values(inputs),
         "dns": dns.values(inputs),
+        "first_byte": first_byte.values(inputs, observe.ROUTER_METRICS_PATH),
         "keys": keys.values(inputs),
         "limits": limits.values(inputs),
         "observe": observe.values(inputs),

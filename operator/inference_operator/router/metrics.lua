@@ -111,14 +111,39 @@ local function gauges(servers, sessions, queued)
   return lines
 end
 
--- The page: a metric whose name ends in `_total` is a counter, any other one a gauge.
+-- The histogram of a role, from its counters: `ROLE LE=COUNT ... count=COUNT sum_ms=COUNT`.
+local function histogram(text)
+  local role, rest = text:match("^(%S+) (.*)$")
+  local lines, values, name = {}, {}, "time_to_first_byte_seconds"
+  for key, value in rest:gmatch("(%S+)=(%d+)") do
+    values[key] = value
+    if tonumber(key) then
+      lines[#lines + 1] = string.format('%s_bucket{role="%s",le="%s"} %s', name, role, key, value)
+    end
+  end
+  lines[#lines + 1] = string.format('%s_bucket{role="%s",le="+Inf"} %s', name, role, values.count)
+  lines[#lines + 1] = string.format('%s_sum{role="%s"} %.3f', name, role, values.sum_ms / 1000)
+  lines[#lines + 1] = string.format('%s_count{role="%s"} %s', name, role, values.count)
+  return lines
+end
+
+-- The name of a line's metric and its type: one whose name ends in `_total` is a counter.
+local function family(line)
+  local name = line:match("^[%w_]+")
+  local base = name:match("^(.*_seconds)_%l+$")
+  if base then
+    return base, "histogram"
+  end
+  return name, name:find("_total$") and "counter" or "gauge"
+end
+
+-- The page: all lines of one metric stand together.
 local function page(...)
   local text, last = {}, nil
   for _, lines in ipairs({ ... }) do
     for _, line in ipairs(lines) do
-      local name = line:match("^[%w_]+")
+      local name, kind = family(line)
       if name ~= last then
-        local kind = name:find("_total$") and "counter" or "gauge"
         text[#text + 1] = "# TYPE " .. PREFIX .. name .. " " .. kind
         last = name
       end
@@ -185,6 +210,14 @@ if core then
       more[#more + 1] = value and series .. " " .. value
     end
     table.sort(more)
+    local index, role = 1, applet:get_var("txn.first_byte_1")
+    while role do
+      for _, line in ipairs(histogram(role)) do
+        more[#more + 1] = line
+      end
+      index = index + 1
+      role = applet:get_var("txn.first_byte_" .. index)
+    end
     local text = page(lines, live_gauges(), more)
     applet:set_status(200)
     applet:add_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
@@ -194,4 +227,11 @@ if core then
   end)
 end
 
-return { counters = counters, gauges = gauges, held_seconds = held_seconds, label = label, page = page }
+return {
+  counters = counters,
+  gauges = gauges,
+  held_seconds = held_seconds,
+  histogram = histogram,
+  label = label,
+  page = page,
+}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy, RouterUsage
+from inference_operator.router.first_byte import BOUNDS_SECONDS
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.resources import threads
@@ -42,6 +43,7 @@ LOG_FIELDS = {
     "queue_ms": "Tw",
     "connect_ms": "Tc",
     "headers_ms": "Tr",
+    "first_byte_ms": "[var(txn.first_byte)]",
     "total_ms": "Ta",
     "received_bytes": "U",
     "sent_bytes": "B",
@@ -64,12 +66,15 @@ MAX_USER_SERIES = 10
 tokens, and answers without usage."""
 
 MAX_COMMON_SERIES = 16
-"""Series of the same page that belong to no user and to no engine."""
+"""Series of the same page that belong to no user, no engine and no role."""
+
+MAX_ROLE_SERIES = len(BOUNDS_SECONDS) + 3
+"""Series of one role: the buckets of its histogram, the one without a bound, the sum and the count."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterMetric:
-    """A metric of `ROUTER_METRICS_PATH`; one whose name ends in `_total` is a counter, any other one a gauge."""
+    """A metric of `ROUTER_METRICS_PATH`; one whose name ends in `_total` is a counter, one with `le` a histogram."""
 
     name: str
     labels: tuple[str, ...]
@@ -78,7 +83,9 @@ class RouterMetric:
     @property
     def kind(self) -> str:
         """Its type in Prometheus."""
-        return "counter" if self.name.endswith("_total") else "gauge"
+        if self.name.endswith("_total"):
+            return "counter"
+        return "histogram" if "le" in self.labels else "gauge"
 
 
 def _metric(name: str, *labels: str, meaning: str) -> RouterMetric:
@@ -118,6 +125,13 @@ METRICS = (
         "user",
         "reason",
         meaning="Requests over a limit of `router.keys`, which got 429: `rate` or `concurrency`",
+    ),
+    _metric(
+        "time_to_first_byte_seconds",
+        "role",
+        "le",
+        meaning="From the request, with its body, to the first byte of its answer, for POST answered with 200: with the"
+        " wait in the router",
     ),
     _metric("key_users", meaning="Users that have an API key, with `router.keys`"),
     _metric("key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`"),

@@ -1,0 +1,33 @@
+"""The time to the first byte of answers as a histogram for each role: the values of first_byte.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.inputs import RouterInputs
+
+BOUNDS_SECONDS = (0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+"""Upper bounds of the buckets. All are buckets of `vllm:time_to_first_token_seconds` too (vLLM 0.32,
+vllm/v1/metrics/loggers.py), so one objective fits both."""
+
+LONGEST_SECONDS = 3600
+"""An engine that has sent its headers may compute for this time before the first byte: that of `timeout server`."""
+
+MOST_ROLES = 16
+"""Entries of the table; a resource has a few roles."""
+
+_DIED = ErrorResponse(502, "server_error", "the engine ended before it began to answer")
+
+
+def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
+    """The values of first_byte.cfg.j2."""
+    return {
+        "bounds_ms": [round(1000 * one) for one in BOUNDS_SECONDS],
+        "count_index": len(BOUNDS_SECONDS),
+        "sum_index": len(BOUNDS_SECONDS) + 1,
+        "counters": [*map(str, BOUNDS_SECONDS), "count", "sum_ms"],
+        "longest_seconds": LONGEST_SECONDS,
+        "most_roles": MOST_ROLES,
+        "died": _DIED,
+        "metrics_path": metrics_path,
+        "roles": [one.name for one in inputs.upstreams],
+    }
