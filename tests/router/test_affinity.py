@@ -187,7 +187,12 @@ _JSON = st.recursive(
 
 _ODD = st.text(alphabet='{}[]",:\\\n aé', max_size=30)
 _TOOLS = st.lists(
-    st.dictionaries(_ODD, st.recursive(_ODD, lambda inner: st.lists(inner) | st.dictionaries(_ODD, inner)))
+    st.dictionaries(
+        _ODD,
+        st.recursive(_ODD, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_ODD, inner, max_size=4)),
+        max_size=3,
+    ),
+    max_size=3,
 )
 _FIELDS = st.dictionaries(st.text(alphabet=string.ascii_letters), _JSON, max_size=4)
 

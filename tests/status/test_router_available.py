@@ -63,6 +63,7 @@ def test_routers_that_close_fewer_attacks_than_this_release_are_vulnerable_and_r
 
 
 def test_an_old_router_writes_no_further_status_as_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    close(monkeypatch)
     earlier = with_routers()
     close(monkeypatch, FIRST)
     first = reported(earlier)
@@ -73,6 +74,7 @@ def test_an_old_router_writes_no_further_status_as_time_passes(monkeypatch: pyte
 
 
 def test_vulnerable_routers_are_told_while_the_resource_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    close(monkeypatch)
     earlier = with_routers()
     close(monkeypatch, FIRST)
     spec = earlier.resource.spec

@@ -8,7 +8,12 @@ import re
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import annotations, mapping
 
-CLOSED_ATTACKS: tuple[str, ...] = ()
+CLOSED_ATTACKS: tuple[str, ...] = (
+    "clients of one address take all connections",
+    "requests whose bodies do not come take the places at engines",
+    "readers of metrics keep probes and clients out",
+    "odd JSON keeps a router with PrefixAffinity busy",
+)
 """What each change that closes an attack has ended, oldest first, in a phrase for users: what an attacker could do.
 
 A change of the pod template, haproxy.cfg or a script that closes an attack adds one, and so raises the revision. An
