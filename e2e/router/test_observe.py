@@ -233,7 +233,7 @@ def _with_users(text: str) -> str:
     user += "    http-request set-var(txn.refused) str(rate) if { path_end /tokenize }\n"
     user += "    http-request deny status 429 if { path_end /tokenize }\n"
     text = text.replace("    acl api_path path ", f"{user}    acl api_path path ", 1)
-    return text.replace("nbthread 1", "nbthread 2").replace("metrics.lua 1\n", "metrics.lua 2\n")
+    return text.replace("nbthread 1", "nbthread 2").replace("metrics.lua 1 ", "metrics.lua 2 ")
 
 
 async def test_requests_tokens_and_refusals_are_counted_for_each_user_over_all_threads(loopback: Loopback) -> None:
