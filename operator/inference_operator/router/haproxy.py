@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterUsage
 from inference_operator.objects.quantity import value
-from inference_operator.router import affinity, dns, keys, limits, observe, servers, tls, waiting
+from inference_operator.router import affinity, dns, keys, limits, observe, retries, servers, tls, waiting
 from inference_operator.router.error_response import OF_HAPROXY, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import (
@@ -25,6 +25,9 @@ CONNECT_SECONDS = 4
 """`timeout connect`. The kernel repeats a lost SYN after one and after three seconds (tcp(7), `tcp_syn_retries`; the
 initial timeout of RFC 6298). So two lost packets are no failed connection. A held request still retries each second:
 HAProxy waits for the smaller one of this time and one second (3.0, src/backend.c, `back_handle_st_cer`)."""
+
+BODY_SECONDS = 60
+"""How long the body of a request may take, or the part of it that fills a buffer."""
 
 CHECK_SECONDS = 120
 """`timeout check`: how long `/health` may take. A busy vLLM answers after 20 to 40 s (vllm-project/vllm#38157)."""
@@ -63,6 +66,7 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         keys.KEYS_SCRIPT: parts["keys"],
         limits.LIMITS_FILE: parts["limits"],
         tls.TLS_FILE: parts["tls"],
+        waiting.HOLD_SCRIPT: True,
     }
     texts = {name: script(name) for name, is_used in scripts.items() if is_used}
     return {CONFIG_FILE: _TEMPLATE.render(_values(inputs), **parts), **texts}
@@ -81,6 +85,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "keys": keys.values(inputs),
         "limits": limits.values(inputs),
         "observe": observe.values(inputs),
+        "retries": retries.values(inputs),
         "servers": servers.values(inputs),
         "tls": tls.values(inputs),
         "waiting": waiting.values(inputs),
@@ -100,6 +105,7 @@ def _values(inputs: RouterInputs) -> Mapping[str, object]:
         "stats_path": STATS_PATH,
         "api_paths": inputs.api_paths,
         "connect_seconds": CONNECT_SECONDS,
+        "body_seconds": BODY_SECONDS,
         "check_seconds": CHECK_SECONDS,
         "keep_alive_seconds": KEEP_ALIVE_SECONDS,
         "drain_seconds": inputs.drain_seconds,

@@ -11,7 +11,7 @@
 
 local THREADS = tonumber((...)) or 1
 local PREFIX = "inference_operator_router_"
-local BACKEND, HOLD = "engines", "hold"
+local BACKEND, HOLD, GATE = "engines", "hold", "gate"
 local MAX_SERIES = 4096
 -- How often a waiting page looks for requests. It delays a start from zero by half of it on average.
 local HELD_CHECK_MS = 500
@@ -72,9 +72,12 @@ end
 local function gauges(servers, sessions, queued)
   local running, lines, total = {}, {}, 0
   for name, server in pairs(servers) do
-    if name ~= HOLD and (server.sessions > 0 or server.status:find("^UP")) then
+    -- What went on to `hold` is counted once more, where it waits.
+    total = total + server.sessions
+    if name == HOLD then
+      total = total + server.sessions -- each is another session too, which waits or runs
+    elseif name ~= GATE and (server.sessions > 0 or server.status:find("^UP")) then
       running[server.address] = (running[server.address] or 0) + server.sessions
-      total = total + server.sessions
     end
   end
   for address, requests in pairs(running) do
