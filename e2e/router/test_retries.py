@@ -1,4 +1,4 @@
-"""Engines that fail with a request in their hands: it reaches one engine at most, and is never sent again."""
+"""Engines that fail with a request in their hands: it reaches three at most, and one if its answer has begun."""
 
 import asyncio
 import io
@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from e2e.router.loopback import Loopback
+from inference_operator.router import retries
 
-ENGINES = 3
+ENGINES = 5
 SOON = 60.0
 
 Fault = Callable[[StreamReader, StreamWriter], Awaitable[None]]
@@ -84,26 +85,35 @@ async def _failing(loopback: Loopback, fault: str) -> AsyncIterator[list[Failing
 
 
 @pytest.mark.parametrize(
-    ("fault", "status"),
+    ("fault", "status", "reached"),
     [
-        ("closes the connection", 502),
-        ("closes while the body comes", 502),
-        ("resets the connection", 502),
-        ("ends in the status line", 502),
-        ("ends in the answer", 200),
-        ("answers 503", 503),
-        ("answers 500", 500),
+        ("closes the connection", 502, 3),
+        ("closes while the body comes", 502, 3),
+        ("resets the connection", 502, 3),
+        ("ends in the status line", 502, 1),
+        ("ends in the answer", 200, 1),
+        ("answers 503", 503, 1),
+        ("answers 500", 500, 1),
     ],
 )
-async def test_a_request_reaches_one_engine_also_if_that_engine_fails(
-    loopback: Loopback, fault: str, status: int
+async def test_a_request_reaches_three_engines_at_most_and_one_if_its_answer_has_begun(
+    loopback: Loopback, fault: str, status: int, reached: int
 ) -> None:
     await loopback.start_router()
     async with _failing(loopback, fault) as engines:
         for number in range(1, 11):
             answer = await asyncio.wait_for(loopback.ask(), SOON)
             assert (answer.status, answer.whole) == (status, fault != "ends in the answer")
-            assert sum(len(engine.requests) for engine in engines) == number
+            assert sum(len(engine.requests) for engine in engines) == number * reached
+
+
+async def test_a_held_request_that_kills_its_engines_reaches_three_of_them(loopback: Loopback) -> None:
+    await loopback.start_router()
+    held = asyncio.ensure_future(loopback.ask())
+    await loopback.until_held(1)
+    async with _failing(loopback, "closes the connection") as engines:
+        assert (await asyncio.wait_for(held, SOON)).status == 502
+        assert sum(len(engine.requests) for engine in engines) == retries.ENGINES
 
 
 async def test_a_large_body_is_sent_to_one_engine_only_though_it_closes_the_connection(loopback: Loopback) -> None:

@@ -17,7 +17,7 @@ local MAX_SERIES = 4096
 local HELD_CHECK_MS = 500
 
 -- Series that begin at 0: Prometheus does not see the first event of a series that begins with it.
-local FROM_ZERO = { 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
+local FROM_ZERO = { "lost_requests_total", 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
 
 local own, own_count = {}, 0
 
@@ -72,12 +72,11 @@ end
 local function gauges(servers, sessions, queued)
   local running, lines, total = {}, {}, 0
   for name, server in pairs(servers) do
-    -- What went on to `hold` is counted once more, where it waits.
-    total = total + server.sessions
     if name == HOLD then
-      total = total + server.sessions -- each is another session too, which waits or runs
+      total = total + server.sessions -- it leads back to the backend: each is a second session there
     elseif name ~= GATE and (server.sessions > 0 or server.status:find("^UP")) then
       running[server.address] = (running[server.address] or 0) + server.sessions
+      total = total + server.sessions
     end
   end
   for address, requests in pairs(running) do
@@ -139,6 +138,10 @@ if core then
     end
     if user and txn:get_var("txn.refused") then
       count(txn, ('limited_requests_total{user="%s",reason="%s"}'):format(label(user), label(txn:get_var("txn.refused"))), 1)
+    end
+    -- HAProxy's own 502, not one of an engine.
+    if txn.f:status() == 502 and txn.f:txn_sess_term_state():find("^S") then
+      count(txn, "lost_requests_total", 1)
     end
     if txn.f:status() == 429 then
       local reason = txn:get_var("txn.refused") or (txn.f:srv_id() and "engine" or "queue")

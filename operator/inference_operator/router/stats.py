@@ -28,7 +28,8 @@ def router_sample(text: str) -> RouterSample | None:
         >>> router_sample(
         ...     "# pxname,svname,qcur,scur,stot,addr,\n"
         ...     "engines,e1,0,2,8,10.0.0.1:8000,\n"
-        ...     "engines,hold,0,1,4,unix,\n"
+        ...     "engines,gate,0,1,1,127.0.0.3:9100,\n"
+        ...     "engines,hold,0,1,4,127.0.0.4:9100,\n"
         ...     "engines,BACKEND,3,7,24,,\n"
         ... )
         RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20)
@@ -48,7 +49,7 @@ def router_sample(text: str) -> RouterSample | None:
     for row in servers:
         if row["svname"] == _HOLD:  # it leads back to the backend
             twice, came_twice = _count(row["scur"]), _count(row["stot"])
-        elif row["svname"] != _TOTAL and row["addr"]:
+        elif row["svname"] not in (_TOTAL, _GATE) and row["addr"]:
             sessions[row["addr"].rpartition(":")[0].strip("[]")] += _count(row["scur"])
     queued = _count(total["qcur"])
     held = max(0, _count(total["scur"]) - queued - sum(sessions.values()) - twice)
