@@ -115,7 +115,7 @@ def test_a_hundred_thousand_damaged_answers_end_without_an_error() -> None:
         assert all(one is None or 0 <= one < 10**12 for one in tokens(bytes(body)))
 
 
-def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> None:
+def test_the_counters_of_all_threads_are_added_up_and_losses_and_refusals_begin_at_0() -> None:
     variables = {
         b"proc.series_1_1": b'requests_total{user="a",code="2xx"} 3',
         b"proc.series_1_2": b'refused_requests_total{reason="queue"} 1',
@@ -124,6 +124,7 @@ def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> N
     }
     lines = METRICS_SCRIPT[b"counters"](variables.get, 2)
     assert list(lines.values()) == [  # type: ignore[attr-defined]
+        b"lost_requests_total 0",
         b'refused_requests_total{reason="engine"} 0',
         b'refused_requests_total{reason="queue"} 1',
         b'requests_total{user="a",code="2xx"} 7',
