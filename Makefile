@@ -51,8 +51,9 @@ unit: $(UV) ## Tests that need nothing but Python, in a minute
 	@$(PYTEST) -m "not full" -n 3 --dist worksteal $(BUILT:%=--ignore=tests/%)
 
 .PHONY: test
-test: check unit ## Everything that needs no root: linters, pure tests, a real API server
-	@$(PYTEST) -m "not full" -n 5 --dist worksteal $(BUILT:%=tests/%)
+test: check ## Everything that needs no root: linters, pure tests, a real API server
+	@$(RUN) python -m e2e.side_by_side -m "not full" -n 4 --dist worksteal $(BUILT:%=tests/%) \
+	  -- -m "not full" -n 2 --dist worksteal $(BUILT:%=--ignore=tests/%)
 
 .PHONY: e2e
 e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root); with CLUSTER=kind those that need nothing of the node

@@ -12,7 +12,7 @@ from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.keda import scaled_object_crd
-from tests.testing.operated_cluster import SETTINGS, free_lease, new_workspace
+from tests.testing.operated_cluster import SETTINGS, free_lease, temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
 
@@ -89,24 +89,25 @@ def own(
 def test_a_scaled_object_waits_for_keda_and_is_created_when_its_crd_comes(
     kubernetes: LocalCluster, own: OperatorProcess
 ) -> None:
-    workspace = served(new_workspace(kubernetes))
-    workspace.patch("qwen", autoscaled("KEDA", minReplicas=0))
-    workspace.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
+    with temporary_workspace(kubernetes) as found:
+        workspace = served(found)
+        workspace.patch("qwen", autoscaled("KEDA", minReplicas=0))
+        workspace.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
 
-    kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
-    await_established(kubernetes, CRD)
-    eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch ScaledObjects too")
-    assert own.exit_status() == 0
-    own.start()
-    workspace.settled("qwen", "ScalingActive", "Unknown", "AutoscalerPending", saying="Check that KEDA runs")
-    ready = {"type": "Ready", "status": "True", "reason": "ScaledObjectReady", "message": ""}
-    failing = {"type": "Fallback", "status": "True", "reason": "FallbackExists", "message": "a trigger fails"}
-    set_status(workspace, "scaledobject", {"conditions": [ready, failing]})
-    workspace.settled("qwen", "ScalingActive", "False", "AutoscalerFailed", saying="a trigger fails")
-    time.sleep(QUIET_SECONDS)
-    before = version(workspace, "scaledobject")
-    time.sleep(QUIET_SECONDS)
-    assert version(workspace, "scaledobject") == before, "defaults are no drift"
-    workspace.patch("qwen", {"autoscaling": None})
-    eventually(lambda: not workspace.exists("scaledobject", "qwen"), seconds=SECONDS, what="no ScaledObject")
-    kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")
+        kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
+        await_established(kubernetes, CRD)
+        eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch ScaledObjects too")
+        assert own.exit_status() == 0
+        own.start()
+        workspace.settled("qwen", "ScalingActive", "Unknown", "AutoscalerPending", saying="Check that KEDA runs")
+        ready = {"type": "Ready", "status": "True", "reason": "ScaledObjectReady", "message": ""}
+        failing = {"type": "Fallback", "status": "True", "reason": "FallbackExists", "message": "a trigger fails"}
+        set_status(workspace, "scaledobject", {"conditions": [ready, failing]})
+        workspace.settled("qwen", "ScalingActive", "False", "AutoscalerFailed", saying="a trigger fails")
+        time.sleep(QUIET_SECONDS)
+        before = version(workspace, "scaledobject")
+        time.sleep(QUIET_SECONDS)
+        assert version(workspace, "scaledobject") == before, "defaults are no drift"
+        workspace.patch("qwen", {"autoscaling": None})
+        eventually(lambda: not workspace.exists("scaledobject", "qwen"), seconds=SECONDS, what="no ScaledObject")
+        kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")

@@ -1,7 +1,6 @@
 """The cluster contract against a real API server; the in-memory cluster passes the same suite."""
 
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
 
 import pytest
 import yaml
@@ -11,9 +10,8 @@ from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from tests.testing.cluster_contract import ClusterContract
+from tests.testing.operated_cluster import temporary_workspace
 from tests.testing.operator_process import OperatorProcess
-
-_numbers = count(1)
 
 
 class Kubectl:
@@ -47,10 +45,9 @@ class TestKubeCluster(ClusterContract):
         await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
     @pytest.fixture
-    async def namespace(self, quiet: LocalCluster) -> str:
-        name = f"contract-{next(_numbers)}"
-        quiet.kubectl("create", "namespace", name)
-        return name
+    async def namespace(self, quiet: LocalCluster) -> AsyncIterator[str]:
+        with temporary_workspace(quiet, "contract") as found:
+            yield found.namespace
 
     @pytest.fixture
     async def other_manager(self, quiet: LocalCluster) -> Kubectl:

@@ -13,7 +13,7 @@ from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.gateway_api import http_route_crd
-from tests.testing.operated_cluster import SETTINGS, free_lease, new_workspace
+from tests.testing.operated_cluster import SETTINGS, free_lease, temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
 
@@ -156,28 +156,37 @@ def own(
 def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
     kubernetes: LocalCluster, own: OperatorProcess
 ) -> None:
-    workspace = served(new_workspace(kubernetes))
-    workspace.patch("qwen", {"router": {"httpRoute": ROUTED}})
-    workspace.settled("qwen", "Exposed", "False", "GatewayApiMissing", saying="Install its CustomResourceDefinition")
-    workspace.settled("qwen")
+    with temporary_workspace(kubernetes) as found:
+        workspace = served(found)
+        workspace.patch("qwen", {"router": {"httpRoute": ROUTED}})
+        workspace.settled(
+            "qwen", "Exposed", "False", "GatewayApiMissing", saying="Install its CustomResourceDefinition"
+        )
+        workspace.settled("qwen")
 
-    kubernetes.kubectl("create", "--filename", str(http_route_crd()))
-    await_established(kubernetes, "httproutes.gateway.networking.k8s.io")
-    eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch HTTPRoutes too")
-    assert own.exit_status() == 0
-    own.start()
-    workspace.settled("qwen", "Exposed", "False", "AddressPending")
-    accepted = [
-        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}
-        for kind in ("Accepted", "ResolvedRefs")
-    ]
-    parent = {"controllerName": "example.com/gw", "parentRef": {"name": "gw"}, "conditions": accepted}
-    set_status(workspace, "httproute", {"parents": [parent]})
-    until_external(workspace, "https://a.example.com/v1")
-    time.sleep(QUIET_SECONDS)
-    version = workspace.get("httproute", "qwen")["metadata"]["resourceVersion"]
-    time.sleep(QUIET_SECONDS)
-    assert workspace.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
-    workspace.patch("qwen", {"router": {"httpRoute": None}})
-    eventually(lambda: not workspace.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")
-    kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")
+        kubernetes.kubectl("create", "--filename", str(http_route_crd()))
+        await_established(kubernetes, "httproutes.gateway.networking.k8s.io")
+        eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch HTTPRoutes too")
+        assert own.exit_status() == 0
+        own.start()
+        workspace.settled("qwen", "Exposed", "False", "AddressPending")
+        accepted = [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": kind,
+                "message": "",
+                "lastTransitionTime": "2026-01-02T03:04:05Z",
+            }
+            for kind in ("Accepted", "ResolvedRefs")
+        ]
+        parent = {"controllerName": "example.com/gw", "parentRef": {"name": "gw"}, "conditions": accepted}
+        set_status(workspace, "httproute", {"parents": [parent]})
+        until_external(workspace, "https://a.example.com/v1")
+        time.sleep(QUIET_SECONDS)
+        version = workspace.get("httproute", "qwen")["metadata"]["resourceVersion"]
+        time.sleep(QUIET_SECONDS)
+        assert workspace.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
+        workspace.patch("qwen", {"router": {"httpRoute": None}})
+        eventually(lambda: not workspace.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")
+        kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")

@@ -12,7 +12,7 @@ from e2e.cluster.handle import LocalCluster
 from e2e.said import Say
 from e2e.waiting import eventually
 from tests.apiserver.proxy import Proxy
-from tests.testing.operated_cluster import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, new_workspace
+from tests.testing.operated_cluster import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, temporary_workspace
 from tests.testing.operator_process import READY_SECONDS, OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, Workspace, served
 
@@ -46,10 +46,11 @@ def first(quick: OperatorProcess) -> Iterator[OperatorProcess]:
 
 
 @pytest.fixture(scope="module")
-def steady(kubernetes: LocalCluster, quick: OperatorProcess) -> Workspace:
+def steady(kubernetes: LocalCluster, quick: OperatorProcess) -> Iterator[Workspace]:
     """A workspace in which `qwen` serves."""
     assert quick.is_running()
-    return served(new_workspace(kubernetes, "leased"))
+    with temporary_workspace(kubernetes, "leased") as found:
+        yield served(found)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The lifecycle of an InferenceDeployment on a real API server, with the number of writes by the operator."""
 
 import time
+from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
@@ -9,7 +10,7 @@ from e2e.audit import TELLING, AuditLog
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.testing.operated_cluster import new_workspace
+from tests.testing.operated_cluster import temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
 
@@ -24,10 +25,11 @@ CHILDREN = {
 
 
 @pytest.fixture(scope="module")
-def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Workspace:
+def steady(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[Workspace]:
     """A workspace in which `qwen` serves, shared by tests that leave it as they found it."""
     assert operator.is_running()
-    return served(new_workspace(kubernetes, "steady"))
+    with temporary_workspace(kubernetes, "steady") as found:
+        yield served(found)
 
 
 def test_a_seven_line_resource_gets_its_children_with_one_write_each(qwen: Workspace, audit: AuditLog) -> None:

@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.test_autoscaling import router
-from tests.testing.operated_cluster import new_workspace, operated_by
+from tests.testing.operated_cluster import await_free_gpus, new_workspace, operated_by
 from tests.testing.operator_process import ROOT, OperatorProcess
 from tests.testing.pair_engine import make_pairs, open_gate
 from tests.testing.preallocating_engine import BATCH, SLOTS
@@ -29,8 +29,11 @@ SCALED = {
 
 
 @pytest.fixture
-def pairs(account: Path, operator: OperatorProcess, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """The operator with the engine of two pods."""
+def pairs(
+    kubernetes: LocalCluster, account: Path, operator: OperatorProcess, tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    """The operator with the engine of two pods. Three engines take 18 of the cluster's 32 GPUs."""
+    await_free_gpus(kubernetes)
     with operated_by(PAIR_ENGINE, operator, account, tmp_path / "log") as process:
         yield process
 

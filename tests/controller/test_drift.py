@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.controller.drift import covers, first_drift
+from inference_operator.controller.drift import first_drift
 from tests.testing.builders import inference_deployment, planned
 
 LEAVES = st.booleans() | st.integers() | st.text(max_size=5)
@@ -24,6 +24,11 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["name", "port", "key", "a"]), inner),
     max_leaves=12,
 )
+
+
+def covers(live: object, desired: object) -> bool:
+    """Whether the live value contains every desired value."""
+    return first_drift(live, desired) is None
 
 
 def places(value: object) -> list[tuple[object, object]]:

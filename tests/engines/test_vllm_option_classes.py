@@ -1,6 +1,7 @@
 """Every option and variable of vLLM has one class, and no form of an option gets round it."""
 
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 
@@ -22,10 +23,10 @@ from inference_operator.engines.vllm.option_classes import (
     VARIABLE_CLASSES,
     VARIABLES,
     Class,
+    Classified,
     classified,
     key_spellings,
     spellings,
-    unclassified,
 )
 from inference_operator.engines.vllm.options import OPTIONS, SPELLINGS, resolve_option, written_option
 from inference_operator.engines.vllm.vllm import ENVIRONMENT
@@ -64,6 +65,17 @@ SAFE = (
     *("-O0", "-O1", "-O2", "-O3"),
 )
 JSON = ("{}", "[1]", '{"a": 1}', ' \t\r\n{"a": 1}', "\n[")
+
+
+def unclassified(names: Collection[str], classes: Collection[Classified]) -> tuple[str, ...]:
+    """The names that have not exactly one class, and those of classes that do not exist.
+
+    Examples:
+        >>> unclassified(["--seed", "--new"], [Classified("--seed", Class.SAFE), Classified("--old", Class.SAFE)])
+        ('--new', '--old')
+    """
+    given = [one.name for one in classes]
+    return tuple(sorted(name for name in {*names, *given} if given.count(name) != 1 or name not in names))
 
 
 def unsafe(*args: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from e2e.audit import AuditLog
 from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import Workspace, served
 
@@ -51,6 +52,8 @@ SETTINGS = {
     "PROMETHEUS_URL": "http://prometheus.example:9090",
     **PATIENT_LEASE,
 }
+DELETION_SECONDS = 120
+"""Limit of the deletion of a namespace with all its objects, on a busy machine."""
 _numbers = count(1)
 
 
@@ -101,6 +104,12 @@ def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert "Traceback" not in process.log(), process.log()
 
 
+def await_free_gpus(cluster: LocalCluster) -> None:
+    """Wait until the engines of earlier tests are gone. Their namespaces may stay longer."""
+    engines = ("get", "pods", "--all-namespaces", "--selector=app.kubernetes.io/component=engine", "--no-headers")
+    eventually(lambda: not cluster.kubectl(*engines), seconds=DELETION_SECONDS, what=lambda: cluster.kubectl(*engines))
+
+
 @contextmanager
 def operated_by(module: str, operator: OperatorProcess, account: Path, log: Path) -> Iterator[OperatorProcess]:
     """The operator of a module of the tests, with its own engines or roles, in the place of the shipped one."""
@@ -120,6 +129,14 @@ def new_workspace(cluster: LocalCluster, name: str = "ws") -> Workspace:
     return Workspace(cluster, numbered)
 
 
+@contextmanager
+def temporary_workspace(cluster: LocalCluster, name: str = "ws") -> Iterator[Workspace]:
+    """A new namespace, which is deleted at the end, so that its engines take no GPU from later tests."""
+    found = new_workspace(cluster, name)
+    yield found
+    cluster.kubectl("delete", "namespace", found.namespace, "--wait=false")
+
+
 def free_lease(cluster: LocalCluster) -> None:
     """Delete the Lease of an operator that was killed, so that a test need not wait until it has run out."""
     cluster.kubectl("--namespace", SYSTEM, "delete", "lease", RELEASE)
@@ -135,9 +152,8 @@ def audit(kubernetes: LocalCluster) -> AuditLog:
 def workspace(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[Workspace]:
     """A namespace of the test's own, watched by the operator."""
     assert operator.is_running(), operator.log()
-    found = new_workspace(kubernetes)
-    yield found
-    kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
+    with temporary_workspace(kubernetes) as found:
+        yield found
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from inference_operator.autoscaling.decision import ScalingSample
 from inference_operator.autoscaling.demand import Totals, scaling_sample
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.status.events import SCALED_DOWN, SCALED_UP
 from inference_operator.views.engine import engines_of
@@ -169,7 +169,7 @@ def _samples(pods: Sequence[PodView], texts: Mapping[str, Sequence[str]], engine
             routers[pod.uid] = combined_samples(found)
     sessions = combined_samples(routers.values()).sessions
     engines: dict[str, EngineActivity] = {}
-    for pod in (one for one in pods if one.component != ROUTER and one.uid in texts):
+    for pod in (one for one in pods if is_role(one.component) and one.uid in texts):
         pages = texts[pod.uid]
         if engine.metrics_page is None:
             read: EngineSample | None = EngineSample.by_routers(sessions.get(pod.address, 0))

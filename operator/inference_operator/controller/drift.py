@@ -18,18 +18,6 @@ _WHOLE = frozenset(
 """Fields that Kubernetes replaces as a whole (`atomic` in its API): a key that somebody adds is drift."""
 
 
-def covers(live: object, desired: object) -> bool:
-    """Whether the live value contains every desired value.
-
-    Examples:
-        >>> covers({"a": 1, "added": 2}, {"a": 1})
-        True
-        >>> covers([{"name": "sidecar"}, {"name": "engine", "image": "x"}], [{"name": "engine", "image": "y"}])
-        False
-    """
-    return first_drift(live, desired) is None
-
-
 def first_drift(live: object, desired: object) -> str | None:
     """Compare two values; the path of the first desired value that the live one lacks, or None if there is none.
 

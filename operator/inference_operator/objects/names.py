@@ -15,6 +15,18 @@ VERIFICATION = "verification"
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that the operator created, and their pods."""
 
+_OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION})
+
+
+def is_role(component: str) -> bool:
+    """Whether the objects of a component belong to a role, whose pods are engines.
+
+    Examples:
+        >>> is_role(ENGINE), is_role("prefill"), is_role(ROUTER), is_role(DOWNLOAD)
+        (True, True, False, False)
+    """
+    return component not in _OTHER_COMPONENTS
+
 
 def workload_name(name: str, role: str) -> str:
     """Name of a role's workload, NetworkPolicy and disruption budget.

@@ -7,7 +7,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import Manifest
 from inference_operator.models.source import ModelSource
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, ROUTER
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, is_role
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
@@ -76,7 +76,7 @@ def role_contexts(
 
 def _live_names(inputs: Inputs) -> Sequence[str]:
     live = [_component(manifest) for ref, manifest in sorted(inputs.children.items()) if ref.kind in WORKLOAD_KINDS]
-    return [name for name in live if name not in ("", ROUTER)] or [ENGINE]
+    return [name for name in live if is_role(name)] or [ENGINE]
 
 
 def _component(manifest: Manifest) -> str:

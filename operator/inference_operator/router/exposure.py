@@ -9,7 +9,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ParentRef, ServiceType
 from inference_operator.manifest import HTTP_ROUTE, INGRESS, Kind, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL, ROUTER
+from inference_operator.objects.names import COMPONENT_LABEL, ROUTER, is_role
 from inference_operator.objects.pod_additions import refusal_of_keys
 from inference_operator.views.raw import mapping, objects
 
@@ -60,8 +60,7 @@ def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
 
 def selects_engines(service: Manifest | None) -> bool:
     """Whether a live main Service selects engines instead of routers."""
-    component = mapping(mapping(service or {}, "spec"), "selector").get(COMPONENT_LABEL, ROUTER)
-    return bool(component != ROUTER)
+    return is_role(str(mapping(mapping(service or {}, "spec"), "selector").get(COMPONENT_LABEL, ROUTER)))
 
 
 def _exposures(

@@ -5,7 +5,7 @@ folder, after the version of vLLM. A line of a table is `NAME safe` or `NAME pod
 with a dot are keys of its value that are safe alone. What stands nowhere needs the right.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
@@ -82,17 +82,6 @@ def _keys(lines: list[list[str]]) -> Iterator[str]:
         if not word.startswith("."):
             return
         yield word[1:]
-
-
-def unclassified(names: Collection[str], classes: Collection[Classified]) -> tuple[str, ...]:
-    """The names that have not exactly one class, and those of classes that do not exist.
-
-    Examples:
-        >>> unclassified(["--seed", "--new"], [Classified("--seed", Class.SAFE), Classified("--old", Class.SAFE)])
-        ('--new', '--old')
-    """
-    given = [one.name for one in classes]
-    return tuple(sorted(name for name in {*names, *given} if given.count(name) != 1 or name not in names))
 
 
 def _read(kind: str) -> Iterator[Classified]:
