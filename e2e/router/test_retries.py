@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from e2e.router.loopback import Loopback
+from e2e.router.loopback import POLL_SECONDS, Loopback
 from inference_operator.router import retries
+from inference_operator.router.stats import SAMPLE_PATH, router_sample
 
 ENGINES = 5
 SOON = 60.0
@@ -128,23 +129,30 @@ async def test_while_all_engines_refuse_connections_held_requests_try_none_of_th
     loopback: Loopback,
 ) -> None:
     await loopback.start_router()
-    engines = [await loopback.start_engine() for _ in range(ENGINES)]
-    await loopback.until_served(ENGINES)
+    engines = [await loopback.start_engine() for _ in range(retries.ENGINES)]
+    await loopback.until_served(len(engines))
     for engine in engines:
         engine.refuse()
     for engine in engines:
         await loopback.until_refusing(engine.address, engine.port)
     asked = [asyncio.ensure_future(loopback.ask()) for _ in range(20)]
-    await loopback.until_held(len(asked))
+    await _until_waiting(loopback, len(asked))
     await loopback.until_served(0)
     attempts = await _attempts(loopback)
-    assert 0 < attempts <= ENGINES * len(asked), "each request meets each engine at most once"
-    await asyncio.sleep(4)  # four times the time between two attempts of a held request
+    assert 0 < attempts <= len(engines) * len(asked), "each request meets each engine at most once"
+    await asyncio.sleep(4)  # several times the time after which a held request looks for an engine
     assert await _attempts(loopback) == attempts
     for engine in engines:
         engine.accept()
     assert {answer.status for answer in await asyncio.wait_for(asyncio.gather(*asked), SOON)} == {200}
     assert sum([(await loopback.counts(engine))["started"] for engine in engines]) == len(asked)
+
+
+async def _until_waiting(loopback: Loopback, number: int) -> None:
+    """Wait until the router holds this many requests."""
+    async with asyncio.timeout(SOON):
+        while (sample := router_sample(await loopback.metrics(SAMPLE_PATH))) is None or sample.held != number:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
 
 
 async def _attempts(loopback: Loopback) -> int:
