@@ -54,31 +54,17 @@ BINDS
     http-request return status 200 content-type application/json string '{ANSWER}' if METH_POST
     http-request return status 200 content-type application/json string '{{"object":"list","data":[{{"id":"chat"}}]}}'
 """
-_INNER = """
-backend inner
-    server inner abns@inner
-frontend inner
-    bind abns@inner
-    option http-keep-alive
-    default_backend engines
-"""
 
 
 def _closing(config: str) -> str:
-    return config.replace("option http-server-close", "option httpclose")
+    return config.replace("http-reuse always", "option httpclose")
 
 
-def _kept(config: str) -> str:
-    return config.replace("option http-server-close", "option http-keep-alive")
+def _new_to_engines(config: str) -> str:
+    return config.replace("http-reuse always", "option http-server-close")
 
 
-def _hop(config: str) -> str:
-    frontend, backends = config.split("\nbackend engines\n")
-    backends = f"\nbackend engines\n    option http-keep-alive\n    http-reuse always\n{backends}"
-    return frontend.replace("default_backend engines", "default_backend inner") + _INNER + backends
-
-
-VARIANTS: Mapping[str, Callable[[str], str]] = {"httpclose": _closing, "inner hop": _hop, "kept to engines": _kept}
+VARIANTS: Mapping[str, Callable[[str], str]] = {"httpclose": _closing, "new to engines": _new_to_engines}
 _MORE: Mapping[str, Mapping[str, object]] = {WITH_AFFINITY: AFFINITY, WITH_TLS: TLS}
 DEFAULT = (DIRECT, ROUTER, WITH_TLS, BEFORE, WITH_AFFINITY, *(rival.name for rival in RIVALS))
 NAMES = (*DEFAULT, *VARIANTS)

@@ -16,9 +16,7 @@ second one. So *direct* is the limit of the load generator. Each is measured in 
 Only where `--only` names them, the router with other ways to treat connections:
 
 - *httpclose*: a connection of the client for each request.
-- *inner hop*: clients keep their connections to a first proxy, which sends each request over a Unix socket to a second
-  one. That one keeps connections to engines.
-- *kept to engines*: HAProxy's default. It hides an engine's death from clients, so it is a limit and no candidate.
+- *new to engines*: a connection to an engine for each request, as before HAProxy sent requests again.
 
 Beside rates: what each adds to an answer's time at 200 requests per second, how late the chunks of 40 streams arrive,
 what a chunk costs its CPU, and its memory after the load.

@@ -83,7 +83,7 @@ def test_each_image_has_both_architectures_under_one_name(stock: Stock) -> None:
 def test_each_image_has_a_signed_bill_of_its_own_packages(stock: Stock) -> None:
     for architecture, digest in parts(stock, stock.router).items():
         assert any(
-            one.startswith("pkg:deb/debian/haproxy@3.0") and one.endswith(f"arch={architecture}")
+            one.startswith("pkg:deb/debian/haproxy@3.2") and one.endswith(f"arch={architecture}")
             for one in packages(stock, stock.router, digest)
         )
     for digest in parts(stock, stock.operator).values():

@@ -384,7 +384,7 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Faults",
-            "Per second: clients that left, answers that engines cut, connections tried again, and sent elsewhere",
+            "Per second: clients that left, answers that engines cut, requests sent again and elsewhere, and lost ones",
             "reqps",
             {
                 legend: f'sum(rate(haproxy_backend_{name}_total{{proxy="engines",{OF}}}{R}))'
@@ -394,7 +394,8 @@ ROUTER = Dashboard(
                     ("tried again", "retry_warnings"),
                     ("sent elsewhere", "redispatch_warnings"),
                 )
-            },
+            }
+            | {"lost": f"sum(rate(inference_operator_router_lost_requests_total{ONE}{R}))"},
         ),
         Panel(
             "Refused requests",

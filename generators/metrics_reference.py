@@ -20,7 +20,7 @@ EXPORTED = {
     "haproxy_backend_queue_time_average_seconds": "Time in the queue, of the last 1,024 requests",
     "haproxy_backend_client_aborts_total": "Clients that left before the end of their answer",
     "haproxy_backend_server_aborts_total": "Answers that engines cut",
-    "haproxy_backend_retry_warnings_total": "Failed connections that were tried again; held requests do each second",
+    "haproxy_backend_retry_warnings_total": "Requests sent again after a failed connection or an engine's death",
     "haproxy_backend_redispatch_warnings_total": "Requests that went to another engine after a failed connection",
     "haproxy_backend_active_servers": "Engines that get requests",
 }

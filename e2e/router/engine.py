@@ -2,7 +2,7 @@
 
 A completion's body sets the answer: one JSON object, or a stream of `chunks` that are `gap` seconds apart and carry the
 time at which they were sent, `prefill` seconds after the headers. With `held`, the answer waits for a POST to
-`/release`; a stream waits after its first chunk.
+`/release`; a stream waits after its first chunk. With `after`, the answer begins this many seconds later.
 
 A chat completion, response or message is answered with the `pieces` of the body, one after the other, as `type`, after
 `prefill` seconds.
@@ -90,6 +90,7 @@ async def completion(request: web.Request) -> web.StreamResponse:
     counts, wanted = request.app[COUNTS], json.loads(await request.read() or b"{}")
     counts["started"] += 1
     try:
+        await asyncio.sleep(wanted.get("after", 0))
         if "chunks" not in wanted:
             await _hold(request, wanted)
             return web.json_response({"answer": "whole"}, headers={ENGINE: request.app[ADDRESS]})

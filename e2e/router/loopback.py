@@ -264,6 +264,10 @@ class Loopback:
         self.names.others[upstream.host].append(address)
         return engine
 
+    async def restart_engine(self, engine: Engine) -> Engine:
+        """Start an engine at the address of one that has ended."""
+        return await self._started(engine.address, engine.port)
+
     async def _started(self, address: str, port: int) -> Engine:
         command = [sys.executable, str(Path(__file__).with_name("engine.py")), address, str(port)]
         engine = Engine(address, port, await create_subprocess_exec(*command))

@@ -10,11 +10,11 @@ import pytest
 
 from e2e.router.loopback import Loopback
 from inference_operator.api.router import RouterSpec
-from inference_operator.router.waiting import BODY_BYTES
+from inference_operator.router.resources import MOST_BUFFER_BYTES
 
 BUFFER_BYTES = 16 * 1024
-"""HAProxy's default buffer (`tune.bufsize`), which `PrefixAffinity` changes to BODY_BYTES."""
-_EDGES = [size + more for size in (BUFFER_BYTES, BODY_BYTES) for more in (-1024, -1, 0, 1)]
+"""HAProxy's default buffer (`tune.bufsize`), which `PrefixAffinity` changes to MOST_BUFFER_BYTES."""
+_EDGES = [size + more for size in (BUFFER_BYTES, MOST_BUFFER_BYTES) for more in (-1024, -1, 0, 1)]
 SIZES = (0, 1, *_EDGES, 5 * 2**20)
 PART_BYTES = 10_007
 """Parts of a chunked body; a prime number, so that their ends meet those of buffers nowhere."""

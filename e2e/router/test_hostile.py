@@ -20,7 +20,7 @@ from inference_operator.router.clients import (
 )
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import HEALTH_PATH
-from inference_operator.router.waiting import BODY_BYTES as MOST_BUFFER_BYTES
+from inference_operator.router.resources import MOST_BUFFER_BYTES
 
 HONEST, AT_ONCE = 1_000, 8
 HONEST_SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""Engines that fail with a request in their hands: it reaches one engine at most, and is never sent again."""
+"""Engines that fail with a request in their hands: it reaches three at most, and one if its answer has begun."""
 
 import asyncio
 import io
@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from e2e.router.loopback import Loopback
+from e2e.router.loopback import POLL_SECONDS, Loopback
+from inference_operator.router import retries
+from inference_operator.router.stats import SAMPLE_PATH, router_sample
 
-ENGINES = 3
+ENGINES = 5
 SOON = 60.0
 
 Fault = Callable[[StreamReader, StreamWriter], Awaitable[None]]
@@ -84,26 +86,35 @@ async def _failing(loopback: Loopback, fault: str) -> AsyncIterator[list[Failing
 
 
 @pytest.mark.parametrize(
-    ("fault", "status"),
+    ("fault", "status", "reached"),
     [
-        ("closes the connection", 502),
-        ("closes while the body comes", 502),
-        ("resets the connection", 502),
-        ("ends in the status line", 502),
-        ("ends in the answer", 200),
-        ("answers 503", 503),
-        ("answers 500", 500),
+        ("closes the connection", 502, 3),
+        ("closes while the body comes", 502, 3),
+        ("resets the connection", 502, 3),
+        ("ends in the status line", 502, 1),
+        ("ends in the answer", 200, 1),
+        ("answers 503", 503, 1),
+        ("answers 500", 500, 1),
     ],
 )
-async def test_a_request_reaches_one_engine_also_if_that_engine_fails(
-    loopback: Loopback, fault: str, status: int
+async def test_a_request_reaches_three_engines_at_most_and_one_if_its_answer_has_begun(
+    loopback: Loopback, fault: str, status: int, reached: int
 ) -> None:
     await loopback.start_router()
     async with _failing(loopback, fault) as engines:
         for number in range(1, 11):
             answer = await asyncio.wait_for(loopback.ask(), SOON)
             assert (answer.status, answer.whole) == (status, fault != "ends in the answer")
-            assert sum(len(engine.requests) for engine in engines) == number
+            assert sum(len(engine.requests) for engine in engines) == number * reached
+
+
+async def test_a_held_request_that_kills_its_engines_reaches_three_of_them(loopback: Loopback) -> None:
+    await loopback.start_router()
+    held = asyncio.ensure_future(loopback.ask())
+    await loopback.until_held(1)
+    async with _failing(loopback, "closes the connection") as engines:
+        assert (await asyncio.wait_for(held, SOON)).status == 502
+        assert sum(len(engine.requests) for engine in engines) == retries.ENGINES
 
 
 async def test_a_large_body_is_sent_to_one_engine_only_though_it_closes_the_connection(loopback: Loopback) -> None:
@@ -118,23 +129,30 @@ async def test_while_all_engines_refuse_connections_held_requests_try_none_of_th
     loopback: Loopback,
 ) -> None:
     await loopback.start_router()
-    engines = [await loopback.start_engine() for _ in range(ENGINES)]
-    await loopback.until_served(ENGINES)
+    engines = [await loopback.start_engine() for _ in range(retries.ENGINES)]
+    await loopback.until_served(len(engines))
     for engine in engines:
         engine.refuse()
     for engine in engines:
         await loopback.until_refusing(engine.address, engine.port)
     asked = [asyncio.ensure_future(loopback.ask()) for _ in range(20)]
-    await loopback.until_held(len(asked))
+    await _until_waiting(loopback, len(asked))
     await loopback.until_served(0)
     attempts = await _attempts(loopback)
-    assert 0 < attempts <= ENGINES * len(asked), "each request meets each engine at most once"
-    await asyncio.sleep(4)  # four times the time between two attempts of a held request
+    assert 0 < attempts <= len(engines) * len(asked), "each request meets each engine at most once"
+    await asyncio.sleep(4)  # several times the time after which a held request looks for an engine
     assert await _attempts(loopback) == attempts
     for engine in engines:
         engine.accept()
     assert {answer.status for answer in await asyncio.wait_for(asyncio.gather(*asked), SOON)} == {200}
     assert sum([(await loopback.counts(engine))["started"] for engine in engines]) == len(asked)
+
+
+async def _until_waiting(loopback: Loopback, number: int) -> None:
+    """Wait until the router holds this many requests."""
+    async with asyncio.timeout(SOON):
+        while (sample := router_sample(await loopback.metrics(SAMPLE_PATH))) is None or sample.held != number:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
 
 
 async def _attempts(loopback: Loopback) -> int:

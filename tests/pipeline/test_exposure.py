@@ -170,7 +170,7 @@ def test_tls_adds_port_443_and_mounts_the_secret_in_both_processes() -> None:
     assert volume["secret"]["secretName"] == "llm-tls"
     for container in pod["containers"]:
         assert volume["name"] in {mount["name"] for mount in container["volumeMounts"]}
-    assert set(desired[CONFIG]["data"]) == {"haproxy.cfg", "metrics.lua", "tls.lua"}
+    assert set(desired[CONFIG]["data"]) == {"haproxy.cfg", "metrics.lua", "hold.lua", "tls.lua"}
 
 
 def test_the_annotations_of_a_user_replace_those_that_the_operator_sets_on_an_ingress() -> None:

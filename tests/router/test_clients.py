@@ -9,8 +9,7 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.objects.quantity import value
 from inference_operator.router.clients import client_connections, unfinished_bodies
 from inference_operator.router.haproxy import haproxy_cfg
-from inference_operator.router.resources import process_resources
-from inference_operator.router.waiting import BUFFERS_OF_WAITING, buffer_bytes
+from inference_operator.router.resources import BUFFERS_OF_WAITING, buffer_bytes, process_resources
 from tests.router.test_haproxy import CONFIGS, REQUEST
 
 ROUTED = (RouterStrategy.LEAST_OUTSTANDING, RouterStrategy.PREFIX_AFFINITY)
@@ -23,7 +22,7 @@ def test_the_connections_of_a_process_are_the_sum_of_those_of_its_frontends(conf
     frontends = [section for section in sections if section.startswith("frontend ")]
     parts = [re.findall(r"^    maxconn (\d+)$", section, re.MULTILINE) for section in frontends]
     assert int(whole) == sum(int(one) for (one,) in parts)
-    assert len(parts) == 3
+    assert len(parts) == 5
 
 
 @pytest.mark.parametrize("strategy", ROUTED)

@@ -15,6 +15,7 @@ from inference_operator.router.inputs import MIN_SLOTS, RouterInputs, Upstream, 
 from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
 from inference_operator.router.process import CONFIG_FILE
 from inference_operator.router.servers import CHECK_INTERVAL_SECONDS
+from inference_operator.router.waiting import HOLD_SCRIPT
 from tests.testing.builders import KEY, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 
@@ -65,9 +66,10 @@ def test_the_haproxy_configuration_with_tls_equals_the_golden_file(golden: Snaps
 
 
 def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:
-    assert list(config_files(REQUEST)) == [CONFIG_FILE, METRICS_FILE]
-    assert list(config_files(PREFIX_AFFINITY)) == [CONFIG_FILE, METRICS_FILE, AFFINITY_FILE]
-    assert list(config_files(USAGE)) == [CONFIG_FILE, METRICS_FILE, USAGE_FILE]
+    always = [CONFIG_FILE, METRICS_FILE, HOLD_SCRIPT]
+    assert list(config_files(REQUEST)) == always
+    assert set(config_files(PREFIX_AFFINITY)) == {*always, AFFINITY_FILE}
+    assert set(config_files(USAGE)) == {*always, USAGE_FILE}
 
 
 @pytest.mark.parametrize(
@@ -106,13 +108,12 @@ def test_the_haproxy_configuration_is_rendered_deterministically() -> None:
     assert again == CONFIG
 
 
-def test_retries_come_from_max_wait_and_the_queue_timeout_from_the_queue() -> None:
+def test_the_hold_comes_from_max_wait_and_the_queue_timeout_from_the_queue() -> None:
     spec = RouterSpec.model_validate({"maxWait": "6m", "queue": {"timeout": "90s"}})
     config = haproxy_cfg(replace(REQUEST, spec=spec))
-    assert "retries 360\n" in config
+    assert "lua.hold 360\n" in config
     assert "timeout queue 90s\n" in config
-    assert "retry-on conn-failure\n" in config
-    assert "retries 300\n" in CONFIG
+    assert "lua.hold 300\n" in CONFIG
     assert "timeout queue 300s\n" in CONFIG
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_operator.router.observe import HELD_SECONDS, LOG_FIELDS, METRICS, log_format
-from inference_operator.router.waiting import BODY_BYTES
+from inference_operator.router.resources import MOST_BUFFER_BYTES
 from tests.testing.lua_scripts import counted_script, script
 
 Tokens = tuple[int | None, int | None, int | None]
@@ -142,7 +142,7 @@ MAX_INSTRUCTIONS, MAX_BYTES = 100_000, 400 * KEEP
 @pytest.mark.parametrize("start", [b"", b'"usage":{', b'"usage":', b'"model":'])
 def test_the_search_in_any_answer_takes_a_bounded_number_of_steps(start: bytes, piece: bytes) -> None:
     usage, count = counted_script("usage.lua")
-    answer = (start + piece * BODY_BYTES)[:BODY_BYTES]
+    answer = (start + piece * MOST_BUFFER_BYTES)[:MOST_BUFFER_BYTES]
     for function, arguments in (
         ("kept", (b"", None, answer)),
         ("kept", (b"", answer, answer)),
@@ -188,7 +188,7 @@ def test_a_hundred_thousand_damaged_answers_end_without_an_error() -> None:
         assert all(one is None or 0 <= one < 10**12 for one in tokens(bytes(body)))
 
 
-def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> None:
+def test_the_counters_of_all_threads_are_added_up_and_losses_and_refusals_begin_at_0() -> None:
     variables = {
         b"proc.series_1_1": b'requests_total{user="a",code="2xx"} 3',
         b"proc.series_1_2": b'refused_requests_total{reason="queue"} 1',
@@ -197,6 +197,7 @@ def test_the_counters_of_all_threads_are_added_up_and_refusals_begin_at_0() -> N
     }
     lines = METRICS_SCRIPT[b"counters"](variables.get, 2)
     assert list(lines.values()) == [
+        b"lost_requests_total 0",
         b'refused_requests_total{reason="engine"} 0',
         b'refused_requests_total{reason="queue"} 1',
         b'requests_total{user="a",code="2xx"} 7',

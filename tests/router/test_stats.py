@@ -20,9 +20,9 @@ def test_sessions_are_counted_by_the_address_of_the_engine() -> None:
     assert router_sample(text) == RouterSample({"10.0.0.1": 3, "fd00::2": 1}, queued=2, held=3, arrivals=9)
 
 
-def test_the_hold_server_is_not_counted_as_an_engine() -> None:
-    text = HEADER + "engines,hold,0,0,1,1,127.0.0.1:9,,\nengines,BACKEND,0,0,4,4,,,\n"
-    assert router_sample(text) == RouterSample({}, queued=0, held=4, arrivals=4)
+def test_a_request_that_went_on_to_the_hold_server_is_counted_once() -> None:
+    text = HEADER + "engines,hold,0,0,1,2,unix,,\nengines,BACKEND,0,0,4,6,,,\n"
+    assert router_sample(text) == RouterSample({}, queued=0, held=3, arrivals=4)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_queue_and_wait_change_the_configuration_of_routers_and_no_engine() -> N
     config = after[CONFIG]["data"]["haproxy.cfg"]
     assert "{ queue(engines) ge 50 }" in config
     assert "timeout queue 60s\n" in config
-    assert "retries 600\n" in config
+    assert "lua.hold 600\n" in config
 
 
 @given(names=st.lists(st.text(), min_size=1))

@@ -6,7 +6,6 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.servers import FULL_WEIGHT
-from inference_operator.router.waiting import BODY_BYTES
 
 AFFINITY_FILE = "affinity.lua"
 
@@ -26,7 +25,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         return None
     return {
         "lua": f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
-        "body_bytes": BODY_BYTES,
         "model_names": ",".join(inputs.model_names),
         "session_header": inputs.spec.session_header,
         "balance_factor": BALANCE_FACTOR,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from inference_operator.api.router import RouterSpec
 from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.resources import CONNECTION_BYTES, connections
-from inference_operator.router.waiting import BUFFERS_OF_WAITING, buffer_bytes
+from inference_operator.router.resources import BUFFERS_OF_WAITING, CONNECTION_BYTES, buffer_bytes, connections
+from inference_operator.router.waiting import queue_size
 
 KEEP_ALIVE_SECONDS = 620
 """How long an idle connection of a client is kept. A load balancer in front must be the one that closes an idle
@@ -46,6 +46,9 @@ whose processes ask once a second each."""
 READERS_KEEP_ALIVE_SECONDS = 30
 """How long an idle connection to the metrics port is kept."""
 
+GATES = 2
+"""Connections at `gate` for each request that may wait: one that is let go and comes back meets its former one."""
+
 HOOKS = 16
 """Connections of the stop hook, which only the pod itself reaches."""
 
@@ -60,7 +63,7 @@ def client_connections(spec: RouterSpec) -> int:
 
     Examples:
         >>> client_connections(RouterSpec()), client_connections(RouterSpec(strategy="PrefixAffinity"))
-        (4096, 1024)
+        (3276, 1024)
     """
     most = connections(spec.resources)
     return min(most, max(1, most * CONNECTION_BYTES // buffer_bytes(spec)))
@@ -71,10 +74,21 @@ def unfinished_bodies(spec: RouterSpec) -> int:
 
     Examples:
         >>> unfinished_bodies(RouterSpec()), unfinished_bodies(RouterSpec(strategy="PrefixAffinity"))
-        (4096, 256)
+        (819, 256)
     """
     memory = connections(spec.resources) * CONNECTION_BYTES
     return max(1, memory // 2 // (BUFFERS_OF_WAITING * buffer_bytes(spec)))
+
+
+def frontend_connections(spec: RouterSpec) -> Mapping[str, int]:
+    """Connections of each frontend for requests. What waits may be at `gate`, and all requests may go on at `again`.
+
+    Examples:
+        >>> frontend_connections(RouterSpec())
+        {'api': 3276, 'gate': 512, 'again': 3276}
+    """
+    clients = client_connections(spec)
+    return {"api": clients, "gate": GATES * queue_size(spec), "again": clients}
 
 
 def process_connections(spec: RouterSpec) -> int:
@@ -82,9 +96,9 @@ def process_connections(spec: RouterSpec) -> int:
 
     Examples:
         >>> process_connections(RouterSpec())
-        4368
+        7336
     """
-    return client_connections(spec) + READERS + HOOKS
+    return sum((*frontend_connections(spec).values(), READERS, HOOKS))
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
@@ -92,6 +106,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     return {
         "process_connections": process_connections(inputs.spec),
         "connections": client_connections(inputs.spec),
+        "frontends": frontend_connections(inputs.spec),
         "bodies": unfinished_bodies(inputs.spec),
         "share": SHARE,
         "source": SOURCE,

@@ -6,7 +6,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterUsage
 from inference_operator.objects.quantity import value
-from inference_operator.router import affinity, clients, dns, first_byte, keys, limits, observe, servers, tls, waiting
+from inference_operator.router import (
+    affinity,
+    clients,
+    dns,
+    first_byte,
+    keys,
+    limits,
+    observe,
+    retries,
+    servers,
+    tls,
+    waiting,
+)
 from inference_operator.router.error_response import OF_HAPROXY, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import (
@@ -56,6 +68,7 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         keys.KEYS_MAP: parts["keys"],
         limits.LIMITS_FILE: parts["limits"],
         tls.TLS_FILE: parts["tls"],
+        waiting.HOLD_SCRIPT: True,
     }
     texts = {name: script(name) for name, is_used in copied.items() if is_used}
     return {CONFIG_FILE: _TEMPLATE.render(_values(inputs), **parts), **texts}
@@ -76,6 +89,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "keys": keys.values(inputs),
         "limits": limits.values(inputs),
         "observe": observe.values(inputs),
+        "retries": retries.values(inputs),
         "servers": servers.values(inputs),
         "tls": tls.values(inputs),
         "waiting": waiting.values(inputs),

@@ -12,13 +12,13 @@
 local THREADS, HELD_SECONDS = ...
 THREADS, HELD_SECONDS = tonumber(THREADS) or 1, tonumber(HELD_SECONDS) or 0
 local PREFIX = "inference_operator_router_"
-local BACKEND, HOLD = "engines", "hold"
+local BACKEND, HOLD, GATE = "engines", "hold", "gate"
 local MAX_SERIES = 4096
 -- How often a waiting page looks for requests. It delays a start from zero by half of it on average.
 local HELD_CHECK_MS = 500
 
 -- Series that begin at 0: Prometheus does not see the first event of a series that begins with it.
-local FROM_ZERO = { 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
+local FROM_ZERO = { "lost_requests_total", 'refused_requests_total{reason="engine"}', 'refused_requests_total{reason="queue"}' }
 
 -- Series that rules of the page put into variables, where their features are in use.
 local MORE = {
@@ -97,7 +97,9 @@ end
 local function gauges(servers, sessions, queued)
   local running, lines, total = {}, {}, 0
   for name, server in pairs(servers) do
-    if name ~= HOLD and (server.sessions > 0 or server.status:find("^UP")) then
+    if name == HOLD then
+      total = total + server.sessions -- it leads back to the backend: each is a second session there
+    elseif name ~= GATE and (server.sessions > 0 or server.status:find("^UP")) then
       running[server.address] = (running[server.address] or 0) + server.sessions
       total = total + server.sessions
     end
@@ -187,6 +189,10 @@ if core then
     local user, status = txn:get_var("txn.user"), txn.f:status() or 0
     if user then
       count(txn, answer_series(user, status // 100), 1)
+    end
+    -- HAProxy's own 502, not one of an engine, and that of a stream without its first byte.
+    if status == 502 and (txn:get_var("txn.died") or txn.f:txn_sess_term_state():find("^S")) then
+      count(txn, "lost_requests_total", 1)
     end
     if status ~= TOO_MANY then
       return

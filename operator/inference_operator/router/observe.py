@@ -65,7 +65,7 @@ MAX_USER_SERIES = 10
 """Series of `ROUTER_METRICS_PATH` for one user of an API key: four classes of status, two limits, three kinds of
 tokens, and answers without usage."""
 
-MAX_COMMON_SERIES = 16
+MAX_COMMON_SERIES = 17
 """Series of the same page that belong to no user, no engine and no role."""
 
 MAX_ROLE_SERIES = len(BOUNDS_SECONDS) + 3
@@ -101,6 +101,11 @@ METRICS = (
         "reason",
         meaning="Requests that got 429: `queue` (too many wait), `body` (too many bodies are on their way),"
         " `rate` or `concurrency` (a limit of the user), or `engine` (the engine refused)",
+    ),
+    _metric(
+        "lost_requests_total",
+        meaning="Requests that got 502 because their engine ended before it answered, and that could not be sent again:"
+        " their body is too long, too many others are kept, or two other engines ended with them before",
     ),
     _metric(
         "requests_total",

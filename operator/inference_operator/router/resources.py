@@ -1,4 +1,4 @@
-"""Compute resources of a router pod, and what HAProxy derives from them: threads and connections."""
+"""Compute resources of a router pod, and what HAProxy derives from them: threads, connections and buffers."""
 
 import math
 from decimal import Decimal
@@ -6,6 +6,7 @@ from decimal import Decimal
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.quantity import canonical, value
@@ -23,8 +24,27 @@ DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 """Resources that can be divided between the processes."""
 
 CONNECTION_BYTES = 64 * 1024
-"""Memory of one request: two buffers of 16 KiB (`tune.bufsize`, HAProxy 3.0 configuration manual), the stream, and the
-kernel's socket buffers, which count for the container too."""
+"""Memory of one connection: that of HAProxy, two connections and a stream, and the kernel's socket buffers, which count
+for the container too. Buffers come on top: a request has them while it comes, waits, or may be sent again."""
+
+BUFFERS_PER_REQUEST = 3
+"""Buffers of one request, at most: its connection's, its stream's, and the copy that is kept until its answer begins
+(HAProxy 3.2, src/stconn.c, `l7_buffer`)."""
+
+BUFFERS_OF_WAITING = 2
+"""Buffers of a held or queued request whose body is longer than a buffer: the stream's and its connection's. There is
+no limit on buffers: held requests keep theirs, so that probes would find none (HAProxy 3.2, configuration manual,
+`tune.buffers.limit`: "some tasks may freeze until their timeout expires")."""
+
+BUFFERED_REQUESTS = 1024
+"""Requests of a process that have all their buffers, for which the size of buffers is chosen."""
+
+HEADER_BYTES = 16 * 1024
+"""Part of a buffer that is left for headers: as many as HAProxy accepts by default (3.2, `tune.bufsize`)."""
+
+LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES = 2 * HEADER_BYTES, 256 * 1024
+"""Each request is copied with its whole buffer, so larger ones cost time. The largest is what `PrefixAffinity` has: the
+texts that decide are in the first 256 KiB of a body, 64,000 tokens of English."""
 
 MOST_CONNECTIONS = 100_000
 """HAProxy takes two file descriptors for each; container runtimes allow at least 524,288 (systemd's hard limit)."""
@@ -95,5 +115,48 @@ def connections(requested: ResourcesSpec) -> int:
         >>> connections(ResourcesSpec()), connections(ResourcesSpec(limits={"memory": "2Gi"}))
         (4096, 16384)
     """
-    memory = value(process_resources(requested)["limits"]["memory"])
-    return min(MOST_CONNECTIONS, max(1, int(memory) // CONNECTION_BYTES))
+    return min(MOST_CONNECTIONS, max(1, _memory(requested) // CONNECTION_BYTES))
+
+
+def buffer_bytes(spec: RouterSpec) -> int:
+    """Size of each buffer of a HAProxy process, from its memory limit: a multiple of `HEADER_BYTES`.
+
+    Examples:
+        >>> small, large = ({"resources": {"limits": {"memory": memory}}} for memory in ("64Mi", "1Gi"))
+        >>> [buffer_bytes(RouterSpec.model_validate(one)) // 1024 for one in (small, {}, large)]
+        [32, 80, 160]
+        >>> buffer_bytes(RouterSpec.model_validate({"queue": {"maxSize": 2000}})) // 1024
+        64
+    """
+    if spec.strategy is RouterStrategy.PREFIX_AFFINITY:
+        return MOST_BUFFER_BYTES
+    memory = _memory(spec.resources)
+    waiting = math.ceil((spec.queue.max_size or 1) / PROCESSES)
+    # Waiting requests take half of the memory.
+    fitting = min(memory // (BUFFERS_PER_REQUEST * BUFFERED_REQUESTS), memory // 2 // (BUFFERS_OF_WAITING * waiting))
+    return min(MOST_BUFFER_BYTES, max(LEAST_BUFFER_BYTES, fitting // HEADER_BYTES * HEADER_BYTES))
+
+
+def buffered_body_bytes(spec: RouterSpec) -> int:
+    """Longest body that a router keeps whole until the answer begins: such a request survives the death of its engine.
+
+    Examples:
+        >>> buffered_body_bytes(RouterSpec()) // 1024
+        64
+    """
+    return buffer_bytes(spec) - HEADER_BYTES
+
+
+def buffered_requests(spec: RouterSpec) -> int:
+    """Requests of each HAProxy process whose bodies it keeps at a time: with all their buffers they fit its memory.
+
+    Examples:
+        >>> buffered_requests(RouterSpec())
+        1092
+    """
+    return max(1, _memory(spec.resources) // (BUFFERS_PER_REQUEST * buffer_bytes(spec)))
+
+
+def _memory(requested: ResourcesSpec) -> int:
+    """Memory limit of each HAProxy process in bytes."""
+    return int(value(process_resources(requested)["limits"]["memory"]))

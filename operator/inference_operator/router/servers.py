@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.router.inputs import RouterInputs, Upstream
+from inference_operator.router.retries import AGAIN_ADDRESS, GATE_ADDRESS, SILENT_SECONDS
 
 CHECK_INTERVAL_SECONDS = 5
 """Between two checks of an engine that is up. It also limits the connection of a check, so it exceeds
@@ -36,13 +37,16 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     """The values of servers.cfg.j2."""
     first = inputs.upstreams[0]
     return {
+        "again_address": f'"{AGAIN_ADDRESS}"',
         "all": servers(inputs.upstreams),
         "slots": inputs.slots,
         **_checks(inputs.upstreams),
         "check_interval_seconds": CHECK_INTERVAL_SECONDS,
         "check_failures": CHECK_FAILURES,
         "max_connections": first.max_concurrency,
+        "gate_address": f'"{GATE_ADDRESS}"',
         "host": first.host,
+        "silent_seconds": SILENT_SECONDS,
     }
 
 

@@ -17,7 +17,7 @@ SAMPLE_PATH = f"{STATS_PATH};up;csv"
 
 _BACKEND = "engines"
 _TOTAL = "BACKEND"
-_HOLD = "hold"
+_HOLD, _GATE = "hold", "gate"
 _COLUMNS = ("pxname", "svname", "scur", "stot", "qcur", "addr")
 
 
@@ -28,8 +28,9 @@ def router_sample(text: str) -> RouterSample | None:
         >>> router_sample(
         ...     "# pxname,svname,qcur,scur,stot,addr,\n"
         ...     "engines,e1,0,2,8,10.0.0.1:8000,\n"
-        ...     "engines,hold,0,0,0,127.0.0.1:9,\n"
-        ...     "engines,BACKEND,3,6,20,,\n"
+        ...     "engines,gate,0,1,1,127.0.0.3:9100,\n"
+        ...     "engines,hold,0,1,4,127.0.0.4:9100,\n"
+        ...     "engines,BACKEND,3,7,24,,\n"
         ... )
         RouterSample(sessions={'10.0.0.1': 2}, queued=3, held=1, arrivals=20)
     """
@@ -44,12 +45,15 @@ def router_sample(text: str) -> RouterSample | None:
     if total is None or not all(total[name].isdigit() for name in ("scur", "stot", "qcur")):
         return None
     sessions: Counter[str] = Counter()
+    twice, came_twice = 0, 0
     for row in servers:
-        if row["svname"] not in (_TOTAL, _HOLD) and row["addr"]:
+        if row["svname"] == _HOLD:  # it leads back to the backend
+            twice, came_twice = _count(row["scur"]), _count(row["stot"])
+        elif row["svname"] not in (_TOTAL, _GATE) and row["addr"]:
             sessions[row["addr"].rpartition(":")[0].strip("[]")] += _count(row["scur"])
     queued = _count(total["qcur"])
-    held = max(0, _count(total["scur"]) - queued - sum(sessions.values()))
-    return RouterSample(dict(sessions), queued, held, _count(total["stot"]))
+    held = max(0, _count(total["scur"]) - queued - sum(sessions.values()) - twice)
+    return RouterSample(dict(sessions), queued, held, max(0, _count(total["stot"]) - came_twice))
 
 
 def _row(fields: list[str], places: list[int]) -> Mapping[str, str]:

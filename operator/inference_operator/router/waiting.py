@@ -9,7 +9,16 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.router.error_response import NO_ENGINE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.resources import CONNECTION_BYTES, MOST_CONNECTIONS, PROCESSES, connections
+from inference_operator.router.process import CONFIG_FOLDER
+from inference_operator.router.resources import (
+    BUFFERS_OF_WAITING,
+    CONNECTION_BYTES,
+    LEAST_BUFFER_BYTES,
+    MOST_BUFFER_BYTES,
+    MOST_CONNECTIONS,
+    PROCESSES,
+    connections,
+)
 from inference_operator.router.resources import FIELD as RESOURCES
 from inference_operator.router.servers import servers
 
@@ -24,16 +33,7 @@ HELD_PATH = "/held"
 QUEUE_SIZE = 512
 """Default of the requests that wait in a router pod."""
 
-BODY_BYTES = 256 * 1024
-"""Bytes at the start of a body in which `PrefixAffinity` looks for the texts: 64,000 tokens of English. They are also
-the size of every buffer. There is no limit on buffers: held requests keep theirs, so that probes would find none
-(HAProxy 3.0, configuration manual, `tune.buffers.limit`: "some tasks may freeze until their timeout expires")."""
-
-BUFFER_BYTES = 16 * 1024
-"""Size of a buffer that no strategy changes (`tune.bufsize`, HAProxy 3.0 configuration manual)."""
-
-BUFFERS_OF_WAITING = 2
-"""Buffers of a held or queued request whose body is longer than BODY_BYTES: the stream's and its connection's."""
+HOLD_SCRIPT = "hold.lua"
 
 MODELS_PATH = "/v1/models"
 
@@ -91,14 +91,10 @@ def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
     )
 
 
-def buffer_bytes(spec: RouterSpec) -> int:
-    """Size of a buffer of HAProxy."""
-    return BODY_BYTES if spec.strategy is RouterStrategy.PREFIX_AFFINITY else BUFFER_BYTES
-
-
 def _bytes_of_waiting(spec: RouterSpec) -> int:
-    """Memory of a waiting request, at most."""
-    return max(CONNECTION_BYTES, BUFFERS_OF_WAITING * buffer_bytes(spec))
+    """Memory of a waiting request, at most. Buffers are as small as many waiting requests need."""
+    affine = spec.strategy is RouterStrategy.PREFIX_AFFINITY
+    return BUFFERS_OF_WAITING * (MOST_BUFFER_BYTES if affine else LEAST_BUFFER_BYTES)
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
@@ -109,6 +105,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
         "queue_size": queue_size(spec),
         "held_path": HELD_PATH,
+        "hold_lua": f"{CONFIG_FOLDER}/{HOLD_SCRIPT}",
         "hook_address": HOOK_ADDRESS,
         "models_path": MODELS_PATH,
         "models_list": models(names),

@@ -1,0 +1,43 @@
+"""Requests that survive the death of their engine: the values of retries.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import METRICS_PORT_VARIABLE, expanded
+from inference_operator.router.resources import buffer_bytes, buffered_body_bytes, buffered_requests
+
+ENGINES = 3
+"""Engines that one request may reach. A request that kills its engine must not kill all of them; one whose engine died
+of something else may meet another that is just dying."""
+
+IDLE_SECONDS, PROBE_SECONDS, PROBES = 10, 5, 2
+"""Probes of a connection on which an engine is silent. A network that fails for a few seconds ends no stream."""
+
+SILENT_SECONDS = IDLE_SECONDS + PROBE_SECONDS * PROBES
+"""Time after which a connection ends whose engine acknowledges nothing: neither a probe nor a request (tcp(7),
+`TCP_USER_TIMEOUT`)."""
+
+SMALL_BUFFER_BYTES = 8 * 1024
+"""A kept request takes no more than this if it fits: HAProxy 3.4 and newer, `option use-small-buffers`."""
+
+GATE_ADDRESS = f"127.0.0.3:{expanded(METRICS_PORT_VARIABLE)}"
+AGAIN_ADDRESS = f"127.0.0.4:{expanded(METRICS_PORT_VARIABLE)}"
+"""Where the servers `gate` and `hold` lead: to the process itself, which is told from others of its pod by its port."""
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object]:
+    """The values of retries.cfg.j2."""
+    spec = inputs.spec
+    return {
+        "again_address": AGAIN_ADDRESS,
+        "body_bytes": buffered_body_bytes(spec),
+        "buffer_bytes": buffer_bytes(spec),
+        "connections": inputs.slots * len(inputs.upstreams),
+        "engines": ENGINES,
+        "gate_address": GATE_ADDRESS,
+        "idle_seconds": IDLE_SECONDS,
+        "probe_seconds": PROBE_SECONDS,
+        "probes": PROBES,
+        "requests": buffered_requests(spec),
+        "small_buffer_bytes": SMALL_BUFFER_BYTES,
+    }
