@@ -6,7 +6,7 @@ from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 
 BOUNDS_SECONDS = (0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
-"""Upper bounds of the buckets. All are buckets of `vllm:time_to_first_token_seconds` too (vLLM 0.32,
+"""Upper bounds of the buckets. They are among those of vLLM's own time to the first token too (vLLM 0.32,
 vllm/v1/metrics/loggers.py), so one objective fits both."""
 
 LONGEST_SECONDS = 3600
