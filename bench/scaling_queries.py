@@ -19,7 +19,7 @@ from inference_operator.autoscaling.external import (
     ExternalInputs,
     external_autoscaler,
 )
-from inference_operator.autoscaling.query import BACKEND, OUTSTANDING, QueryInputs, engines_query
+from inference_operator.autoscaling.query import HELD, QUEUED, RUNNING, QueryInputs, engines_query
 from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.objects.names import ENGINE, ROUTER, workload_name
@@ -101,8 +101,9 @@ class _Prometheus:
 
     def _series(self, seen: Observed) -> Mapping[Labels, float]:
         """A router, and engines that have the same requests each."""
-        router = labels(OUTSTANDING, namespace=KEY.namespace, pod=_pod(ROUTER, 0), proxy=BACKEND)
-        found = {router: seen.outstanding}
+        router = {"namespace": KEY.namespace, "pod": _pod(ROUTER, 0)}
+        requests = {QUEUED: 0.0, HELD: seen.outstanding - seen.running, RUNNING: seen.running}
+        found = {labels(name, **router): value for name, value in requests.items()}
         growth, self._completions = seen.completions - self._completions, seen.completions
         for number in range(seen.ready):
             self._finished[number] = self._finished.get(number, 0.0) + growth / seen.ready

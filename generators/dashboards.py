@@ -346,8 +346,8 @@ ROUTER = Dashboard(
             "Requests that run, are queued or are held",
             "short",
             {
-                "all": f'sum(haproxy_backend_current_sessions{{proxy="engines",{OF}}})',
-                "queued": f'sum(haproxy_backend_current_queue{{proxy="engines",{OF}}})',
+                "running": f"sum(inference_operator_router_running_requests{ONE}) or vector(0)",
+                "queued": f"sum(inference_operator_router_queued_requests{ONE})",
                 "held": f"sum(inference_operator_router_held_requests{ONE})",
             },
             whole=True,

@@ -15,8 +15,6 @@ from inference_operator.telemetry.resources import MAX_SERIES
 EXPORTED = {
     "haproxy_frontend_http_responses_total": "Answers by class of status; `api` has the router's own too",
     "haproxy_backend_http_requests_total": "Requests; `engines` has none that were refused before",
-    "haproxy_backend_current_sessions": "Requests that run, are queued or are held",
-    "haproxy_backend_current_queue": "Requests that are queued",
     "haproxy_backend_queue_time_average_seconds": "Time in the queue, of the last 1,024 requests",
     "haproxy_backend_client_aborts_total": "Clients that left before the end of their answer",
     "haproxy_backend_server_aborts_total": "Answers that engines cut",

@@ -32,11 +32,14 @@ def query(*, name: str = "qwen", target: float = 32.0, external: bool = False, m
 def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:
     """The series of a router with two HAProxy containers, with the labels of its exporter (3.0) and of a PodMonitor."""
     of = f'namespace="{namespace}",pod="{name}-router-{pod}",job="routers"'
+    at_engine = f'{of},container="haproxy-2",engine="10.0.0.1:8000"'
     series = {
-        f'haproxy_backend_current_sessions{{{of},container="haproxy",proxy="engines"}}': sessions - sessions // 2,
-        f'haproxy_backend_current_sessions{{{of},container="haproxy-2",proxy="engines"}}': sessions // 2,
-        f'haproxy_backend_current_sessions{{{of},container="haproxy",proxy="conversations"}}': 99,
-        f'haproxy_frontend_current_sessions{{{of},container="haproxy",proxy="api"}}': 999,
+        f'inference_operator_router_queued_requests{{{of},container="haproxy"}}': sessions - sessions // 2,
+        f'inference_operator_router_queued_requests{{{of},container="haproxy-2"}}': 0,
+        f'inference_operator_router_held_requests{{{of},container="haproxy"}}': 0,
+        f'inference_operator_router_held_requests{{{of},container="haproxy-2"}}': sessions // 2 - sessions // 4,
+        f"inference_operator_router_running_requests{{{at_engine}}}": sessions // 4,
+        f'haproxy_backend_current_sessions{{{of},container="haproxy",proxy="engines"}}': 999,
     }
     return {one: _constant(value) for one, value in series.items()}
 

@@ -249,7 +249,7 @@ def explained(load: Load) -> Mapping[str, Values]:
         "fleet: Cost per million tokens": {f"default/{MODEL}": per_million},
         "fleet: Tokens per second": {f"default/{MODEL}": prompt + generated},
         "router: Requests": {"forwarded": answered + refused, "2xx": answered},
-        "router: Requests at routers": {"all": 0, "queued": 0, "held": 0},
+        "router: Requests at routers": {"running": 0, "queued": 0, "held": 0},
         "router: Engines that get requests": {"smallest": 2, "largest": 2},
         "router: Tokens of users per second": {f"{USER} prompt": prompt, f"{USER} completion": generated},
         "router: Requests of users": {f"{USER} 2xx": answered, f"{USER} 4xx": refused},

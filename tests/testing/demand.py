@@ -14,7 +14,7 @@ from typing import Any
 from e2e.cluster.binaries import PROMETHEUS, ensure_prometheus
 from e2e.router.prometheus import Target, configured, static_jobs
 from e2e.waiting import eventually
-from inference_operator.autoscaling.query import BACKEND, OUTSTANDING
+from inference_operator.autoscaling.query import HELD, QUEUED, RUNNING
 from inference_operator.engines.vllm.metrics import SERIES
 from tests.testing.operator_process import answers, free_port
 from tests.testing.workspace import Workspace
@@ -41,8 +41,9 @@ class Demand(ThreadingHTTPServer):
         engines = [one for one in self._pods("engine") if _is_ready(one)]
         part = self.outstanding / max(len(engines), 1)
         lines = [
-            f'{OUTSTANDING}{{{_labels(one)},proxy="{BACKEND}"}} {self.outstanding if first else 0}'
+            f"{name}{{{_labels(one)}}} {self.outstanding if first and name == HELD else 0}"
             for first, one in zip((True, *[False] * 99), self._pods("router"), strict=False)
+            for name in (QUEUED, HELD, RUNNING)
         ]
         values = {SERIES.running: part, SERIES.waiting: 0, SERIES.finished: 0}
         lines += [f"{name}{{{_labels(one)}}} {value}" for one in engines for name, value in values.items()]

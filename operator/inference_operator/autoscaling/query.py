@@ -12,8 +12,11 @@ from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ROUTER, workload_name
 
-OUTSTANDING = "haproxy_backend_current_sessions"
-"""Requests of a HAProxy backend: those that run, are queued or are held (HAProxy 3.0, addons/promex/README)."""
+QUEUED = "inference_operator_router_queued_requests"
+HELD = "inference_operator_router_held_requests"
+RUNNING = "inference_operator_router_running_requests"
+"""Requests of a HAProxy process; the last one has a series for each engine. Sessions of its backend are more: a request
+that loses its last engine passes through the backend twice (`router/retries.cfg.j2`)."""
 
 ACTIVE = "haproxy_backend_active_servers"
 """Engines to which a HAProxy process sends requests; of all processes the largest number is the best known."""
@@ -72,7 +75,9 @@ def engines_query(inputs: QueryInputs) -> str:
         True
     """
     routers = f'{{{_pods(inputs.key, ROUTER)},proxy="{BACKEND}"}}'
-    outstanding, engines, time = f"sum({OUTSTANDING}{routers})", f"max({ACTIVE}{routers})", f"vector({DRAIN_SECONDS})"
+    queued, held, sent = (f"sum({name}{{{_pods(inputs.key, ROUTER)}}})" for name in (QUEUED, HELD, RUNNING))
+    outstanding = f"({queued} + {held} + ({sent} or vector(0)))"
+    engines, time = f"max({ACTIVE}{routers})", f"vector({DRAIN_SECONDS})"
     if inputs.metrics.running:
         pods = _pods(inputs.key, inputs.role)
         names = filter(None, (inputs.metrics.running, inputs.metrics.waiting))
