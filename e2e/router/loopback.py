@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import time
 from asyncio.subprocess import Process, create_subprocess_exec
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,6 +137,8 @@ class Loopback:
     """Addresses of the router's pod."""
     change: Callable[[str], str] = str
     """What a bench changes in the configuration, to compare."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Scripts of another commit, which a bench compares."""
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -183,7 +185,7 @@ class Loopback:
         config = config_files(inputs)
         text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
         text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))
-        for name, content in {**config, CONFIG_FILE: text}.items():
+        for name, content in {**config, **self.files, CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
 
     def write_keys(self, text: str) -> None:
