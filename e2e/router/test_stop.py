@@ -62,7 +62,7 @@ async def test_a_router_that_will_stop_tells_clients_to_close_their_connections_
     await loopback.start_engine()
     await loopback.until_served(1)
     async with aiohttp.ClientSession() as client:
-        assert await _said_of_the_connection(client, loopback) == [None, None]
+        assert await _said_of_the_connection(client, loopback) == [None, "close"], "an answer of the router itself"
         assert await asyncio.wait_for(loopback.stop_hook(drain_seconds=LONG), SOON) == 0
         assert await _said_of_the_connection(client, loopback) == ["close", "close"]
         answer = await loopback.ask(client, chunks=3, gap=0)

@@ -7,11 +7,16 @@ local BACKEND = "engines"
 -- It delays a request that waited by half of it on average. 256 requests cost a hundredth of a core.
 local POLL_MS = 200
 
+local function seconds_now()
+  local now = core.now()
+  return now.sec + now.usec / 1e6
+end
+
 core.register_action("hold", { "http-req" }, function(txn, seconds)
-  local ends = core.now().sec + tonumber(seconds)
+  local ends = seconds_now() + tonumber(seconds)
   -- Negative while a server without maxconn is the one in use, and only `hold` has none.
   while txn.f:be_conn_free(BACKEND) < 0 do
-    if core.now().sec >= ends then
+    if seconds_now() >= ends then
       txn:set_var("txn.waited", true)
       return
     end
