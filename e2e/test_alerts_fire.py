@@ -160,7 +160,7 @@ async def hung_start(cluster: LocalCluster) -> AsyncIterator[None]:
 async def clients(cluster: LocalCluster, name: str, tokens: int, each_second: float) -> AsyncIterator[None]:
     """More and more clients that ask again and again."""
     url, over = f"http://{stack.address(cluster, name)}/v1/completions", asyncio.Event()
-    body = {"model": name, "prompt": "otters", "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+    body = {"model": name, "prompt": "otters", "max_tokens": tokens, "ignore_eos": True, "stream": True}
     connector = aiohttp.TCPConnector(limit=0)
 
     async def ask(session: aiohttp.ClientSession) -> None:

@@ -89,9 +89,14 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Time to the first token",
-            "As the engines measure it in five minutes, from the request's arrival there: without the wait in a router",
+            "Of five minutes. Clients: of streams, with the wait in the router. Others: from the arrival at an engine",
             "s",
             {
+                **{
+                    f"clients p{int(100 * q)}": f"histogram_quantile({q}, sum by (le) "
+                    f"(rate(inference_operator_router_time_to_first_byte_seconds_bucket{ONE}[5m])))"
+                    for q in (0.5, 0.95)
+                },
                 **{
                     f"p{int(100 * q)}": f"histogram_quantile({q}, infd:first_token_seconds_bucket:rate5m{ONE})"
                     for q in (0.5, 0.95, 0.99)
@@ -371,7 +376,7 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Times",
-            "To the first byte of an answer, with the wait in the router, and the mean of 1,024 requests in the queue",
+            "To the first byte of a stream, with the wait in the router, and the mean of 1,024 requests in the queue",
             "s",
             {
                 "queue": f'max(haproxy_backend_queue_time_average_seconds{{proxy="engines",{OF}}})',

@@ -4,7 +4,8 @@ They stand in the chart's rules.yaml between two comments; all other rules there
 
 - A figure of several engines, or with a former name, is the union of their series: a pod has one of them.
 - Where the engines of a resource have no such series, the routers' stands for it, if they have one: requests at
-  engines, requests that wait for an engine, and the time to the first byte of an answer, with the wait in the router.
+  engines, requests that wait for an engine, and the time to the first byte of a stream, with the wait in the router.
+- An objective is about what clients see: late first tokens are the routers', or the engines' where no router runs.
 """
 
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ ROUTER_RUNNING = "inference_operator_router_running_requests"
 ROUTER_WAITING = "inference_operator_router_queued_requests"
 ROUTER_FIRST_BYTE = "inference_operator_router_time_to_first_byte_seconds"
 
+WINDOWS = ("5m", "30m", "1h", "6h")
+"""The short and long windows of alerts on the burn rate of an error budget."""
+LONGEST = '{{le="2.5"}}'
+"""Of the chart, which replaces it by `monitoring.rules.firstTokenSeconds`."""
+
 
 def engine_rules() -> Iterator[tuple[str, str]]:
     """The names of the rules with their queries."""
@@ -32,6 +38,10 @@ def engine_rules() -> Iterator[tuple[str, str]]:
     yield "infd:first_token_seconds_bucket:rate5m", _first_token_buckets()
     yield "infd:first_token_seconds:mean5m", _first_token()
     yield "infd:inter_token_latency_seconds_bucket:rate5m", _buckets("inter_token")
+    for window in WINDOWS:
+        yield f"infd:late_first_tokens:ratio_rate{window}", _late_first_tokens(window)
+    for window in WINDOWS[2:]:
+        yield f"infd:first_tokens:increase{window}", _first_tokens(f"increase({{}}_count[{window}])")
 
 
 def _first_token() -> str:
@@ -43,6 +53,19 @@ def _first_token() -> str:
 def _first_token_buckets() -> str:
     router = f"sum by (namespace, name, le) (rate({ROUTER_FIRST_BYTE}_bucket[5m]))"
     return f"{_buckets('first_token')} or ({router} {_unless_measured()})"
+
+
+def _late_first_tokens(window: str) -> str:
+    """The share of first tokens that come after the longest time, of those within a window."""
+    early, every = _first_tokens(f"rate({{}}_bucket{LONGEST}[{window}])"), _first_tokens(f"rate({{}}_count[{window}])")
+    return f"1 - ({early}) / (({every}) > 0)"
+
+
+def _first_tokens(query: str) -> str:
+    """A query of the routers' histogram, and of the engines' where no router has one."""
+    engines = f"sum {OF} ({_either('first_token', query)})"
+    routers = f"sum {OF} ({query.format(ROUTER_FIRST_BYTE)})"
+    return f"{routers} or ({engines} unless on (namespace, name) {ROUTER_FIRST_BYTE}_count)"
 
 
 def _unless_measured() -> str:

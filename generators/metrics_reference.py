@@ -138,8 +138,8 @@ their running and queued requests, and the time to the first byte of an answer.
 """
 
 END = """
-The time to the first token is `vllm:time_to_first_token_seconds` of the engines. What clients wait for an answer to
-begin is `inference_operator_router_time_to_first_byte_seconds`: it has the wait in the router too.
+`vllm:time_to_first_token_seconds` counts from the arrival at an engine. What clients wait for a stream to begin is
+`inference_operator_router_time_to_first_byte_seconds`: it has the wait in the router too.
 """
 
 NAME = re.compile(r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|DCGM_)[A-Za-z0-9_:]+")

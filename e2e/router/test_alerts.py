@@ -23,6 +23,7 @@ Series = dict[str, str]
 def resource(name: str, **changes: str) -> Series:
     """The series of a resource; without changes those of a healthy one. An empty value removes a series."""
     of = f'namespace="a",name="{name}"'
+    first_byte = "inference_operator_router_time_to_first_byte_seconds"
     every = {
         f'infd_replicas{{{of},state="desired"}}': "desired",
         f'infd_replicas{{{of},state="ready"}}': "ready",
@@ -42,8 +43,10 @@ def resource(name: str, **changes: str) -> Series:
         f'vllm:kv_cache_usage_perc{{{of},pod="p"}}': "cache",
         f'vllm:num_preemptions_total{{{of},pod="p"}}': "preempted",
         f'vllm:request_success_total{{{of},pod="p",finished_reason="stop"}}': "ended",
-        f'vllm:time_to_first_token_seconds_bucket{{{of},pod="p",le="2.5"}}': "in_time",
-        f'vllm:time_to_first_token_seconds_count{{{of},pod="p"}}': "tokens",
+        f'{first_byte}_bucket{{{of},pod="r",role="engine",le="2.5"}}': "in_time",
+        f'{first_byte}_count{{{of},pod="r",role="engine"}}': "tokens",
+        f'vllm:time_to_first_token_seconds_bucket{{{of},pod="p",le="2.5"}}': "in_time_at_engines",
+        f'vllm:time_to_first_token_seconds_count{{{of},pod="p"}}': "tokens_of_engines",
     }
     healthy = {
         "desired": "2",
@@ -66,6 +69,8 @@ def resource(name: str, **changes: str) -> Series:
         "ended": "0+100",
         "in_time": "0+95",
         "tokens": "0+100",
+        "in_time_at_engines": "0+100",
+        "tokens_of_engines": "0+100",
     }
     values = {**healthy, **changes}
     return {one: over_time(values[key]) for one, key in every.items() if values[key]}
@@ -108,6 +113,7 @@ FAULTS = (
     Fault("InferenceErrorBudgetBurn", 240, resource("ill", good="0+96", bad="0+4"), "critical"),
     Fault("InferenceFirstTokenBudgetBurn", 60, resource("ill", in_time="0+20", tokens="0+100")),
     Fault("InferenceFirstTokenBudgetBurn", 240, resource("ill", in_time="0+60", tokens="0+100")),
+    Fault("InferenceFirstTokenBudgetBurn", 60, resource("ill", in_time="", tokens="", in_time_at_engines="0+20")),
     Fault("InferenceErrorBudgetBurn", 60, resource("ill", good="0", bad="0+1"), "critical"),
     Fault("InferenceErrorBudgetBurn", 130, resource("ill", desired=f"0x60 2x{MINUTES}", bad="0+10"), "critical"),
     Fault("InferenceNoEngine", 70, resource("ill", ready="2x60 0x540", **ENGINES_GONE), "critical"),
@@ -144,6 +150,13 @@ FAULTS = (
 )
 NOT_FAULTS = {
     "a model that was never ready has no engine": resource("ill", ready="0", **ENGINES_GONE),
+    "a start from zero, after which 10 held answers are late": resource(
+        "ill",
+        desired=f"0x60 1x{MINUTES}",
+        ready=f"0x90 1x{MINUTES}",
+        in_time=f"0x91 0+1x{MINUTES}",
+        tokens=f"0x90 10+1x{MINUTES}",
+    ),
     "a full cache without preemptions": resource("ill", cache="1"),
     "all engines that autoscaling may want": resource("ill", most="2", waiting="0"),
     "a long queue that does not grow": resource("ill", queued="50"),

@@ -32,11 +32,14 @@ OLD_VLLM = {
     f'vllm:gpu_cache_usage_perc{{{OF},pod="p"}}': "0.75",
     f'vllm:time_per_output_token_seconds_bucket{{{OF},pod="p",le="+Inf"}}': "0+60",
 }
+OF_ROUTERS = {"infd:first_tokens:increase1h": 1800, "infd:first_tokens:increase6h": 1800}
+"""The first tokens of routers, whatever engines count."""
 IDLE = {one: "0" if "first_token" in one else value for one, value in VLLM.items()}
 CASES: dict[str, tuple[Mapping[str, str], Mapping[str, float]]] = {
     "vLLM": (
         VLLM | ROUTER,
-        {
+        OF_ROUTERS
+        | {
             "infd:engine_running_requests:sum": 11,
             "infd:engine_waiting_requests:sum": 7,
             'infd:kv_cache_usage:ratio{pod="p"}': 0.25,
@@ -54,7 +57,8 @@ CASES: dict[str, tuple[Mapping[str, str], Mapping[str, float]]] = {
     ),
     "engines without metrics": (
         ROUTER,
-        {
+        OF_ROUTERS
+        | {
             "infd:engine_running_requests:sum": 7,
             "infd:engine_waiting_requests:sum": 2,
             "infd:first_token_seconds:mean5m": 1,
@@ -63,7 +67,8 @@ CASES: dict[str, tuple[Mapping[str, str], Mapping[str, float]]] = {
     ),
     "an idle vLLM has no first token, and not the router's time": (
         IDLE | ROUTER,
-        {
+        OF_ROUTERS
+        | {
             "infd:engine_running_requests:sum": 11,
             "infd:engine_waiting_requests:sum": 7,
             'infd:kv_cache_usage:ratio{pod="p"}': 0.25,

@@ -52,8 +52,9 @@ async def test_the_first_byte_of_a_stream_counts_and_not_its_headers(loopback: L
     assert found["sum"] >= PREFILL_SECONDS
 
 
-async def test_other_answers_than_those_of_inference_do_not_count(loopback: Loopback) -> None:
+async def test_other_answers_than_streams_of_inference_do_not_count(loopback: Loopback) -> None:
     await _served(loopback)
+    assert (await loopback.ask()).status == 200
     async with loopback.session.get(f"{loopback.url}/v1/models") as answer:
         await answer.read()
     assert (await _stream(loopback, status=400))[0] == 400

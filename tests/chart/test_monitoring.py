@@ -9,6 +9,7 @@ from generators.dashboards import DASHBOARDS
 from generators.engine_rules import RULES
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, INSPECTION, ROUTER, labels
+from inference_operator.router.first_byte import BOUNDS_SECONDS
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import METRICS_PORTS
 from inference_operator.settings import Settings
@@ -130,7 +131,8 @@ def test_the_objectives_come_from_the_values(helm: Helm) -> None:
     assert objectives == ["vector(0.9)", "vector(.8)"]
     assert rules["infd:certificate_notice:days"] == "vector(2)"
     late = [expr for name, expr in rules.items() if name.startswith("infd:late_first_tokens")]
-    assert [expr.count('le="5.0"') for expr in late] == [1] * 4
+    assert len(late) == 4
+    assert all('le="5.0"' in expr for expr in late)
     assert 'le="2.5"' not in "".join(rules.values())
 
 
@@ -143,6 +145,12 @@ def test_the_objectives_come_from_the_values(helm: Helm) -> None:
 )
 def test_an_impossible_objective_is_refused(helm: Helm, wrong: str) -> None:
     assert wrong.partition("=")[0] in helm.refusal(ALERTS, f"monitoring.rules.{wrong}")
+
+
+def test_each_longest_time_to_a_first_token_is_a_bucket_of_the_routers() -> None:
+    schema = json.loads((RULES.parents[1] / "values.schema.json").read_text())
+    rules = schema["properties"]["monitoring"]["properties"]["rules"]["properties"]
+    assert {float(one) for one in rules["firstTokenSeconds"]["enum"]} <= set(BOUNDS_SECONDS)
 
 
 def test_rates_of_dashboards_count_several_scrapes_of_the_interval(helm: Helm) -> None:

@@ -135,8 +135,8 @@ METRICS = (
         "time_to_first_byte_seconds",
         "role",
         "le",
-        meaning="From the request, with its body, to the first byte of its answer, for POST answered with 200: with the"
-        " wait in the router",
+        meaning="From the request, with its body, to the first byte of a stream (`text/event-stream`, status 200), with"
+        " the wait in the router: the time to the first token that clients see",
     ),
     _metric("key_users", meaning="Users that have an API key, with `router.keys`"),
     _metric("key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`"),
