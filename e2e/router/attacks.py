@@ -15,11 +15,16 @@ ATTACKER = "127.0.0.66"
 
 BEGIN = b"POST /v1/completions HTTP/1.1\r\nHost: router\r\n"
 NO_BODY = BEGIN + b"Content-Length: 100000\r\n\r\n"
+DEEP_BYTES = 200_000
+DEEP = b'{"messages": ' + b"[" * DEEP_BYTES
+DEEP_JSON = BEGIN + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(DEEP) + DEEP
 SLOTS, QUEUED = 16, 64
 SMALL = {"resources": {"limits": {"memory": "16Mi"}}, "queue": {"maxSize": QUEUED}}
 """A router whose processes have 128 connections each, and 32 requests in the queue."""
 ATTACKERS = 300
 """More than the connections of a process, and than those of all its frontends."""
+DEEP_ATTACKERS = 16
+"""Their requests are whole: more of them would be demand, and fill the queue."""
 BEGIN_SECONDS = 1.0
 """An attack has this long until honest clients come."""
 AGAIN_SECONDS = 0.2
@@ -65,8 +70,8 @@ def streams(number: int) -> bytes:
 
 
 @asynccontextmanager
-async def attacked(port: int, attack: Attack) -> AsyncIterator[None]:
-    """An attack on a port by `ATTACKERS`, which has begun."""
+async def attacked(port: int, attack: Attack, attackers: int = ATTACKERS) -> AsyncIterator[None]:
+    """An attack on a port by so many connections, which has begun."""
 
     async def one() -> None:
         while True:
@@ -78,14 +83,14 @@ async def attacked(port: int, attack: Attack) -> AsyncIterator[None]:
                     writer.transport.abort()
             await asyncio.sleep(AGAIN_SECONDS)
 
-    attackers = [asyncio.create_task(one()) for _ in range(ATTACKERS)]
+    tasks = [asyncio.create_task(one()) for _ in range(attackers)]
     try:
         await asyncio.sleep(BEGIN_SECONDS)
         yield
     finally:
-        for task in attackers:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*attackers, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 HELD = f"GET {ROUTER_METRICS_PATH}?held=86400 HTTP/1.1\r\nHost: router\r\n\r\n".encode()

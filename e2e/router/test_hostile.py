@@ -7,7 +7,20 @@ from collections import Counter
 import aiohttp
 import pytest
 
-from e2e.router.attacks import BEGIN, NO_BODY, ON_METRICS, ON_THE_API, Attack, attacked, start_small
+from e2e.router.attacks import (
+    ATTACKERS,
+    BEGIN,
+    DEEP,
+    DEEP_ATTACKERS,
+    DEEP_JSON,
+    NO_BODY,
+    ON_METRICS,
+    ON_THE_API,
+    Attack,
+    attacked,
+    sent,
+    start_small,
+)
 from e2e.router.loopback import Loopback
 from inference_operator.api.router import RouterSpec
 from inference_operator.router.clients import (
@@ -20,7 +33,7 @@ from inference_operator.router.clients import (
 )
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import HEALTH_PATH
-from inference_operator.router.resources import MOST_BUFFER_BYTES
+from inference_operator.router.resources import MOST_BUFFER_BYTES, buffered_body_bytes
 
 HONEST, AT_ONCE = 1_000, 8
 HONEST_SECONDS = 30.0
@@ -76,9 +89,9 @@ def shortened(text: str) -> str:
     return re.sub(rf"timeout client ({PAUSE_SECONDS}|{READ_SECONDS})s", f"timeout client {SHORT_SECONDS}s", text)
 
 
-async def survives(router: Loopback, port: int, attack: Attack) -> None:
+async def survives(router: Loopback, port: int, attack: Attack, attackers: int = ATTACKERS) -> None:
     """Check that an attack takes nothing from honest clients."""
-    async with attacked(port, attack):
+    async with attacked(port, attack, attackers):
         assert await honest(router) == {200: HONEST}
         async with asyncio.timeout(HONEST_SECONDS):
             assert await probes(router) == {200: AT_ONCE}
@@ -92,6 +105,14 @@ async def test_no_honest_request_is_lost_beside(small: Loopback, name: str) -> N
 @pytest.mark.parametrize("name", ON_METRICS)
 async def test_no_honest_request_is_lost_beside_on_the_metrics_port(small: Loopback, name: str) -> None:
     await survives(small, small.metrics_port, ON_METRICS[name])
+
+
+async def test_no_honest_request_is_lost_beside_deep_json_in_requests_that_are_read_for_their_prefix(
+    loopback: Loopback,
+) -> None:
+    await start_small(loopback, strategy="PrefixAffinity")
+    assert len(DEEP) < buffered_body_bytes(loopback.spec), "the script reads all of it"
+    await survives(loopback, loopback.port, sent(DEEP_JSON), DEEP_ATTACKERS)
 
 
 @pytest.mark.usefixtures("short")

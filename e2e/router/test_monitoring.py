@@ -157,19 +157,21 @@ class Load:
     certificate_days: float = 0
 
     async def ask(self, session: aiohttp.ClientSession, model: str) -> None:
-        """Ask once; the engines refuse another model than theirs."""
+        """Ask once for a stream; the engines refuse another model than theirs."""
         text = f"{self.answered % 7} " + "a prompt that several clients send at once. " * 20
         body = {"model": model, "prompt": text, "max_tokens": TOKENS, "ignore_eos": True}
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
         url, headers = f"{self.loopback.url}/v1/completions", {"Authorization": f"Bearer {KEY}"}
         async with session.post(url, json=body, headers=headers) as answer:
             assert answer.status == (200 if model == MODEL else 404), await answer.text()
-            content = await answer.json()
+            events = (await answer.text()).split("\n\n")
         if model != MODEL:
             self.refused += 1
             return
+        usage = json.loads(events[-3].removeprefix("data: "))["usage"]  # before `[DONE]` and what follows it
         self.answered += 1
-        self.prompt_tokens += content["usage"]["prompt_tokens"]
-        self.generated_tokens += content["usage"]["completion_tokens"]
+        self.prompt_tokens += usage["prompt_tokens"]
+        self.generated_tokens += usage["completion_tokens"]
 
     async def ask_often(self, requests: int) -> None:
         """Ask for both models, a few times at once."""
@@ -343,6 +345,7 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
     assert 0 < hits < 1, "a prompt in seven is new"
     first = found["service: Time to the first token"]
     assert 0 < first["p50"] <= first["p95"] <= first["p99"]
+    assert 0 < first["clients p50"] <= first["clients p95"]
 
 
 def test_a_line_of_a_picture_has_a_gap_only_where_a_step_has_no_value() -> None:
