@@ -21,13 +21,13 @@ from e2e.router.names import Names
 from inference_operator.router.process import PORT, TLS_PORT
 
 EVERYTHING: Mapping[str, object] = {
-    "keys": {"secretName": "users", "requestsPerMinute": 1_000_000, "maxConcurrent": 100_000},
+    "keys": {"secretRef": {"name": "users"}, "requestsPerMinute": 1_000_000, "maxConcurrent": 100_000},
     "queue": {"maxSize": 512},
     "maxBodySize": "1Mi",
     "accessLog": "Enabled",
 }
 """`spec.router` with all that a request passes. Not `usage`, which is off by default: `bench.usage` measures it."""
-TLS: Mapping[str, object] = {"tls": {"secretName": "certificate"}}
+TLS: Mapping[str, object] = {"tls": {"secretRef": {"name": "certificate"}}}
 AFFINITY: Mapping[str, object] = {"strategy": "PrefixAffinity"}
 PROXY_CORE, OTHER_CORE = "0", "1"
 ENGINES = tuple(f"127.0.54.{number}" for number in range(1, 5))

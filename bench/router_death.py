@@ -133,7 +133,7 @@ async def engines_killed(runs: int) -> list[Figure]:
 async def _engines_killed(deaths: EngineDeaths, runs: int) -> Counter[str]:
     """Answers by status."""
     if deaths.way in engine_deaths.WITH_TLS:
-        deaths.loopback.spec = RouterSpec.model_validate({"tls": {"secretName": "router-tls"}})
+        deaths.loopback.spec = RouterSpec.model_validate({"tls": {"secretRef": {"name": "router-tls"}}})
     try:
         await engine_deaths.start(deaths.loopback)
         await deaths.run(kills=runs, at_least=ANSWERS_FOR_EACH_KILL * runs)

@@ -45,7 +45,7 @@ FREE_SLOT_AIM = 3.0
 NO_SLOT_MARGIN = 10.0
 """Beside `dnsStalenessSeconds`, for which an old engine serves on after it has left DNS."""
 PATIENT_SECONDS = 300.0
-"""Routers hold requests for `maxWait`, five minutes by default."""
+"""Routers hold requests for `coldStart.timeout`, five minutes by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def sample(name: str, **spec: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any J
     resource: dict[str, Any] = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = name
     engine = {**resource["spec"]["engine"], **spec.pop("engine", {})}
-    router = {"replicas": 1, "maxWait": "3s", **spec.pop("router", {})}
+    router = {"replicas": 1, "coldStart": {"timeout": "3s"}, **spec.pop("router", {})}
     resource["spec"] |= {"engine": engine, "router": router, **spec}
     return resource
 
@@ -78,7 +78,7 @@ def applied() -> list[Mapping[str, Any]]:
     args = ["--enforce-eager", f"--kv-cache-memory-bytes={SMALL_CACHE}"]
     on_gpu = {"hardware": {"device": "GPU"}, "parallelism": {"tensor": 1}}
     scaled = {"minReplicas": 1, "maxReplicas": 1, "targetConcurrency": 4}
-    edge = {"tls": {"secretName": EDGE}, "keys": {"secretName": f"{EDGE}-keys"}}
+    edge = {"tls": {"secretRef": {"name": EDGE}}, "keys": {"secretRef": {"name": f"{EDGE}-keys"}}}
     return [
         sample(IDLE, **on_gpu, engine={"image": images.reference("engine-cpu")}),
         sample(BUSY, autoscaling=scaled, engine={"args": args}),

@@ -164,12 +164,16 @@ WRONG = {
         )
     },
     **{
-        f"line break in {name}": Wrong({name: "value\n"}, Cause.GATED, f"`{name}` contains", "s3.secretName")
+        f"line break in {name}": Wrong({name: "value\n"}, Cause.GATED, f"`{name}` contains", "s3.credentialsSecretRef")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
     },
     "region": Wrong({"AWS_REGION": "us-east-1"}, Cause.NOT_FOUND, "is in another region", "`spec.model.s3.region`"),
-    "token": Wrong({"AWS_SESSION_TOKEN": "old"}, Cause.GATED, "refuses the key", "`spec.model.s3.secretName`"),
-    "half a key": Wrong({"AWS_ACCESS_KEY_ID": ""}, Cause.GATED, "none of `AWS_ACCESS_KEY_ID`", "s3.secretName"),
+    "token": Wrong(
+        {"AWS_SESSION_TOKEN": "old"}, Cause.GATED, "refuses the key", "`spec.model.s3.credentialsSecretRef`"
+    ),
+    "half a key": Wrong(
+        {"AWS_ACCESS_KEY_ID": ""}, Cause.GATED, "none of `AWS_ACCESS_KEY_ID`", "s3.credentialsSecretRef"
+    ),
     "no such host": Wrong(
         {"AWS_ENDPOINT_URL": "http://store.invalid:9000"}, Cause.UNREACHABLE, "cannot be reached", "s3.endpoint"
     ),

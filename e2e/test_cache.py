@@ -76,7 +76,7 @@ def test_two_resources_share_one_download_and_their_engines_start_without_the_hu
     try:
         with serving(hub_of(REPOSITORY), address=outside(cluster)) as hub:
             for served in (first, second):
-                served.kubectl("apply", "--filename=-", input=resource(served.name, hub.endpoint, {"pvc": CLAIM}))
+                served.kubectl("apply", "--filename=-", input=resource(served.name, hub.endpoint, {"claimName": CLAIM}))
             for served in (first, second):
                 stack.wait_ready(cluster, served.name)
         assert hub.offsets == [0]

@@ -42,7 +42,7 @@ def served_from(cluster: LocalCluster, name: str, hub: Hub, folder: Path) -> Ite
     """A resource whose model comes from the hub to a claim in this folder."""
     served = Served(cluster, name)
     with claim_of(cluster, name, folder, access="ReadWriteMany"):
-        served.kubectl("apply", "--filename=-", input=resource(name, hub.endpoint, {"pvc": name}))
+        served.kubectl("apply", "--filename=-", input=resource(name, hub.endpoint, {"claimName": name}))
         try:
             yield served
         finally:

@@ -40,7 +40,7 @@ def keyed(tiny: Served) -> Iterator[tuple[Served, str]]:
     """The tiny model behind routers that require a key, and a key."""
     secret, key = created("alice")
     tiny.kubectl("apply", "--filename=-", input=secret)
-    _patch(tiny, {"secretName": SECRET})
+    _patch(tiny, {"secretRef": {"name": SECRET}})
     yield tiny, key
     _patch(tiny, None)
     tiny.kubectl("delete", "secret", SECRET)

@@ -190,7 +190,7 @@ def test_a_gated_model_is_refused_without_a_token_and_served_with_one(
         secret = ("secret", "hub", f"--from-literal=token={TOKEN}")
         served.kubectl("create", "secret", "generic", *secret[1:])
         try:
-            patch = {"spec": {"model": {"tokenSecret": {"name": "hub", "key": "token"}}}}
+            patch = {"spec": {"model": {"tokenSecretRef": {"name": "hub", "key": "token"}}}}
             served.kubectl("patch", f"infd/{served.name}", "--type=merge", f"--patch={json.dumps(patch)}")
             stack.wait_ready(cluster, served.name)
             completes(served, expected()[DECODER])

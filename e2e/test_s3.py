@@ -64,9 +64,9 @@ def resource(server: S3Server, **model: object) -> str:
     """The sample, with the model of the bucket."""
     sample = yaml.safe_load(stack.SAMPLE.read_text())
     sample["metadata"]["name"] = NAME
-    store = {"endpoint": f"http://{server.address}", "region": REGION, "secretName": "store"}
+    store = {"endpoint": f"http://{server.address}", "region": REGION, "credentialsSecretRef": {"name": "store"}}
     sample["spec"]["model"] = {"source": f"s3://{BUCKET}/{PATH}", "s3": store, **model}
-    sample["spec"] |= {"cache": {"pvc": CLAIM}, "router": {"replicas": 1}}
+    sample["spec"] |= {"cache": {"claimName": CLAIM}, "router": {"replicas": 1}}
     return yaml.safe_dump(sample)
 
 
@@ -134,11 +134,11 @@ def test_a_refused_key_is_said_and_the_right_one_is_taken(served: Served, claim:
     served.kubectl("create", "secret", "generic", "wrong-store", *wrong)
     try:
         asked = yaml.safe_load(resource(server))
-        asked["spec"]["model"]["s3"]["secretName"] = "wrong-store"
+        asked["spec"]["model"]["s3"]["credentialsSecretRef"]["name"] = "wrong-store"
         served.kubectl("apply", "--filename=-", input=yaml.safe_dump(asked))
         reason, message = await_stalled(served)
         assert reason == "ModelGated"
-        assert "Check the Secret in `spec.model.s3.secretName`" in message
+        assert "Check the Secret in `spec.model.s3.credentialsSecretRef`" in message
         served.kubectl("apply", "--filename=-", input=resource(server))
         await_whole(served, claim)
     finally:

@@ -88,7 +88,7 @@ def apply(served: Served, source: str) -> None:
     """Create or change the resource."""
     sample = yaml.safe_load(stack.SAMPLE.read_text())
     sample["metadata"]["name"] = NAME
-    sample["spec"]["model"] = {"source": source, "verify": {"configMap": KEYS}}
+    sample["spec"]["model"] = {"source": source, "verify": {"configMapRef": {"name": KEYS}}}
     sample["spec"]["router"] = {"replicas": 1}
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(sample))
 

@@ -93,7 +93,7 @@ def streamed(cluster: LocalCluster) -> Iterator[tuple[Served, str]]:
     served = Served(cluster, NAME)
     secret, key = created("alice")
     served.kubectl("apply", "--filename=-", input=secret)
-    router = {"keys": {"secretName": "users"}}
+    router = {"keys": {"secretRef": {"name": "users"}}}
     with resource_of_stand_ins(served, replicas=ENGINES, router=router, max_num_seqs=STREAMS):
         stack.wait_ready(cluster, NAME)
         stack.wait_engines(cluster, NAME, ENGINES)

@@ -88,7 +88,7 @@ def verify(tmp_path: Path) -> Verify:
 
 def container_of(reference: str, key: str, settings: Settings) -> Manifest:
     raw = inference_deployment(hardware={"device": "CPU"})
-    model = {"source": f"oci://{reference}", "verify": {"configMap": "keys"}}
+    model = {"source": f"oci://{reference}", "verify": {"configMapRef": {"name": "keys"}}}
     asked = inputs({**raw, "spec": {**raw["spec"], "model": model}}, settings=settings)
     job = job_of(outcome(replace(asked, lookups={KEY_LOOKUP: ConfigMapText(key)})).desired)
     (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -43,7 +43,7 @@ async def test_of_requests_that_fit_the_buffer_none_is_lost_while_engines_are_ki
     loopback: Loopback, say: Say, way: str, kills: int, requests: int
 ) -> None:
     if way in WITH_TLS:
-        loopback.spec = RouterSpec.model_validate({"tls": {"secretName": "router-tls"}})
+        loopback.spec = RouterSpec.model_validate({"tls": {"secretRef": {"name": "router-tls"}}})
     await start(loopback)
     for size in (SMALL_BYTES, buffered_body_bytes(loopback.spec) - ABOUT_BYTES):
         deaths = EngineDeaths(loopback, way, size)

@@ -179,7 +179,7 @@ async def test_only_answers_of_engines_keep_a_connection(small: Loopback) -> Non
 
 async def test_a_tls_handshake_that_does_not_come_ends_its_connection(loopback: Loopback) -> None:
     handshake = f"timeout client-hs {HEADERS_SECONDS}s"
-    loopback.spec = RouterSpec.model_validate({"tls": {"secretName": "llm-tls"}})
+    loopback.spec = RouterSpec.model_validate({"tls": {"secretRef": {"name": "llm-tls"}}})
     loopback.change = lambda text: text.replace(handshake, f"timeout client-hs {SHORT_SECONDS}s")
     loopback.renew_certificate()
     await loopback.start_router()

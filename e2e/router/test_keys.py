@@ -9,10 +9,10 @@ import pytest
 
 from e2e.router.loopback import START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.api.router_keys import RouterKeysSpec
+from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 
-KEYS = RouterKeysSpec(secretName="keys")
+KEYS = RouterKeysSpec(secretRef=KeysSecretRef(name="keys"))
 ALICE, BOB = "sk-alice-0123456789", "sk-bob-0123456789"
 STREAMS, ROTATIONS = 500, 100
 ROTATION_SECONDS = 0.1

@@ -13,7 +13,7 @@ from e2e.router.fleet import Fleet
 from e2e.router.loopback import START_SECONDS, Loopback, _free_ports
 from e2e.router.test_keys import ALICE, BOB, bearer, line, status
 from inference_operator.api.router import RouterSpec
-from inference_operator.api.router_keys import RouterKeysSpec
+from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import METRICS_PORTS
 
@@ -50,7 +50,7 @@ async def _total(loopback: Loopback, pattern: str) -> int:
 
 
 async def test_requests_in_flight_of_a_user_are_limited_over_both_processes(loopback: Loopback) -> None:
-    await _start(loopback, RouterKeysSpec(secretName="keys", maxConcurrent=MOST))
+    await _start(loopback, RouterKeysSpec(secretRef=KeysSecretRef(name="keys"), maxConcurrent=MOST))
     assert await loopback.checked_configuration() == ("", "")
     refused: list[tuple[str | None, dict[str, str]]] = []
 
@@ -132,7 +132,9 @@ async def _rate(fleet: Fleet) -> float:
 async def test_the_rate_of_a_user_is_within_a_fifth_of_the_limit_over_routers_found_by_dns(
     fleet: Fleet, routers: int, spread: str
 ) -> None:
-    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", requestsPerMinute=PER_MINUTE))
+    fleet.loopback.spec = RouterSpec(
+        keys=RouterKeysSpec(secretRef=KeysSecretRef(name="keys"), requestsPerMinute=PER_MINUTE)
+    )
     await fleet.start(routers)
     tasks = await _loaded(fleet, SPREADS[spread])
     assert 0.8 <= await _rate(fleet) <= 1.2
@@ -144,7 +146,7 @@ async def test_the_rate_of_a_user_is_within_a_fifth_of_the_limit_over_routers_fo
 async def test_a_users_requests_in_flight_are_within_a_fifth_of_the_limit_over_routers_found_by_dns(
     fleet: Fleet, routers: int, spread: str
 ) -> None:
-    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", maxConcurrent=IN_FLIGHT))
+    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretRef=KeysSecretRef(name="keys"), maxConcurrent=IN_FLIGHT))
     await fleet.start(routers)
     tasks = await _loaded(fleet, SPREADS[spread], clients=100, pause=0.3, chunks=1, gap=4)
     seen = []
@@ -160,7 +162,9 @@ async def test_a_users_requests_in_flight_are_within_a_fifth_of_the_limit_over_r
 async def test_the_rate_of_a_user_holds_when_a_router_dies_and_joins_and_is_finite_while_no_router_knows_another(
     fleet: Fleet,
 ) -> None:
-    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", requestsPerMinute=PER_MINUTE))
+    fleet.loopback.spec = RouterSpec(
+        keys=RouterKeysSpec(secretRef=KeysSecretRef(name="keys"), requestsPerMinute=PER_MINUTE)
+    )
     await fleet.start(2)
     tasks = await _loaded(fleet, SPREADS["even"], clients=48)
     await fleet.kill("127.0.60.2")
@@ -198,7 +202,9 @@ async def _stranger(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def test_the_rate_of_a_user_holds_while_dns_names_pods_that_are_no_routers(fleet: Fleet) -> None:
     strangers = [f"127.0.60.{number}" for number in (97, 98, 99)]
     servers = [await asyncio.start_server(_stranger, one, port) for one in strangers for port in METRICS_PORTS]
-    fleet.loopback.spec = RouterSpec(keys=RouterKeysSpec(secretName="keys", requestsPerMinute=PER_MINUTE))
+    fleet.loopback.spec = RouterSpec(
+        keys=RouterKeysSpec(secretRef=KeysSecretRef(name="keys"), requestsPerMinute=PER_MINUTE)
+    )
     await fleet.start(1)
     fleet.name(*strangers)
     await fleet.until_known(4)

@@ -48,8 +48,8 @@ WINDOW_SECONDS = 300
 ROUTER = {
     "usage": "Enabled",
     "strategy": "PrefixAffinity",
-    "keys": {"secretName": "api-keys"},
-    "tls": {"secretName": "tls"},
+    "keys": {"secretRef": {"name": "api-keys"}},
+    "tls": {"secretRef": {"name": "tls"}},
 }
 USER, KEY = "alice", "sk-alice"
 OF = {"namespace": "default", "name": MODEL}

@@ -104,7 +104,7 @@ async def test_without_engines_the_router_holds_at_most_queue_size_requests(loop
 
 
 async def test_a_request_that_waited_too_long_gets_503(loopback: Loopback) -> None:
-    loopback.spec = RouterSpec.model_validate({"maxWait": "3s", "queue": {"timeout": "3s"}})
+    loopback.spec = RouterSpec.model_validate({"coldStart": {"timeout": "3s"}, "queue": {"timeout": "3s"}})
     await loopback.start_router()
     begin = time.monotonic()
     held = await asyncio.wait_for(loopback.ask(), SOON)

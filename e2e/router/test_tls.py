@@ -23,7 +23,7 @@ STREAMS = 8
 def _tls(monkeypatch: pytest.MonkeyPatch, loopback: Loopback) -> None:
     """Terminate TLS, and look for a renewed certificate often."""
     monkeypatch.setattr(tls, "TLS_CHECK_SECONDS", 0.05)
-    loopback.spec = RouterSpec.model_validate({"tls": {"secretName": "router-tls"}})
+    loopback.spec = RouterSpec.model_validate({"tls": {"secretRef": {"name": "router-tls"}}})
 
 
 async def served(loopback: Loopback) -> bytes:

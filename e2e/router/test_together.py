@@ -12,10 +12,10 @@ from inference_operator.router.observe import ROUTER_METRICS_PATH
 
 SPEC: dict[str, Any] = {
     "strategy": "PrefixAffinity",
-    "keys": {"secretName": "users"},
-    "tls": {"secretName": "certificate"},
+    "keys": {"secretRef": {"name": "users"}},
+    "tls": {"secretRef": {"name": "certificate"}},
     "queue": {"maxSize": 20, "timeout": "1m"},
-    "maxWait": "1m",
+    "coldStart": {"timeout": "1m"},
     "maxBodySize": "1Mi",
     "accessLog": "Enabled",
     "usage": "Enabled",

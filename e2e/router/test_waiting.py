@@ -117,7 +117,7 @@ async def test_queued_requests_of_clients_that_leave_are_dropped_and_never_reach
 
 async def test_max_wait_ends_a_hold_and_not_a_wait_in_the_queue(loopback: Loopback) -> None:
     loopback.engine_max_concurrency = 1
-    loopback.spec = _spec(maxWait="3s")
+    loopback.spec = _spec(coldStart={"timeout": "3s"})
     await loopback.start_router()
     held = await asyncio.wait_for(loopback.ask(), SOON)
     assert (held.status, held.error_code, held.retry_after) == (503, 503, "5")
@@ -127,7 +127,7 @@ async def test_max_wait_ends_a_hold_and_not_a_wait_in_the_queue(loopback: Loopba
     await loopback.until_counted(engine, started=1)
     queued = asyncio.ensure_future(loopback.ask())
     await loopback.until_queued(1)
-    await asyncio.sleep(5)  # more than maxWait
+    await asyncio.sleep(5)  # more than `coldStart.timeout`
     assert not queued.done()
     await loopback.release(engine)
     assert _statuses(await asyncio.gather(running, queued)) == {200: 2}
@@ -151,7 +151,7 @@ async def test_the_timeout_of_the_queue_ends_a_wait_in_the_queue_and_not_a_hold(
 
 @pytest.mark.full
 async def test_a_request_held_for_six_minutes_is_served(loopback: Loopback) -> None:
-    loopback.spec = _spec(maxWait="10m")
+    loopback.spec = _spec(coldStart={"timeout": "10m"})
     await loopback.start_router()
     body = b"x" * 2_000_000
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as patient:
@@ -197,7 +197,7 @@ async def _models(loopback: Loopback, path: str = "", method: str = "GET") -> tu
 async def test_without_an_engine_the_router_lists_the_models_and_holds_and_counts_nothing(
     loopback: Loopback, strategy: str
 ) -> None:
-    loopback.spec = _spec(strategy=strategy, maxWait="3s")
+    loopback.spec = _spec(strategy=strategy, coldStart={"timeout": "3s"})
     loopback.model_names = ("chat", "org/Chat-8B")
     await loopback.start_router()
     status, listed = await _models(loopback)

@@ -45,24 +45,24 @@ def test_a_plain_resource_requires_no_further_right() -> None:
             "spec.router.ingress",
             ["create ingresses.networking.k8s.io"],
         ),
-        ({"cache": {"size": "1Gi"}}, "spec.cache.size", ["create persistentvolumeclaims"]),
+        ({"cache": {"size": "1Gi"}}, "spec.cache", ["create persistentvolumeclaims"]),
         (
             {"model": {"source": "pvc://models/a"}},
             "spec.model.source",
             [PODS, "use persistentvolumeclaims/models"],
         ),
         (
-            {"model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}}},
-            "spec.model.tokenSecret.name",
+            {"model": {"source": "hf://a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}},
+            "spec.model.tokenSecretRef.name",
             [PODS, "use secrets/hub", "get secrets/hub"],
         ),
         (
-            {"router": {"tls": {"secretName": "web"}}},
-            "spec.router.tls.secretName",
+            {"router": {"tls": {"secretRef": {"name": "web"}}}},
+            "spec.router.tls.secretRef.name",
             [PODS, "use secrets/web", "get secrets/web"],
         ),
         (
-            {"model": {"source": "oci://a/b@sha256:0", "verify": {"configMap": "keys"}}},
+            {"model": {"source": "oci://a/b@sha256:0", "verify": {"configMapRef": {"name": "keys"}}}},
             "spec.model.verify.configMap",
             [PODS, "use configmaps/keys", "get configmaps/keys"],
         ),
@@ -74,7 +74,7 @@ def test_a_part_of_a_resource_requires_one_of_its_rights(spec: Manifest, field: 
 
 def test_the_right_to_get_a_claim_is_never_enough() -> None:
     mounted = [{"name": "a", "persistentVolumeClaim": {"claimName": "models"}}]
-    for spec in ({"cache": {"pvc": "models"}}, {"podTemplate": {"volumes": mounted}}):
+    for spec in ({"cache": {"claimName": "models"}}, {"podTemplate": {"volumes": mounted}}):
         assert not any("get" in right for any_of in rights(**spec).values() for right in any_of)
 
 

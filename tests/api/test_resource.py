@@ -42,23 +42,26 @@ INVALID: list[tuple[dict[str, object], str]] = [
     ({"model": {"source": "hf://a/b", "commit": "main"}}, "spec.model.commit: "),
     ({"model": {"source": "hf://a/b", "revision": "a b"}}, "spec.model.revision: must be a branch, tag or commit"),
     ({"model": {"source": "pvc://a", "revision": "main"}}, "spec.model: `revision` needs a source"),
-    ({"model": {"source": "pvc://a", "tokenSecret": {"name": "a", "key": "b"}}}, "spec.model: `tokenSecret` needs"),
+    (
+        {"model": {"source": "pvc://a", "tokenSecretRef": {"name": "a", "key": "b"}}},
+        "spec.model: `tokenSecretRef`",
+    ),
     (
         {"model": {"source": "s3://bucket/a", "revision": "main"}, "cache": {"size": "1Gi"}},
         "spec.model: `revision` needs",
     ),
     ({"model": {"source": "hf://a/b", "s3": {"region": "eu-1"}}}, "spec.model: `s3` needs a source"),
-    ({"model": {"source": "s3://bucket/a"}}, "spec: an `s3://` model needs `cache.size` or `cache.pvc`"),
+    ({"model": {"source": "s3://bucket/a"}}, "spec: an `s3://` model needs `cache`"),
     (
         {"model": {"source": "s3://bucket/a", "s3": {"endpoint": "minio:9000"}}, "cache": {"size": "1Gi"}},
         "spec.model.s3.endpoint: must be a URL",
     ),
     (
         {
-            "model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}},
+            "model": {"source": "hf://a/b", "tokenSecretRef": {"name": "hub", "key": "token"}},
             "engine": {"env": [{"name": "HF_TOKEN", "value": "hf_1"}]},
         },
-        "spec: `model.tokenSecret` and the variable `HF_TOKEN` of `engine.env` are both set",
+        "spec: `model.tokenSecretRef` and the variable `HF_TOKEN` of `engine.env` are both set",
     ),
     ({"parallelism": {"tensor": 0}}, "spec.parallelism.tensor: "),
     ({"parallelism": {"tensor": 65}}, "spec.parallelism.tensor: "),
@@ -251,8 +254,8 @@ def test_pickle_weights_may_be_allowed_where_the_files_cannot_change(model: dict
 
 
 def test_a_key_of_an_image_has_the_name_that_cosign_gives_it() -> None:
-    model = {"source": f"oci://registry.example/a:1@sha256:{'0' * 64}", "verify": {"configMap": "keys"}}
+    model = {"source": f"oci://registry.example/a:1@sha256:{'0' * 64}", "verify": {"configMapRef": {"name": "keys"}}}
     spec = resource(inference_deployment(model=model)).spec
     assert isinstance(spec, Spec), spec
     assert spec.model.verify
-    assert spec.model.verify.key == "cosign.pub"
+    assert spec.model.verify.config_map_ref.key == "cosign.pub"

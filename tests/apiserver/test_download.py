@@ -7,7 +7,7 @@ from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from tests.apiserver.inspection import let_it_say
 from tests.testing.workspace import QWEN, Workspace
 
-CACHED = {**QWEN, "cache": {"pvc": "models"}}
+CACHED = {**QWEN, "cache": {"claimName": "models"}}
 CLAIM = """
 apiVersion: v1
 kind: PersistentVolume

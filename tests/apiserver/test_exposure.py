@@ -54,7 +54,7 @@ def test_a_service_becomes_a_load_balancer_and_a_cluster_ip_again_without_drift(
     qwen: Workspace, audit: AuditLog
 ) -> None:
     before = qwen.get("service", "qwen")["spec"]["clusterIP"]
-    qwen.patch("qwen", {"router": {"service": BALANCED, "tls": {"secretName": "llm-tls"}}})
+    qwen.patch("qwen", {"router": {"service": BALANCED, "tls": {"secretRef": {"name": "llm-tls"}}}})
     qwen.settled("qwen", "Exposed", "False", "AddressPending")
     live = qwen.get("service", "qwen")
     assert live["spec"]["clusterIP"] == before
@@ -80,7 +80,7 @@ def test_a_service_becomes_a_load_balancer_and_a_cluster_ip_again_without_drift(
 
 
 def test_an_ingress_is_created_reported_restored_and_deleted_with_its_field(qwen: Workspace) -> None:
-    qwen.patch("qwen", {"router": {"ingress": {"host": "llm.example.com", "tlsSecretName": "llm-tls"}}})
+    qwen.patch("qwen", {"router": {"ingress": {"host": "llm.example.com", "tlsSecretRef": {"name": "llm-tls"}}}})
     qwen.settled("qwen", "Exposed", "False", "AddressPending")
     set_status(qwen, "ingress", {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}})
     until_external(qwen, "https://llm.example.com/v1")
@@ -106,7 +106,7 @@ def test_external_deletes_the_routers_and_comes_back_without_a_gap_in_the_servic
 
 
 def test_routers_find_each_other_while_users_are_limited(qwen: Workspace) -> None:
-    keys = {"secretName": "users", "maxConcurrent": 8}
+    keys = {"secretRef": {"name": "users"}, "maxConcurrent": 8}
     qwen.patch("qwen", {"router": {"keys": keys}})
     eventually(lambda: qwen.exists("service", "qwen-routers"), seconds=SECONDS, what="the Service of the routers")
     spec = qwen.get("service", "qwen-routers")["spec"]
@@ -119,7 +119,7 @@ def test_routers_find_each_other_while_users_are_limited(qwen: Workspace) -> Non
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"router": {"strategy": "External", "tls": {"secretName": "a"}}}, "every other field of `router`"),
+        ({"router": {"strategy": "External", "tls": {"secretRef": {"name": "a"}}}}, "every other field of `router`"),
         ({"router": {"strategy": "External"}, "replicas": 0}, "no router holds requests at zero"),
         ({"router": {"service": {"loadBalancerClass": "a"}}}, "needs `type: LoadBalancer`"),
         ({"router": {"ingress": {"host": "Not_A_Host"}}}, "spec.router.ingress.host"),

@@ -76,9 +76,12 @@ def test_the_api_server_accepts_pickle_files_that_cannot_change(workspace: Works
 def test_the_api_server_accepts_a_key_for_an_image_by_its_digest_and_has_a_default_for_its_name(
     workspace: Workspace,
 ) -> None:
-    model = {"source": f"oci://registry.example/a@sha256:{'0' * 64}", "verify": {"configMap": "keys"}}
+    model = {"source": f"oci://registry.example/a@sha256:{'0' * 64}", "verify": {"configMapRef": {"name": "keys"}}}
     workspace.create("qwen", spec(model=model))
-    assert workspace.get("infd", "qwen")["spec"]["model"]["verify"].get("key", "cosign.pub") == "cosign.pub"
+    assert (
+        workspace.get("infd", "qwen")["spec"]["model"]["verify"]["configMapRef"].get("key", "cosign.pub")
+        == "cosign.pub"
+    )
 
 
 @pytest.mark.parametrize("name", ["vllm", "1st", "has.dot", "x" * 56])

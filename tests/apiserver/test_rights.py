@@ -117,7 +117,7 @@ def _inspect_a_model(workspace: Workspace) -> None:
 
 def _leave_routing_to_others(workspace: Workspace) -> None:
     """A router that is exposed, and then nothing of it."""
-    limits = {"keys": {"secretName": "users", "maxConcurrent": 8}}
+    limits = {"keys": {"secretRef": {"name": "users"}, "maxConcurrent": 8}}
     workspace.create("shown", {**QWEN, "router": {**EXPOSED, **limits}})
     eventually(lambda: workspace.exists("httproute", "shown"), seconds=20, what="the HTTPRoute")
     fields = {"strategy": "External", "ingress": None, "httpRoute": None, "keys": None}
@@ -143,14 +143,14 @@ def _leave_scaling_to_others(workspace: Workspace, backend: str, kind: str) -> N
 
 def _keep_a_model(workspace: Workspace) -> None:
     """A claim that stays without its resource, one that goes with it, and one of the users', which is looked up."""
-    workspace.create("left", {**QWEN, "cache": {"size": "40Gi", "retain": True}})
-    workspace.create("kept", {**QWEN, "cache": {"size": "40Gi", "retain": True}})
+    workspace.create("left", {**QWEN, "cache": {"size": "40Gi", "whenDeleted": "Retain"}})
+    workspace.create("kept", {**QWEN, "cache": {"size": "40Gi", "whenDeleted": "Retain"}})
     eventually(lambda: workspace.exists("persistentvolumeclaim", "left-cache"), seconds=20, what="the claim")
     workspace.kubectl("delete", "infd", "left")
     eventually(lambda: workspace.exists("persistentvolumeclaim", "kept-cache"), seconds=20, what="the claim")
-    workspace.patch("kept", {"cache": {"retain": False}})
+    workspace.patch("kept", {"cache": {"whenDeleted": "Delete"}})
     eventually(partial(_is_owned, workspace, "kept-cache"), seconds=20, what="an owner of the claim")
-    workspace.patch("kept", {"cache": {"size": None, "retain": None, "pvc": "models"}})
+    workspace.patch("kept", {"cache": {"size": None, "whenDeleted": None, "claimName": "models"}})
     workspace.settled("kept", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
     workspace.kubectl("delete", "infd", "kept")
     eventually(partial(_is_gone, workspace, "persistentvolumeclaim", "kept-cache"), seconds=20, what="no claim")

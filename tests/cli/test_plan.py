@@ -42,17 +42,17 @@ def test_the_explained_arithmetic_of_plan_names_the_origin_of_each_term(infd: In
 def test_plan_prints_the_rights_that_the_resource_requires_of_its_writer(infd: Infd, tmp_path: Path) -> None:
     resource = yaml.safe_load(QUICKSTART.read_text())
     resource["spec"]["engine"] = {"image": "docker.io/vllm/vllm-openai:v0.32.0", "args": ["--seed=1"]}
-    resource["spec"]["model"]["tokenSecret"] = {"name": "hub", "key": "token"}
+    resource["spec"]["model"]["tokenSecretRef"] = {"name": "hub", "key": "token"}
     file = tmp_path / "resource.yaml"
     file.write_text(yaml.safe_dump(resource))
     _, output, _ = infd("plan", "-f", str(file), "--gpu", "L4:4")
     assert "qwen: who applies it needs the right to create pods, for spec.engine.image" in output
     pods = "create pods or use secrets/hub or get secrets/hub"
-    assert f"qwen: who applies it needs the right to {pods}, for spec.model.tokenSecret.name" in output
+    assert f"qwen: who applies it needs the right to {pods}, for spec.model.tokenSecretRef.name" in output
     _, output, _ = infd("plan", "-f", str(file), "--gpu", "L4:4", "-o", "json")
     assert json.loads(output)["rights"] == [
         {"field": "spec.engine.image", "anyOf": ["create pods"]},
-        {"field": "spec.model.tokenSecret.name", "anyOf": ["create pods", "use secrets/hub", "get secrets/hub"]},
+        {"field": "spec.model.tokenSecretRef.name", "anyOf": ["create pods", "use secrets/hub", "get secrets/hub"]},
     ]
 
 

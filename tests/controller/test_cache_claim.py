@@ -1,4 +1,4 @@
-"""The claim of `spec.cache.size`: created, kept through edits, and deleted with its resource or retained."""
+"""The claim of `spec.cache`: created, kept through edits, and deleted with its resource or retained."""
 
 import pytest
 
@@ -46,7 +46,7 @@ async def test_the_claim_is_created_with_its_size_and_used_by_the_job_and_by_eng
         {"cache": CACHE, "paused": True},
         {"cache": {**CACHE, "accessMode": "ReadWriteMany"}, "engine": {"args": ["--port=1"]}},
         {"cache": CACHE, "source": "hf://Qwen/Qwen3-0.6B"},
-        {"cache": {"pvc": "another"}},
+        {"cache": {"claimName": "another"}},
         {},
     ],
 )
@@ -61,7 +61,7 @@ async def test_the_claim_stays_through_edits_pauses_and_wrong_specifications(
 
 @pytest.mark.parametrize("kept", [1, 0])
 async def test_the_claim_is_deleted_with_its_resource_unless_it_is_retained(world: World, kept: int) -> None:
-    world.ask(cache={**CACHE, "retain": bool(kept)})
+    world.ask(cache={**CACHE, "whenDeleted": "Retain" if kept else "Delete"})
     await world.settle()
     world.cluster.remove(RESOURCE)
     world.cluster.collect_garbage()
@@ -70,7 +70,7 @@ async def test_the_claim_is_deleted_with_its_resource_unless_it_is_retained(worl
 
 
 async def test_a_resource_of_the_same_name_uses_the_claim_that_was_retained(world: World) -> None:
-    world.ask(cache={**CACHE, "retain": True})
+    world.ask(cache={**CACHE, "whenDeleted": "Retain"})
     await world.settle()
     uid = world.live(OWN)["metadata"]["uid"]
     world.cluster.remove(RESOURCE)
@@ -84,7 +84,7 @@ async def test_a_resource_of_the_same_name_uses_the_claim_that_was_retained(worl
 
 
 async def test_retaining_an_existing_claim_takes_its_owner_reference_away(cached: World) -> None:
-    cached.ask(cache={**CACHE, "retain": True})
+    cached.ask(cache={**CACHE, "whenDeleted": "Retain"})
     await cached.settle()
     assert not cached.live(OWN)["metadata"].get("ownerReferences")
     assert await cached.settle() == []
@@ -114,7 +114,7 @@ async def test_a_larger_size_is_written_to_the_claim_and_restarts_no_engine(cach
 async def test_the_access_modes_of_a_claim_of_the_users_are_looked_up(
     world: World, modes: tuple[str, ...], limited: str
 ) -> None:
-    world.ask(cache={"pvc": "models"})
+    world.ask(cache={"claimName": "models"})
     await world.settle()
     again = await world.reconcile()
     look = ClaimLookup(KEY.namespace, "models")
@@ -184,7 +184,7 @@ async def test_a_download_that_runs_stays_where_it_is_whatever_is_known_of_its_c
 ) -> None:
     look, others = ClaimLookup(KEY.namespace, "models"), {"ReadWriteOnce", "ReadWriteMany"} - {*modes}
     world.cache.put_lookup(look, ClaimView(modes))
-    world.ask(cache={"pvc": "models"})
+    world.ask(cache={"claimName": "models"})
     await world.settle()
     (job,) = download_jobs(world)
     assert bool(own_placement(job)) == (modes == ("ReadWriteOnce",))
@@ -197,7 +197,7 @@ async def test_a_download_that_runs_stays_where_it_is_whatever_is_known_of_its_c
 
 
 async def test_a_claim_of_the_users_is_looked_up_before_a_job_mounts_it(world: World) -> None:
-    world.ask(cache={"pvc": "models"})
+    world.ask(cache={"claimName": "models"})
     await world.settle()
     assert not download_jobs(world)
     assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")

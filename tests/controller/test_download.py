@@ -18,7 +18,7 @@ from tests.controller.world import World
 from tests.planning.test_healing import crashed
 from tests.testing.builders import ENGINES, KEY, ready_pod
 
-CACHE = {"pvc": "models"}
+CACHE = {"claimName": "models"}
 CLAIM = (ClaimLookup(KEY.namespace, "models"), ClaimView(("ReadWriteMany",)))
 BROKEN = "RuntimeError: a previous compilation failed, leading to a corrupted compilation artifact."
 

@@ -75,7 +75,7 @@ async def test_different_edit_histories_of_one_spec_end_in_the_same_children(see
 LEAST, MOST = 1, 4
 TOGETHER: Mapping[str, Manifest] = {
     "cache": {"cache": {"size": "200Gi"}},
-    "keys": {"router": {"keys": {"secretName": "keys", "maxConcurrent": 8}}},
+    "keys": {"router": {"keys": {"secretRef": {"name": "keys"}, "maxConcurrent": 8}}},
     "affinity": {"router": {"strategy": "PrefixAffinity"}},
     "external": {"router": {"strategy": "External"}},
     "objective": {"autoscaling": {"objective": {"ttft": "1s"}}},

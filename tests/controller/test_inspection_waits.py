@@ -88,8 +88,8 @@ async def test_a_volume_that_an_inspection_pod_cannot_mount_is_in_the_status(ins
 
 
 async def test_a_key_that_the_secret_of_a_bucket_lacks_is_named_in_the_status(world: World) -> None:
-    world.ask(source="s3://models/qwen", cache={"pvc": "models"})
-    world.edit(RESOURCE, lambda one: one["spec"]["model"].update(s3={"secretName": "store"}))
+    world.ask(source="s3://models/qwen", cache={"claimName": "models"})
+    world.edit(RESOURCE, lambda one: one["spec"]["model"].update(s3={"credentialsSecretRef": {"name": "store"}}))
     await world.settle()
     pod = pod_of(newest_job(world), None)
     world.cluster.apply_as("kubelet", pod)

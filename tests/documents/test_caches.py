@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "caches.md").read_text()
 
 
 def manifests() -> tuple[Manifest, Manifest, Manifest, Manifest]:
-    """The claim, the resource with `cache.pvc`, that of a bucket, and the one with a mount of its own."""
+    """The claim, the resource with `cache.claimName`, that of a bucket, and the one with a mount of its own."""
     claim, cached, bucket, resource = (
         yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     )

@@ -15,7 +15,7 @@ from tests.testing.builders import NOW, inference_deployment, inputs, known_clai
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.schemas import validate
 
-RAW = inference_deployment(cache={"pvc": "models"})
+RAW = inference_deployment(cache={"claimName": "models"})
 
 
 def decided(raw: Manifest = RAW, **more: object) -> Planned:
@@ -31,7 +31,7 @@ def job_of(result: Planned) -> Manifest:
 
 @pytest.mark.parametrize("more", [{}, {"podTemplate": POD_TEMPLATE, "scheduling": SCHEDULING}])
 def test_a_download_job_is_valid_restricted_and_mounts_the_whole_claim(more: Manifest) -> None:
-    raw = inference_deployment(cache={"pvc": "models"}, parallelism={"tensor": 1}, **more)
+    raw = inference_deployment(cache={"claimName": "models"}, parallelism={"tensor": 1}, **more)
     job = job_of(decided(raw))
     validate(copy.deepcopy(job), "1.36")
     pod = job["spec"]["template"]["spec"]
@@ -77,7 +77,7 @@ def test_the_progress_of_a_download_comes_from_the_log_of_its_pod() -> None:
 
 def test_kernels_are_shared_by_equal_engines_and_by_no_others() -> None:
     def key(**spec: object) -> str:
-        raw = inference_deployment(cache={"pvc": "models"})
+        raw = inference_deployment(cache={"claimName": "models"})
         args = job_of(decided({**raw, "spec": {**raw["spec"], **spec}}))
         (kernels,) = [
             one for one in args["spec"]["template"]["spec"]["containers"][0]["args"] if one.startswith("--kernels=")

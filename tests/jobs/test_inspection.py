@@ -101,7 +101,7 @@ def test_an_inspection_job_reads_the_engines_revision() -> None:
 
 def test_an_inspection_job_has_the_token_of_the_models_secret() -> None:
     token = {"name": "hub", "key": "token"}
-    env = container(job(model={"source": "hf://org/model", "tokenSecret": token}))["env"]
+    env = container(job(model={"source": "hf://org/model", "tokenSecretRef": token}))["env"]
     assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}} in env
 
 

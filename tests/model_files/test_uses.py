@@ -13,7 +13,7 @@ A, B = "a" * 40, "b" * 40
 
 
 def resource(name: str = "qwen", **spec: object) -> Manifest:
-    stated = {"model": {"source": "hf://org/name"}, "cache": {"pvc": "models"}, **spec}
+    stated = {"model": {"source": "hf://org/name"}, "cache": {"claimName": "models"}, **spec}
     return {"kind": "InferenceDeployment", "metadata": {"name": name, "namespace": "default"}, "spec": stated}
 
 

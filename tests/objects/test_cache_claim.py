@@ -1,4 +1,4 @@
-"""The size of the claim that `spec.cache.size` creates."""
+"""The size of the claim that `spec.cache` creates."""
 
 import pytest
 

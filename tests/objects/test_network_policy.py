@@ -47,10 +47,10 @@ def test_routers_accept_all_clients_but_metrics_ports_accept_only_the_operator()
 
 @pytest.mark.parametrize("limit", ["requestsPerMinute", "maxConcurrent"])
 def test_routers_with_limits_of_users_read_each_other(limit: str) -> None:
-    limited = policies(router={"keys": {"secretName": "users", limit: 60}})
+    limited = policies(router={"keys": {"secretRef": {"name": "users"}, limit: 60}})
     found = admitted(limited[ROUTERS])
     assert {found[port][-1] == OWN_ROUTERS for port in (9100, 9101)} == {True}
-    without = policies(router={"keys": {"secretName": "users"}})
+    without = policies(router={"keys": {"secretRef": {"name": "users"}}})
     assert {OWN_ROUTERS in admitted(without[ROUTERS])[port] for port in (9100, 9101)} == {False}
 
 

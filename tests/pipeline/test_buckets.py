@@ -22,7 +22,7 @@ from tests.testing.inspected import job_of
 
 DIGEST = "89abcdef0123456789abcdef0123456789abcdef"
 SOURCE = "s3://models/qwen/8b"
-STORE = {"endpoint": "http://minio:9000", "region": "eu-1", "secretName": "store"}
+STORE = {"endpoint": "http://minio:9000", "region": "eu-1", "credentialsSecretRef": {"name": "store"}}
 KEYS = [
     {"name": "store", "key": "AWS_ACCESS_KEY_ID"},
     {"name": "store", "key": "AWS_SECRET_ACCESS_KEY"},
@@ -32,7 +32,7 @@ UNREACHABLE = Failure(Cause.UNREACHABLE, NotUnderstood(SOURCE, "the store cannot
 
 
 def asked(**model: object) -> Manifest:
-    return {"model": {"source": SOURCE, **model}, "cache": {"pvc": "models"}}
+    return {"model": {"source": SOURCE, **model}, "cache": {"claimName": "models"}}
 
 
 def found_in_bucket() -> Entry:

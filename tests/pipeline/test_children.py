@@ -58,12 +58,12 @@ VARIANTS: dict[str, Manifest] = {
                 "labels": {"team": "search"},
                 "loadBalancerClass": "example.com/lb",
             },
-            "ingress": {"host": "llm.example.com", "className": "nginx", "tlsSecretName": "llm-tls"},
-            "tls": {"secretName": "router-tls"},
+            "ingress": {"host": "llm.example.com", "className": "nginx", "tlsSecretRef": {"name": "llm-tls"}},
+            "tls": {"secretRef": {"name": "router-tls"}},
         }
     ),
     "limited users": inference_deployment(
-        router={"keys": {"secretName": "users", "requestsPerMinute": 60, "maxConcurrent": 8}}
+        router={"keys": {"secretRef": {"name": "users"}, "requestsPerMinute": 60, "maxConcurrent": 8}}
     ),
     "scaled to zero": inference_deployment(replicas=0),
     "everything": inference_deployment(

@@ -124,7 +124,7 @@ def test_the_network_policy_of_engines_admits_everybody_while_the_service_select
 @pytest.mark.parametrize(
     "field",
     [
-        {"tls": {"secretName": "a"}},
+        {"tls": {"secretRef": {"name": "a"}}},
         {"ingress": {"host": "a.example.com"}},
         LOAD_BALANCER,
         {"replicas": 3},
@@ -162,7 +162,7 @@ def test_keys_of_the_operator_are_refused_on_exposed_objects(router: Manifest, p
 
 
 def test_tls_adds_port_443_and_mounts_the_secret_in_both_processes() -> None:
-    desired = planned(inference_deployment(router={"tls": {"secretName": "llm-tls"}})).desired
+    desired = planned(inference_deployment(router={"tls": {"secretRef": {"name": "llm-tls"}}})).desired
     ports = desired[SERVICE_OF_ROUTERS]["spec"]["ports"]
     assert [(port["port"], port["targetPort"]) for port in ports] == [(80, 8080), (443, 8443)]
     pod = desired[ROUTERS]["spec"]["template"]["spec"]
@@ -220,7 +220,7 @@ ADDRESSES: dict[str, tuple[Manifest, Ref, Manifest, tuple[str, str], list[str]]]
         ["http://192.0.2.1/v1"],
     ),
     "a load balancer with IPv6 and TLS": (
-        {**LOAD_BALANCER, "tls": {"secretName": "a"}},
+        {**LOAD_BALANCER, "tls": {"secretRef": {"name": "a"}}},
         SERVICE_OF_ROUTERS,
         {"loadBalancer": {"ingress": [{"ip": "2001:db8::1"}, {"hostname": "lb.example.com"}]}},
         ("True", "Exposed"),
@@ -234,7 +234,7 @@ ADDRESSES: dict[str, tuple[Manifest, Ref, Manifest, tuple[str, str], list[str]]]
         [],
     ),
     "an Ingress with TLS": (
-        {"ingress": {"host": "llm.example.com", "tlsSecretName": "a"}},
+        {"ingress": {"host": "llm.example.com", "tlsSecretRef": {"name": "a"}}},
         INGRESS_OF_ROUTERS,
         {"loadBalancer": {"ingress": [{"hostname": "lb"}]}},
         ("True", "Exposed"),

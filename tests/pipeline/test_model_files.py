@@ -113,7 +113,7 @@ def test_a_branch_of_the_user_is_loaded_where_the_hub_cannot_be_asked() -> None:
 
 
 def test_the_token_of_a_secret_reaches_the_engine_and_replaces_that_of_the_owner() -> None:
-    asked: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B", "tokenSecret": {"name": "hub", "key": "token"}}}
+    asked: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B", "tokenSecretRef": {"name": "hub", "key": "token"}}}
     owner = EngineDefaults(env=(EnvironmentVariable(name="HF_TOKEN", value="hf_of_the_owner"),))
     settings = ALWAYS.model_copy(update={"engine_defaults": owner})
     found = outcome(inspected(with_weights(qwen()), settings, **asked))

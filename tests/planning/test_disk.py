@@ -52,7 +52,7 @@ def test_where_no_node_can_come_a_model_without_a_disk_is_refused_before_any_pod
     assert isinstance(refused, Refused)
     assert refused.refusal.reason == "InsufficientDisk"
     assert "requests `18Gi` of disk, and no node for it has so much" in refused.refusal.problem
-    cached = inference_deployment(cache={"pvc": "models"})
+    cached = inference_deployment(cache={"claimName": "models"})
     assert isinstance(outcome(replace(fixed, resource=inputs(cached).resource)), Planned)
 
 

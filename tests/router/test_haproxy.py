@@ -40,7 +40,7 @@ REQUEST = RouterInputs(
 CONFIG = haproxy_cfg(REQUEST)
 PREFIX_AFFINITY = replace(REQUEST, spec=RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))
 USAGE = replace(REQUEST, spec=RouterSpec.model_validate({"usage": "Enabled", "accessLog": "Errors"}))
-WITH_TLS = replace(REQUEST, spec=RouterSpec.model_validate({"tls": {"secretName": "llm-tls"}}))
+WITH_TLS = replace(REQUEST, spec=RouterSpec.model_validate({"tls": {"secretRef": {"name": "llm-tls"}}}))
 CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY), haproxy_cfg(USAGE), haproxy_cfg(WITH_TLS)]
 
 
@@ -109,7 +109,7 @@ def test_the_haproxy_configuration_is_rendered_deterministically() -> None:
 
 
 def test_the_hold_comes_from_max_wait_and_the_queue_timeout_from_the_queue() -> None:
-    spec = RouterSpec.model_validate({"maxWait": "6m", "queue": {"timeout": "90s"}})
+    spec = RouterSpec.model_validate({"coldStart": {"timeout": "6m"}, "queue": {"timeout": "90s"}})
     config = haproxy_cfg(replace(REQUEST, spec=spec))
     assert "lua.hold 360\n" in config
     assert "timeout queue 90s\n" in config

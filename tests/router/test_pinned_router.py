@@ -231,8 +231,8 @@ def test_the_annotation_fits_beside_others_with_every_script_and_is_left_out_whe
     everything = {
         "strategy": "PrefixAffinity",
         "usage": "Enabled",
-        "keys": {"secretName": "users"},
-        "tls": {"secretName": "certificate"},
+        "keys": {"secretRef": {"name": "users"}},
+        "tls": {"secretRef": {"name": "certificate"}},
     }
     built = outcome(inputs(inference_deployment(router=everything), settings=SETTINGS))
     assert isinstance(built, Planned)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_queue import MOST_SIZE
+from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Refused
 from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections
@@ -80,12 +81,35 @@ def test_a_queue_that_does_not_fit_is_refused_before_any_object_changes() -> Non
 
 def test_queue_and_wait_change_the_configuration_of_routers_and_no_engine() -> None:
     before = planned(inference_deployment()).desired
-    after = planned(inference_deployment(router={"queue": {"maxSize": 100, "timeout": "1m"}, "maxWait": "10m"})).desired
+    router = {"queue": {"maxSize": 100, "timeout": "1m"}, "coldStart": {"timeout": "10m"}}
+    after = planned(inference_deployment(router=router)).desired
     assert after[ENGINES] == before[ENGINES]
     config = after[CONFIG]["data"]["haproxy.cfg"]
     assert "{ queue(engines) ge 50 }" in config
     assert "timeout queue 60s\n" in config
     assert "lua.hold 600\n" in config
+
+
+@pytest.mark.parametrize(("start", "held"), [(None, 300), (150, 300), (151, 600), (601, 1800), (5000, 1800)])
+def test_a_request_is_held_for_twice_the_time_of_a_start(start: int | None, held: int) -> None:
+    assert f"lua.hold {held}\n" in planned(_started(start)).desired[CONFIG]["data"]["haproxy.cfg"]
+
+
+def test_a_shorter_start_restarts_no_router() -> None:
+    first = planned(_started(400)).desired
+    second = planned(_started(60), children=first.values()).desired
+    assert first[CONFIG]["data"] == second[CONFIG]["data"]
+    asked = planned(_started(400, coldStart={"timeout": "7m"}), children=first.values()).desired
+    assert "lua.hold 420\n" in asked[CONFIG]["data"]["haproxy.cfg"]
+    assert (
+        planned(_started(60), children=asked.values()).desired[CONFIG]["data"]["haproxy.cfg"].count("lua.hold 300\n")
+        == 2
+    )
+
+
+def _started(seconds: int | None, **router: Manifest) -> Manifest:
+    raw = inference_deployment(autoscaling={"minReplicas": 0, "maxReplicas": 2}, router=router)
+    return {**raw, "status": {"autoscaling": {"desiredReplicas": 1, "startSeconds": seconds}}}
 
 
 @given(names=st.lists(st.text(), min_size=1))

@@ -58,20 +58,20 @@ EVERYTHING: Manifest = {
 BUCKET: Manifest = {
     "model": {
         "source": "s3://models/qwen",
-        "s3": {"endpoint": "http://minio:9000", "region": "eu-1", "secretName": "store"},
+        "s3": {"endpoint": "http://minio:9000", "region": "eu-1", "credentialsSecretRef": {"name": "store"}},
     },
     "engine": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]},
-    "cache": {"pvc": "models"},
+    "cache": {"claimName": "models"},
 }
 CLAIM: Manifest = {"model": {"source": "pvc://models/qwen/8b"}, "engine": EVERYTHING["engine"]}
 SIGNED: Manifest = {
-    "model": {"source": f"oci://{REFERENCE}", "verify": {"configMap": "keys"}},
+    "model": {"source": f"oci://{REFERENCE}", "verify": {"configMapRef": {"name": "keys"}}},
     "hardware": {"device": "CPU"},
     "engine": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]},
 }
 SPECS: Mapping[str, Manifest] = {
     "hub": EVERYTHING,
-    "cached": {**EVERYTHING, "cache": {"pvc": "models"}},
+    "cached": {**EVERYTHING, "cache": {"claimName": "models"}},
     "bucket": BUCKET,
     "claim": CLAIM,
     "image": SIGNED,

@@ -234,15 +234,15 @@ def largest() -> Manifest:
 
     args = [f"--{'s' * 4000}{number}={'x' * 80}" for number in range(64)]
     return {
-        "model": {"source": "hf://Qwen/Qwen3-8B", "tokenSecret": {"name": "a" * 253, "key": "k"}},
+        "model": {"source": "hf://Qwen/Qwen3-8B", "tokenSecretRef": {"name": "a" * 253, "key": "k"}},
         "engine": {"args": args, "env": [variable(number) for number in range(64)], "resources": _many()},
-        "cache": {"pvc": "d" * 253},
+        "cache": {"claimName": "d" * 253},
         "podTemplate": template("a"),
         "router": {
             "podTemplate": template("b"),
-            "keys": {"secretName": "e" * 253},
-            "tls": {"secretName": "f" * 253},
-            "ingress": {"host": "a.example.com", "tlsSecretName": "g" * 253},
+            "keys": {"secretRef": {"name": "e" * 253}},
+            "tls": {"secretRef": {"name": "f" * 253}},
+            "ingress": {"host": "a.example.com", "tlsSecretRef": {"name": "g" * 253}},
             "httpRoute": {"parentRefs": [{"name": "gw"}]},
             "service": {"type": "LoadBalancer"},
         },
@@ -296,6 +296,6 @@ async def test_all_variables_that_are_made_for_a_secret_stay_within_the_cost_bud
     name = next(name for name in SHOWN if name not in LENT)
     selector = {"secretKeyRef": {"name": name, "key": "k" * 253}}
     env = [{"name": variable, "valueFrom": selector} for variable in sorted(OPTIONS.secret_variables)]
-    router = {"keys": {"secretName": name}, "tls": {"secretName": name}}
+    router = {"keys": {"secretRef": {"name": name}}, "tls": {"secretRef": {"name": name}}}
     answer = await ask(client, "reader", {"model": {"source": "hf://a/b"}, "engine": {"env": env}, "router": router})
     assert answer.status == CREATED, answer.text

@@ -63,7 +63,7 @@ def lend(user: User, plural: str, name: str) -> None:
 
 
 def may_share(user: User) -> bool:
-    return not user.refusal("shares", {"cache": {"pvc": SHARED}})
+    return not user.refusal("shares", {"cache": {"claimName": SHARED}})
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ GUARDED: dict[str, dict[str, Any]] = {
     "engine.multimodal.allowedDomains": {"engine": {"multimodal": {"allowedDomains": ["inside.example"]}}},
     "model.s3.endpoint": {
         "model": {"source": "s3://models/qwen", "s3": {"endpoint": "http://169.254.169.254"}},
-        "cache": {"pvc": SHARED},
+        "cache": {"claimName": SHARED},
     },
     "model.allowPickle": {"model": {"source": "hf://a/b", "revision": "0" * 40, "allowPickle": True}},
     "podTemplate": {"podTemplate": {"labels": {"a": "b"}}},
@@ -216,13 +216,13 @@ def test_a_model_in_a_claim_needs_the_right_to_create_pods_or_the_verb_use_on_th
 
 def test_a_cache_needs_the_right_to_use_its_claim_or_to_create_one(users: dict[str, User]) -> None:
     plain = users[PLAIN]
-    assert "spec.cache.pvc: the PersistentVolumeClaim models requires" in plain.refusal(
-        "cached", {"cache": {"pvc": "models"}}
+    assert "spec.cache.claimName: the PersistentVolumeClaim models requires" in plain.refusal(
+        "cached", {"cache": {"claimName": "models"}}
     )
-    assert "spec.cache.size: requires the right to create persistentvolumeclaims" in plain.refusal(
+    assert "spec.cache: requires the right to create persistentvolumeclaims" in plain.refusal(
         "cached", {"cache": {"size": "40Gi"}}
     )
-    assert users[POD_MAKER].refusal("cached", {"cache": {"pvc": "models"}}) == ""
+    assert users[POD_MAKER].refusal("cached", {"cache": {"claimName": "models"}}) == ""
 
 
 def test_a_name_of_a_secret_or_config_map_needs_a_right_on_it(users: dict[str, User]) -> None:
@@ -230,11 +230,11 @@ def test_a_name_of_a_secret_or_config_map_needs_a_right_on_it(users: dict[str, U
     hub, keys = {"name": "database", "key": "password"}, {"configMap": "database"}
     image = f"oci://example.com/model@sha256:{'0' * 64}"
     named: dict[str, dict[str, Any]] = {
-        "model.tokenSecret.name": {"model": {"source": "hf://a/b", "tokenSecret": hub}},
+        "model.tokenSecretRef.name": {"model": {"source": "hf://a/b", "tokenSecretRef": hub}},
         "engine.env": token("database"),
-        "router.keys.secretName": {"router": {"keys": {"secretName": "database"}}},
-        "router.tls.secretName": {"router": {"tls": {"secretName": "database"}}},
-        "model.verify.configMap": {"model": {"source": image, "verify": keys}},
+        "router.keys.secretRef.name": {"router": {"keys": {"secretRef": {"name": "database"}}}},
+        "router.tls.secretRef.name": {"router": {"tls": {"secretRef": {"name": "database"}}}},
+        "model.verify.configMapRef.name": {"model": {"source": image, "verify": keys}},
     }
     for number, (field, asked) in enumerate(named.items()):
         for user in (PLAIN, READER):
@@ -248,19 +248,24 @@ def test_a_name_of_a_secret_or_config_map_needs_a_right_on_it(users: dict[str, U
 
 def test_a_secret_of_a_bucket_needs_a_right_on_it(users: dict[str, User]) -> None:
     def bucket(secret: str) -> dict[str, Any]:
-        return {"model": {"source": "s3://models/qwen", "s3": {"secretName": secret}}, "cache": {"pvc": SHARED}}
+        return {
+            "model": {"source": "s3://models/qwen", "s3": {"credentialsSecretRef": {"name": secret}}},
+            "cache": {"claimName": SHARED},
+        }
 
-    assert "spec.model.s3.secretName: the Secret other requires" in users[READER].refusal("bucket", bucket("other"))
+    assert "spec.model.s3.credentialsSecretRef.name: the Secret other requires" in users[READER].refusal(
+        "bucket", bucket("other")
+    )
     assert users[READER].refusal("bucket", bucket("known")) == ""
 
 
 def test_a_known_secret_must_not_move_to_another_field_or_key(users: dict[str, User]) -> None:
     """Else a certificate of the routers could be sent to the hub as a token."""
     owner, plain = users[POD_MAKER], users[PLAIN]
-    assert owner.refusal("moved", {"router": {"tls": {"secretName": "web"}}, **token("hub")}) == ""
+    assert owner.refusal("moved", {"router": {"tls": {"secretRef": {"name": "web"}}}, **token("hub")}) == ""
     assert plain.patch("moved", {"model": {"servedName": "chat"}}) == ""
-    assert "spec.model.tokenSecret.name: the Secret web" in plain.patch(
-        "moved", {"model": {"tokenSecret": {"name": "web", "key": "tls.key"}}, "engine": {"env": None}}
+    assert "spec.model.tokenSecretRef.name: the Secret web" in plain.patch(
+        "moved", {"model": {"tokenSecretRef": {"name": "web", "key": "tls.key"}}, "engine": {"env": None}}
     )
     assert "spec.engine.env: the Secret hub" in plain.patch("moved", token("hub", key="password"))
 
@@ -269,7 +274,7 @@ KEPT: dict[str, dict[str, Any]] = {
     "model.allowPickle": {"model": {"source": "hf://a/b", "revision": "0" * 40, "allowPickle": True}},
     "engine.args": {"model": {"source": "hf://a/b"}, "engine": {"args": ["--trust-remote-code"]}},
     "engine.env": {"model": {"source": "hf://a/b"}, **VARIABLE},
-    "model.tokenSecret.name": {"model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}}},
+    "model.tokenSecretRef.name": {"model": {"source": "hf://a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}},
     "podTemplate.volumes": {
         "model": {"source": "hf://a/b"},
         "podTemplate": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
@@ -289,7 +294,7 @@ def test_what_somebody_allowed_for_one_model_is_not_allowed_for_another(users: d
 
 
 def test_keys_and_certificates_of_the_routers_stay_when_the_model_changes(users: dict[str, User]) -> None:
-    exposed = {"router": {"keys": {"secretName": "keys"}, "tls": {"secretName": "web"}}}
+    exposed = {"router": {"keys": {"secretRef": {"name": "keys"}}, "tls": {"secretRef": {"name": "web"}}}}
     assert users[POD_MAKER].refusal("routed", exposed) == ""
     assert users[PLAIN].patch("routed", {"model": {"source": "hf://a/b"}}) == ""
 
@@ -312,7 +317,7 @@ def test_the_verb_use_lends_a_secret(users: dict[str, User]) -> None:
 
 
 def test_the_right_to_get_a_claim_is_not_enough_to_read_its_files(users: dict[str, User]) -> None:
-    for asked in ({"model": {"source": "pvc://models/a"}}, {"cache": {"pvc": "models"}}):
+    for asked in ({"model": {"source": "pvc://models/a"}}, {"cache": {"claimName": "models"}}):
         assert "the PersistentVolumeClaim models requires" in users[READER].refusal("viewed", asked)
 
 

@@ -18,7 +18,7 @@ from tests.testing.inspected import job_of, over
 
 
 def _downloading() -> Inputs:
-    raw = inference_deployment(cache={"pvc": "models"})
+    raw = inference_deployment(cache={"claimName": "models"})
     return inputs(raw, children=[model_known(raw)])
 
 

@@ -85,7 +85,7 @@ def inputs(
 
 def known_claims(raw: Manifest, *modes: str) -> Mapping[Lookup, LookupResult]:
     """That the claim of the users, if the spec names one, can be mounted on all nodes, or has these access modes."""
-    claim = mapping(raw["spec"], "cache").get("pvc")
+    claim = mapping(raw["spec"], "cache").get("claimName")
     look = ClaimLookup(str(raw["metadata"]["namespace"]), str(claim))
     return {look: ClaimView(modes or ("ReadWriteMany",))} if claim else {}
 

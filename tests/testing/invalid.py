@@ -59,7 +59,7 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
     "variable without value": ({"engine": {"env": [{"name": "A"}]}}, "spec.engine.env[0]", "exactly one of `value`"),
     **{
         f"signature of {name}": (
-            {"model": {"source": source, "verify": {"configMap": "keys"}}},
+            {"model": {"source": source, "verify": {"configMapRef": {"name": "keys"}}}},
             "spec.model",
             "`verify` needs an image by its digest",
         )
@@ -67,7 +67,7 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
     },
     **{
         f"endpoint of a store, {name}": (
-            {"model": {"source": "s3://a12/b", "s3": {"endpoint": endpoint}}, "cache": {"pvc": "c"}},
+            {"model": {"source": "s3://a12/b", "s3": {"endpoint": endpoint}}, "cache": {"claimName": "c"}},
             "spec.model.s3.endpoint",
             "must be a URL",
         )

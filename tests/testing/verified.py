@@ -27,7 +27,7 @@ UNSIGNED = "WARNING: Skipping tlog verification\nError: no signatures found\nerr
 def signed_model(**more: object) -> Manifest:
     """An InferenceDeployment of this image; `more` are further fields of its spec."""
     raw = inference_deployment(hardware={"device": "CPU"})
-    model = {"source": f"oci://{REFERENCE}", "verify": {"configMap": "keys"}}
+    model = {"source": f"oci://{REFERENCE}", "verify": {"configMapRef": {"name": "keys"}}}
     return {**raw, "spec": {**raw["spec"], "model": model, **more}}
 
 

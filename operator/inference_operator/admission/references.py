@@ -121,8 +121,8 @@ def references(spec: Manifest, kind: Kind) -> Sequence[str]:
 
     Examples:
         >>> from inference_operator.manifest import CLAIM, SECRET
-        >>> references({"model": {"tokenSecret": {"name": "hub", "key": "token"}}}, SECRET)
-        ('hub model.tokenSecret.name  token',)
+        >>> references({"model": {"tokenSecretRef": {"name": "hub", "key": "token"}}}, SECRET)
+        ('hub model.tokenSecretRef.name  token',)
         >>> references({"model": {"source": "pvc://models/qwen"}}, CLAIM)
         ('models model.source  ',)
     """

@@ -110,6 +110,7 @@ def checks(options: OptionClasses) -> Sequence[Check]:
         *map(_true, CONSENTS),
         *(_present(field, Right("create", plural, group)) for field, group, plural in NEEDS_RESOURCES),
         *map(_amounts, AMOUNTS),
+        _OWN_CLAIM,
         _GPU_RESOURCE,
         _arguments(options),
         _variables(options),
@@ -160,7 +161,6 @@ NEEDS_RESOURCES: tuple[tuple[str, str, str], ...] = (
     ("router.service", "", "services"),
     ("router.ingress", "networking.k8s.io", "ingresses"),
     ("router.httpRoute", "gateway.networking.k8s.io", "httproutes"),
-    ("cache.size", "", "persistentvolumeclaims"),
 )
 """Fields that become an object of a kind, with its API group and plural: their type and annotations decide what is
 published, and what controllers do."""
@@ -219,6 +219,15 @@ _GPU_RESOURCE = Check(
     lambda spec: [] if (part(spec, _GPU_FIELD) or _GPU_DOMAIN).startswith(_GPU_DOMAIN) else [""],
     subject=f"'a resource outside {_GPU_DOMAIN} '",
 )
+
+
+_OWN_CLAIM = Check(
+    "cache",
+    f"{value_of('object', 'cache')}.hasValue() && !{value_of('object', 'cache.claimName')}.hasValue()",
+    lambda spec: [""] if "claimName" not in (part(spec, "cache") or {"claimName": ""}) else [],
+    Right("create", "persistentvolumeclaims"),
+)
+"""Without the name of a claim, `cache` creates one."""
 
 
 def _arguments(options: OptionClasses) -> Check:

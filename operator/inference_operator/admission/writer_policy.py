@@ -30,7 +30,7 @@ _SAME_MODEL = " && ".join(
     f"{value_of('object', field)} == {value_of('oldObject', field)}" for field in ("model.source", "model.revision")
 )
 """Whether a change keeps the model. Files of another one could be code, or show what the engine has."""
-_OF_ANY_MODEL = ("model.source", "cache.pvc")
+_OF_ANY_MODEL = ("model.source", "cache.claimName")
 """Fields whose objects another model may have too, as those of the routers: they hold models, or no engine has them."""
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from inference_operator.api.validation import ClaimName, ObjectName, Quantity, Rule, SpecModel
+from inference_operator.api.validation import ClaimName, Former, ObjectName, Quantity, Rule, SpecModel
 
 
 class AccessMode(StrEnum):
@@ -17,45 +17,51 @@ class AccessMode(StrEnum):
     """Pods on all nodes."""
 
 
+class WhenDeleted(StrEnum):
+    """What becomes of the claim when the resource is deleted, as in a StatefulSet."""
+
+    DELETE = "Delete"
+    RETAIN = "Retain"
+
+
 class CacheSpec(SpecModel):
     """A claim for the model's files and compiled kernels."""
 
-    pvc: ClaimName | None = Field(
+    former: ClassVar[tuple[Former, ...]] = (
+        Former("pvc", "claimName"),
+        Former("storageClass", "storageClassName"),
+        Former("retain", "whenDeleted", "boolean"),
+    )
+
+    claim_name: ClaimName | None = Field(
         None,
-        description="PersistentVolumeClaim to download the model to. Default: none. Change: rolling restart.",
+        description="Existing PersistentVolumeClaim to download the model to; several resources may share it."
+        " Default: the operator creates the claim NAME-cache. Change: rolling restart.",
     )
     size: Quantity | None = Field(
         None,
-        description="Size of a claim NAME-cache to create instead. Default: none. Change: in place; it can only grow.",
+        description="Size of the created claim. Default: that of the files to download, and 10 GiB for compiled"
+        " kernels. Change: in place; it can only grow.",
     )
-    storage_class: ObjectName | None = Field(
-        None, description="StorageClass of that claim. Default: the cluster's. Change: immutable."
+    storage_class_name: ObjectName | None = Field(
+        None, description="StorageClass of the created claim. Default: the cluster's. Change: immutable."
     )
     access_mode: AccessMode = Field(
         AccessMode.READ_WRITE_ONCE,
-        description="Access mode of that claim. Default: `ReadWriteOnce`. Change: immutable.",
+        description="Access mode of the created claim. With `ReadWriteOnce` all engines run on one node."
+        " Default: `ReadWriteOnce`. Change: immutable.",
     )
-    retain: bool = Field(
-        False,  # noqa: FBT003
-        description="Whether that claim stays when the resource is deleted. Default: false. Change: in place.",
+    when_deleted: WhenDeleted = Field(
+        WhenDeleted.DELETE,
+        description="`Delete` or `Retain` the created claim when the resource is deleted. Default: `Delete`."
+        " Change: in place.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.pvc) || !has(self.size)",
-            lambda cache: cache.pvc is None or cache.size is None,
-            "`pvc` and `size` exclude each other",
-        ),
-        Rule(
-            "has(self.size) || !(has(self.storageClass) || has(self.accessMode) || has(self.retain))",
-            lambda cache: (
-                cache.size is not None or not cache.model_fields_set & {"storage_class", "access_mode", "retain"}
-            ),
-            "`storageClass`, `accessMode` and `retain` need `size`",
+            "!has(self.claimName)"
+            " || !(has(self.size) || has(self.storageClassName) || has(self.accessMode) || has(self.whenDeleted))",
+            lambda cache: cache.claim_name is None or cache.model_fields_set == {"claim_name"},
+            "`claimName` names an existing claim: remove `size`, `storageClassName`, `accessMode` and `whenDeleted`",
         ),
     )
-
-    @property
-    def wanted(self) -> bool:
-        """Whether the model is kept on a claim."""
-        return self.pvc is not None or self.size is not None

@@ -24,15 +24,25 @@ Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 ResourceName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 
 
+DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$")]
+"""A key of a Secret or ConfigMap."""
+
+
 class KeySelector(SpecModel):
     """One key of an object in the same namespace."""
 
     name: ObjectName
-    key: str = Field(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$", description="Key in its `data`.")
+    key: DataKey = Field(description="Key in its `data`.")
 
 
 class SecretKeySelector(KeySelector):
     """One key of a Secret in the same namespace."""
+
+    name: SecretName = Field(description="Name of the Secret.")
+
+
+class SecretRef(SpecModel):
+    """A Secret in the same namespace."""
 
     name: SecretName = Field(description="Name of the Secret.")
 

@@ -1,7 +1,7 @@
 """`spec.router`: the load balancer in front of the engines."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
@@ -9,9 +9,9 @@ from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ServiceSpec, TlsSpec
 from inference_operator.api.router_keys import RouterKeysSpec
-from inference_operator.api.router_queue import DEFAULT_WAIT, MaxWait, QueueSpec
+from inference_operator.api.router_queue import ColdStartSpec, QueueSpec
 from inference_operator.api.scheduling import PodScheduling
-from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel, matches
+from inference_operator.api.validation import CelRules, Former, Quantity, Rule, SpecModel, matches
 
 MAX_ROUTERS = 16
 """More router pods would only divide the load further: one sends more requests per second than many engines serve."""
@@ -46,6 +46,8 @@ _HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for e
 class RouterSpec(SpecModel):
     """The load balancer in front of the engines."""
 
+    former: ClassVar[tuple[Former, ...]] = (Former("maxWait", "coldStart.timeout"),)
+
     replicas: int = Field(2, ge=1, le=MAX_ROUTERS, description="Number of router pods. Default: 2. Change: in place.")
     resources: ResourcesSpec = Field(
         default_factory=ResourcesSpec,
@@ -76,15 +78,9 @@ class RouterSpec(SpecModel):
         description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
         " Change: rolling restart of the routers.",
     )
-    queue: QueueSpec = Field(
-        default_factory=QueueSpec, description="Requests that wait for a free slot while engines are up."
-    )
-    max_wait: MaxWait = Field(
-        DEFAULT_WAIT,
-        description=(
-            "Maximum time that a request is held while no engine is up, for example while the first one starts; then"
-            " 503. `queue.maxSize` limits how many are held. Default: `5m`. Change: rolling restart of the routers."
-        ),
+    queue: QueueSpec = Field(default_factory=QueueSpec, description="Queue for requests while all engines are busy.")
+    cold_start: ColdStartSpec = Field(
+        default_factory=ColdStartSpec, description="Holds the requests that arrive while no engine is up."
     )
     keys: RouterKeysSpec | None = Field(
         None,

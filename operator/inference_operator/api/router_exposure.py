@@ -5,15 +5,16 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
+from inference_operator.api.container import SecretRef
 from inference_operator.api.pod_template import MAX_ANNOTATION_LENGTH
 from inference_operator.api.validation import (
     LABEL_KEYS,
     CelRules,
+    Former,
     LabelKey,
     Labels,
     ObjectName,
     Rule,
-    SecretName,
     SpecModel,
 )
 
@@ -68,6 +69,8 @@ class ServiceSpec(SpecModel):
 class IngressSpec(SpecModel):
     """An Ingress in front of the Service."""
 
+    former: ClassVar[tuple[Former, ...]] = (Former("tlsSecretName", "tlsSecretRef.name"),)
+
     host: Hostname = Field(description="Host name that clients use. Required. Change: in place.")
     class_name: ObjectName | None = Field(
         None, description="Name of the IngressClass. Default: the cluster's default class. Change: in place."
@@ -77,7 +80,7 @@ class IngressSpec(SpecModel):
         description="Annotations. They replace the operator's own of the same key, which set ingress-nginx to streams"
         " of an hour. Default: none. Change: in place.",
     )
-    tls_secret_name: SecretName | None = Field(
+    tls_secret_ref: SecretRef | None = Field(
         None,
         description="Secret of type `kubernetes.io/tls` with which the Ingress controller serves HTTPS for `host`."
         " Default: none. Change: in place.",
@@ -113,7 +116,9 @@ class HttpRouteSpec(SpecModel):
 class TlsSpec(SpecModel):
     """TLS that the router itself terminates."""
 
-    secret_name: SecretName = Field(
+    former: ClassVar[tuple[Former, ...]] = (Former("secretName", "secretRef.name"),)
+
+    secret_ref: SecretRef = Field(
         description="Secret of type `kubernetes.io/tls` in the same namespace. The routers take up a renewed"
         " certificate without a restart. Required. Change: rolling restart of the routers."
     )

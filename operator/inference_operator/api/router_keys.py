@@ -1,18 +1,29 @@
 """`spec.router.keys`: API keys of users, checked by the routers."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
-from inference_operator.api.validation import SecretName, SpecModel
+from inference_operator.api.container import DataKey, SecretKeySelector
+from inference_operator.api.validation import Former, SpecModel
 
 KEYS_FILE = "keys"
-"""Key of the Secret that holds the keys file."""
+"""Name of the keys file, and the usual key of its Secret."""
+
+
+class KeysSecretRef(SecretKeySelector):
+    """The Secret with the keys file."""
+
+    key: DataKey = Field(KEYS_FILE, description=f"Key in its `data`. Default: `{KEYS_FILE}`.")
 
 
 class RouterKeysSpec(SpecModel):
     """API keys that the routers require."""
 
-    secret_name: SecretName = Field(
-        description=f"Secret whose key `{KEYS_FILE}` holds a line `USER: SHA256` for each API key, as `infd key create`"
+    former: ClassVar[tuple[Former, ...]] = (Former("secretName", "secretRef.name"),)
+
+    secret_ref: KeysSecretRef = Field(
+        description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create`"
         " prints it. Changes of its content take effect within two minutes. Change: rolling restart of the routers."
     )
     requests_per_minute: int | None = Field(

@@ -1,4 +1,4 @@
-"""`spec.router.queue` and `spec.router.maxWait`: how many requests wait in a router, and how long."""
+"""`spec.router.queue` and `spec.router.coldStart`: how many requests wait in a router, and how long."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -41,5 +41,12 @@ class QueueSpec(SpecModel):
     )
 
 
-MaxWait = Annotated[timedelta, Within("3s", "30m", "5m")]
-"""The least is two lost connections and a third one to another engine: each second of it is a retry of HAProxy."""
+class ColdStartSpec(SpecModel):
+    """Requests that arrive while no engine is up."""
+
+    timeout: Annotated[timedelta, Within("3s", "30m", "10m")] | None = Field(
+        None,
+        description="Maximum time that a request is held while no engine is up, for example during a start from zero;"
+        " then 503. `queue.maxSize` limits how many are held. Default: `5m`, or `10m`, `20m` or `30m` once an engine's"
+        " start was measured to take more than half of it. Change: rolling restart of the routers.",
+    )

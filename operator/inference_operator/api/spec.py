@@ -13,7 +13,15 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
 from inference_operator.api.cache import CacheSpec
-from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec, SecretKeySelector
+from inference_operator.api.container import (
+    BY_NAME,
+    Argument,
+    DataKey,
+    Environment,
+    Image,
+    ResourcesSpec,
+    SecretKeySelector,
+)
 from inference_operator.api.duration import Within
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
@@ -21,7 +29,7 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.router_exposure import HOST_LABEL
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.scheduling import SchedulingSpec
-from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel, matches
+from inference_operator.api.validation import CelRules, Former, NameOf, Rule, SpecModel, cel, matches
 from inference_operator.api.verify import PINNED_IMAGE, VerifySpec
 from inference_operator.manifest import CLAIM
 
@@ -69,6 +77,12 @@ LISTING_DIGEST = re.compile("[0-9a-f]{40}")
 """The revision of a model in a bucket."""
 
 
+class TokenSecretRef(SecretKeySelector):
+    """The Secret with a token of the hub."""
+
+    key: DataKey = Field("token", description="Key in its `data`. Default: `token`.")
+
+
 class ModelSpec(SpecModel):
     """The model to serve and its name in the OpenAI API."""
 
@@ -95,8 +109,10 @@ class ModelSpec(SpecModel):
             " first listing. Change: rolling restart."
         ),
     )
-    token_secret: SecretKeySelector | None = Field(
-        None, description="Secret with a token of the hub, for gated and private models. Change: rolling restart."
+    token_secret_ref: TokenSecretRef | None = Field(
+        None,
+        description="Secret with a token of the Hugging Face Hub, for gated and private models. Default: none."
+        " Change: rolling restart.",
     )
     s3: S3Spec = Field(default_factory=S3Spec, description="Store of an `s3://` model.")
     allow_pickle: bool = Field(
@@ -108,11 +124,12 @@ class ModelSpec(SpecModel):
         None, description="Key of cosign that must have signed an `oci://` model. Change: in place, verified anew."
     )
 
+    former: ClassVar[tuple[Former, ...]] = (Former("tokenSecret", "tokenSecretRef", "object"),)
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.tokenSecret) || self.source.startsWith('hf://')",
-            lambda self: not self.token_secret or self.source.startswith("hf://"),
-            "`tokenSecret` needs a source `hf://org/name`",
+            "!has(self.tokenSecretRef) || self.source.startsWith('hf://')",
+            lambda self: not self.token_secret_ref or self.source.startswith("hf://"),
+            "`tokenSecretRef` needs a source `hf://org/name`",
         ),
         Rule(
             "!has(self.revision) || self.source.startsWith('hf://')"
@@ -397,7 +414,11 @@ class Spec(SpecModel):
             " Default: false. Change: in place; edits made while paused are applied when it is set to false."
         ),
     )
-    cache: CacheSpec = Field(default_factory=CacheSpec, description="Claim that keeps the model between starts.")
+    cache: CacheSpec | None = Field(
+        None,
+        description="Claim that keeps the downloaded model, so that later starts are fast; `{}` creates one."
+        " Default: none, each engine downloads the model. Change: rolling restart.",
+    )
     scheduling: SchedulingSpec = Field(
         default_factory=SchedulingSpec,
         description="Scheduling of the engine pods. Routers have their own, `router.scheduling`.",
@@ -411,16 +432,14 @@ class Spec(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.cache) || !(has(self.cache.pvc) || has(self.cache.size))"
-            " || self.model.source.startsWith('hf://') || self.model.source.startsWith('s3://')",
-            lambda spec: not spec.cache.wanted or spec.model.source.startswith(("hf://", "s3://")),
+            "!has(self.cache) || self.model.source.startsWith('hf://') || self.model.source.startsWith('s3://')",
+            lambda spec: spec.cache is None or spec.model.source.startswith(("hf://", "s3://")),
             "`cache` needs an `hf://` or `s3://` model: files of a volume or an image are not downloaded",
         ),
         Rule(
-            "!self.model.source.startsWith('s3://')"
-            " || has(self.cache) && (has(self.cache.pvc) || has(self.cache.size))",
-            lambda spec: spec.cache.wanted or not spec.model.source.startswith("s3://"),
-            "an `s3://` model needs `cache.size` or `cache.pvc`: a claim that it is downloaded to",
+            "!self.model.source.startsWith('s3://') || has(self.cache)",
+            lambda spec: spec.cache is not None or not spec.model.source.startswith("s3://"),
+            "an `s3://` model needs `cache`: a claim that it is downloaded to, for example `cache: {}`",
         ),
         Rule(
             "self.replicas > 0 || !has(self.router) || !has(self.router.strategy)"
@@ -429,10 +448,10 @@ class Spec(SpecModel):
             "`replicas` must be 1 or more with `router.strategy: External`: no router holds requests at zero",
         ),
         Rule(
-            "!has(self.model.tokenSecret) || !has(self.engine) || !has(self.engine.env)"
+            "!has(self.model.tokenSecretRef) || !has(self.engine) || !has(self.engine.env)"
             " || !self.engine.env.exists(variable, variable.name == 'HF_TOKEN')",
-            lambda spec: not spec.model.token_secret or all(one.name != HUB_TOKEN for one in spec.engine.env),
-            "`model.tokenSecret` and the variable `HF_TOKEN` of `engine.env` are both set: remove one of them",
+            lambda spec: not spec.model.token_secret_ref or all(one.name != HUB_TOKEN for one in spec.engine.env),
+            "`model.tokenSecretRef` and the variable `HF_TOKEN` of `engine.env` are both set: remove one of them",
         ),
         Rule(
             "!has(self.autoscaling) || !has(self.autoscaling.minReplicas) || self.autoscaling.minReplicas > 0"

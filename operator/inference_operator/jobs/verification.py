@@ -59,7 +59,9 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
     """How far the verification is."""
     record = _record(inputs)
     stored = record.stored(observed.live)
-    look = ConfigMapLookup(inputs.job.owner.key.namespace, inputs.verify.config_map, inputs.verify.key)
+    look = ConfigMapLookup(
+        inputs.job.owner.key.namespace, inputs.verify.config_map_ref.name, inputs.verify.config_map_ref.key
+    )
     key = observed.results.get(look)
     waits = stored is None or (isinstance(key, ConfigMapText) and stored.key_hash != content_hash(key.text))
     state: JobState[Verified] = JobState() if stored is None else recorded(record, stored)
@@ -109,7 +111,7 @@ def _record(inputs: VerificationInputs, wanted: str = "") -> Record[Verified]:
         same = key_hash and wanted in ("", key_hash) and reference.endswith(f"@{digest}")
         return Verified(digest, key_hash) if same else None
 
-    asked = content_hash([reference, verify.config_map, verify.key])
+    asked = content_hash([reference, verify.config_map_ref.name, verify.config_map_ref.key])
     return Record(inputs.job.owner, VERIFICATION, asked, _record_data, read)
 
 
@@ -123,7 +125,7 @@ def _unknown_key(inputs: VerificationInputs, found: LookupResult | None) -> str:
 
 
 def _key(inputs: VerificationInputs) -> str:
-    return f"`{inputs.verify.key}` of the ConfigMap `{inputs.verify.config_map}`"
+    return f"`{inputs.verify.config_map_ref.key}` of the ConfigMap `{inputs.verify.config_map_ref.name}`"
 
 
 def _no_key(inputs: VerificationInputs) -> Refusal:

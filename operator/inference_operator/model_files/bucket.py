@@ -40,7 +40,7 @@ _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[\w./
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _TOKENS, _REGIONS = ("AWS_SESSION_TOKEN", "AWS_TOKEN"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PLAIN = re.compile("[!-~]*")
-_SECRET = "the Secret in `spec.model.s3.secretName`"  # noqa: S105 - text of a message
+_SECRET = "the Secret in `spec.model.s3.credentialsSecretRef`"  # noqa: S105 - text of a message
 _REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden")
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException")
 """Codes of S3 for a bucket in another region (Amazon S3 API reference, "List of error codes")."""

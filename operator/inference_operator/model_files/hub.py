@@ -35,7 +35,7 @@ from inference_operator.models.config import NotUnderstood
 TIMEOUT_SECONDS = 10.0
 """Timeout of the hub's responses, as in the client's other requests (huggingface_hub 2.4.0, `constants.py`)."""
 
-_TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecret`."  # noqa: S105 - text of a message
+_TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecretRef`."  # noqa: S105 - text of a message
 _NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the model from a `pvc://` or `oci://` source."
 
 

@@ -70,14 +70,14 @@ class CacheVolume:
     """Folder of the compiled kernels: one for each model, image and set of GPUs."""
 
 
-def claim_name(cache: CacheSpec, resource: str) -> str:
+def claim_name(cache: CacheSpec | None, resource: str) -> str:
     """Name of the claim of `spec.cache`; empty without one.
 
     Examples:
-        >>> claim_name(CacheSpec(size="200Gi"), "qwen"), claim_name(CacheSpec(pvc="models"), "qwen")
-        ('qwen-cache', 'models')
+        >>> claim_name(CacheSpec(), "qwen"), claim_name(CacheSpec(claimName="models"), "qwen"), claim_name(None, "qwen")
+        ('qwen-cache', 'models', '')
     """
-    return cache_claim_name(resource) if cache.size is not None else cache.pvc or ""
+    return (cache.claim_name or cache_claim_name(resource)) if cache else ""
 
 
 def cache_volumes(cache: CacheVolume | None) -> list[Manifest]:

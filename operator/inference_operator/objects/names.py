@@ -84,7 +84,7 @@ def record_name(name: str, component: str, content: str) -> str:
 
 
 def cache_claim_name(name: str) -> str:
-    """Name of the claim that `spec.cache.size` creates."""
+    """Name of the claim that `spec.cache` creates."""
     return f"{name}-{CACHE}"
 
 

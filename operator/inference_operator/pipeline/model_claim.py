@@ -15,7 +15,7 @@ def one_node_claim(inputs: Inputs, spec: Spec) -> str:
     """The name of the claim, if pods on one node only can mount it at a time; empty if not, or not known yet."""
     name = claim_name(spec.cache, inputs.owner.key.name)
     modes: tuple[str, ...] = ()
-    if spec.cache.size is not None:
+    if spec.cache and not spec.cache.claim_name:
         modes = (spec.cache.access_mode,)
     elif isinstance(found := inputs.lookups.get(ClaimLookup(inputs.owner.key.namespace, name)), ClaimView):
         modes = found.access_modes

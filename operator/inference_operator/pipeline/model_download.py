@@ -1,16 +1,19 @@
 """The download of a model to a claim: its objects, and which workloads wait for it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from inference_operator.api.cache import CacheSpec
 from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.jobs.download import DownloadInputs, download_state
 from inference_operator.jobs.placement import placement
 from inference_operator.jobs.state import without_jobs
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import CLAIM, Manifest, Ref
 from inference_operator.models.facts import ModelFacts
-from inference_operator.objects.cache_claim import cache_claim, refusal_of_size
-from inference_operator.objects.names import DOWNLOAD
+from inference_operator.objects.cache_claim import cache_claim, claim_size
+from inference_operator.objects.names import DOWNLOAD, cache_claim_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.model_wait import after_task, job_inputs, observed_jobs
@@ -26,17 +29,16 @@ def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     first = planned.roles[0]
     spec = first.context.spec.stated
     cache = cache_volume(inputs, spec, first.plan)
-    if cache is None:
+    if cache is None or spec.cache is None:
         return planned
-    facts = planned.model.facts if planned.model else None
-    if isinstance(facts, ModelFacts):
-        model_bytes = max(facts.weight_bytes, facts.download_bytes)
-        if refusal := refusal_of_size(spec.cache, model_bytes):
-            return Refused(desired=inputs.children, refusal=refusal, model=planned.model)
-    planned = replace(planned, desired={**cache_claim(spec.cache, inputs.owner), **planned.desired})
+    claim = _own_claim(inputs, spec.cache, planned)
+    if isinstance(claim, Refusal):
+        return Refused(desired=inputs.children, refusal=claim, model=planned.model)
+    planned = replace(planned, desired={**claim, **planned.desired})
     if not inputs.jobs:
         return planned
-    foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, spec.cache.pvc),) if spec.cache.pvc else ()
+    name = spec.cache.claim_name
+    foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, name),) if name else ()
     download = DownloadInputs(
         job_inputs(first.context),
         first.plan.commit,
@@ -47,8 +49,19 @@ def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     )
     state = download_state(download, observed_jobs(inputs))
     planned = replace(planned, one_node_claim=one_node_claim(inputs, spec), lookups=(*planned.lookups, *foreign))
-    kept = {**without_jobs(inputs.children, DOWNLOAD), **cache_claim(spec.cache, inputs.owner)}
+    kept = {**without_jobs(inputs.children, DOWNLOAD), **claim}
     return after_task(inputs, planned, state, Reason.DOWNLOADING_MODEL, kept=kept)
+
+
+def _own_claim(inputs: Inputs, cache: CacheSpec, planned: Planned) -> Mapping[Ref, Manifest] | Refusal:
+    """The claim that the cache creates, empty if it has another one; refused if its size does not fit the model."""
+    facts = planned.model.facts if planned.model else None
+    model_bytes = max(facts.weight_bytes, facts.download_bytes) if isinstance(facts, ModelFacts) else None
+    live = inputs.child(Ref(CLAIM, inputs.owner.key.namespace, cache_claim_name(inputs.owner.key.name)))
+    size = claim_size(cache, model_bytes, live["spec"]["resources"]["requests"]["storage"] if live else None)
+    if cache.claim_name:
+        return {}
+    return size if isinstance(size, Refusal) else cache_claim(cache, inputs.owner, size)
 
 
 def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:

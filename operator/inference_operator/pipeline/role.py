@@ -126,10 +126,10 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     """The process of an engine of the role."""
     spec, settings = context.spec.effective, context.settings
     model, name = spec.model, spec.model.served_name or context.owner.key.name
-    hub_cache = HUB_CACHE if spec.stated.cache.wanted else ""
+    hub_cache = HUB_CACHE if spec.stated.cache else ""
     commit, revision = (plan.commit, model.revision) if isinstance(context.source, HubModel) else ("", None)
     path = model_argument(context.source, plan.commit)
-    served = ServedModel(path, name, commit, revision, model.token_secret, hub_cache)
+    served = ServedModel(path, name, commit, revision, model.token_secret_ref, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
     of_image = spec.engine.model_copy(update={"image": plan.image})
     listen, traces = settings.listen_address, settings.traces_endpoint

@@ -13,6 +13,7 @@ from inference_operator.pipeline.role import Role
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots
+from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.workload.children import engines_selector, service_host
 from inference_operator.workload.deployment import progress_deadline_seconds
 
@@ -55,10 +56,13 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
     """The routers, which send requests to the roles."""
     owner, settings, first = inputs.owner, inputs.settings, roles[0]
     spec = first.context.spec.effective
+    recorded = inputs.resource.status.autoscaling
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in roles),
         slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
         spec=spec.router,
+        measured_start_seconds=(recorded and recorded.start_seconds) or 0.0,
+        live_cold_start_seconds=live_cold_start_seconds(inputs.router_deployment),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec.stated, first.process),
         owner=owner,

@@ -20,13 +20,13 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     context = state.context
     engine, stated, effective = context.engine, context.spec.stated, context.spec.effective
     access = engine.access(stated.engine, stated.model)
-    claim = CacheVolume("", "") if stated.cache.wanted else None
+    claim = CacheVolume("", "") if stated.cache else None
     mounts = engine_mounts(context.source, access.writable, claim, access.compiled)
     return (
         refusal_of_fields(engine, stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
-        or engine.check_model(stated.engine, stated.model, cached=stated.cache.wanted)
-        or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache.wanted))
+        or engine.check_model(stated.engine, stated.model, cached=stated.cache is not None)
+        or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache is not None))
         or refusal_of_resources(stated.engine.resources)
         or refusal_of_router_resources(effective.router.resources)
         or refusal_of_exposure(stated.router)

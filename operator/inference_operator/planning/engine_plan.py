@@ -143,7 +143,7 @@ def requested_of_sizes(spec: Spec, engine: Engine) -> Manifest:
         "parallelism": _stated(spec.parallelism),
         "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),
         "cache": shape.kv_cache_bytes,
-        "claim": spec.cache.wanted,
+        "claim": spec.cache is not None,
         "offloaded": shape.kv_offload_gib,
         "adapters": non_defaults(shape.adapters),
         "speculation": non_defaults(shape.speculation),
@@ -201,7 +201,7 @@ def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Re
 
 def _downloads(inputs: PlanInputs) -> bool:
     """Whether engines store the model on their node's disk: from a hub, and not through a claim."""
-    return isinstance(inputs.source, HubModel) and not inputs.spec.cache.wanted
+    return isinstance(inputs.source, HubModel) and inputs.spec.cache is None
 
 
 def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:

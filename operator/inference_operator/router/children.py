@@ -25,6 +25,7 @@ from inference_operator.router.pinned_router import (
 )
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 from inference_operator.router.service import main_service, peers_service
+from inference_operator.router.waiting import cold_start_seconds
 from inference_operator.views.pod import PodView, has_answered
 
 
@@ -63,7 +64,9 @@ def _built(inputs: RouterInputs) -> PinnedRouter:
     """The router as this release builds it."""
     config = config_files(inputs)
     inputs_hash = content_hash(router_inputs(inputs))
-    return Pinned(inputs_hash, RouterContent(inputs.slots, router_template(inputs, config), config))
+    return Pinned(
+        inputs_hash, RouterContent(inputs.slots, router_template(inputs, config), config, cold_start_seconds(inputs))
+    )
 
 
 def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:

@@ -127,13 +127,13 @@ def _keys_volume(inputs: RouterInputs) -> list[Manifest]:
     """The Secret with the API keys. Without it no router starts: none must accept everybody."""
     if (keys := inputs.spec.keys) is None:
         return []
-    items = [{"key": KEYS_FILE, "path": KEYS_FILE}]
-    return [{"name": _KEYS_MOUNT["name"], "secret": {"secretName": keys.secret_name, "items": items}}]
+    items = [{"key": keys.secret_ref.key, "path": KEYS_FILE}]
+    return [{"name": _KEYS_MOUNT["name"], "secret": {"secretName": keys.secret_ref.name, "items": items}}]
 
 
 def _tls_volume(tls: TlsSpec) -> Manifest:
     items = [{"key": "tls.crt", "path": TLS_CERTIFICATE_FILE}, {"key": "tls.key", "path": TLS_KEY_FILE}]
-    return {"name": TLS_VOLUME, "secret": {"secretName": tls.secret_name, "items": items}}
+    return {"name": TLS_VOLUME, "secret": {"secretName": tls.secret_ref.name, "items": items}}
 
 
 _TLS_MOUNT: Manifest = {"name": TLS_VOLUME, "mountPath": TLS_FOLDER, "readOnly": True}

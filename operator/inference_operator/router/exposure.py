@@ -102,7 +102,7 @@ def _of_ingress(wanted: IngressSpec, ref: Ref, live: Manifest | None) -> Exposur
             f" {f'the class `{wanted.class_name}`' if wanted.class_name else 'the default class'}."
         )
         return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
-    scheme = "https" if wanted.tls_secret_name else "http"
+    scheme = "https" if wanted.tls_secret_ref else "http"
     message = f"{ref} serves {wanted.host}.{_patterns([wanted.host])}"
     return Exposure(ref, _urls(scheme, [wanted.host]), Reason.EXPOSED, message)
 

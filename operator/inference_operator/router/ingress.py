@@ -23,19 +23,15 @@ them; docs/how-to/expose.md has theirs."""
 
 def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
     """The Ingress: every path of one host goes to the main Service."""
-    name = service_name(inputs.name)
+    name, tls = service_name(inputs.name), wanted.tls_secret_ref
     backend = {"service": {"name": name, "port": {"number": SERVICE_PORT}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
     content = {
         "spec": {
             **({"ingressClassName": wanted.class_name} if wanted.class_name else {}),
             "rules": [{"host": wanted.host, "http": {"paths": paths}}],
-            **({"tls": [{"hosts": [wanted.host], "secretName": wanted.tls_secret_name}]} if _secured(wanted) else {}),
+            **({"tls": [{"hosts": [wanted.host], "secretName": tls.name}]} if tls else {}),
         }
     }
     annotations = {**STREAM_ANNOTATIONS, **wanted.annotations}
     return child(INGRESS, name, owner=inputs.owner, component=ROUTER, content=content, annotations=annotations)
-
-
-def _secured(wanted: IngressSpec) -> bool:
-    return wanted.tls_secret_name is not None

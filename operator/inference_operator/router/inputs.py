@@ -47,6 +47,10 @@ class RouterInputs:
     progress_deadline_seconds: int
     owner: Owner
     settings: Settings
+    measured_start_seconds: float = 0.0
+    """An engine's start as measured; 0 before."""
+    live_cold_start_seconds: int = 0
+    """How long live routers hold a request while no engine is up; 0 without any."""
     engines_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the engines of the first upstream that take requests."""
     bypasses_routers: bool = False

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinAnnotation, Pinned
 from inference_operator.router.inputs import RouterInputs, Upstream
+from inference_operator.router.waiting import cold_start_seconds
 from inference_operator.views.raw import annotations
 
 ROUTER_ANNOTATION = "inference-operator.dev/router-template"
@@ -37,11 +38,18 @@ class RouterContent:
     template: Manifest
     files: Mapping[str, str]
     """Files of the configuration folder by name."""
+    cold_start_seconds: int = 0
+    """How long these routers hold a request while no engine is up."""
 
     @property
     def fields(self) -> Manifest:
         """Its fields as they are stored."""
-        return {"slots": self.slots, "template": self.template, "files": self.files}
+        return {
+            "slots": self.slots,
+            "template": self.template,
+            "files": self.files,
+            "cold_start_seconds": self.cold_start_seconds,
+        }
 
     @property
     def hashed(self) -> object:
@@ -72,6 +80,12 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
     return int(text) if _COUNT.fullmatch(text) else 0
 
 
+def live_cold_start_seconds(deployment: Manifest | None) -> int:
+    """How long the live routers hold a request while no engine is up; 0 if unknown."""
+    pinned = ROUTER_PIN.pinned(deployment)
+    return pinned.content.cold_start_seconds if pinned else 0
+
+
 def router_inputs(inputs: RouterInputs) -> Manifest:
     """Everything that template and configuration are built from, release and the operator's image aside.
 
@@ -87,6 +101,7 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
         "engine_max_concurrency": first.max_concurrency,
         "model_names": list(inputs.model_names),
         "slots": inputs.slots,
+        "cold_start_seconds": cold_start_seconds(inputs),
         "drain_seconds": inputs.drain_seconds,
         "upstreams": [_facts(one) for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
     }

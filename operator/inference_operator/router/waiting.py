@@ -33,6 +33,13 @@ HELD_PATH = "/held"
 QUEUE_SIZE = 512
 """Default of the requests that wait in a router pod."""
 
+COLD_START_STEPS = (300, 600, 1200, 1800)
+"""Seconds for which requests may be held by default. The least is half of the 10 minutes that the `openai` package
+waits for an answer (openai-python 2, `DEFAULT_TIMEOUT`), the most what `coldStart.timeout` allows."""
+
+COLD_START_MARGIN = 2
+"""A start may take so many times as long as the measured one, for example where an image is not on the node yet."""
+
 HOLD_SCRIPT = "hold.lua"
 
 MODELS_PATH = "/v1/models"
@@ -65,6 +72,20 @@ def queue_size(spec: RouterSpec) -> int:
     """
     wanted = min(QUEUE_SIZE, most_waiting(spec)) if spec.queue.max_size is None else spec.queue.max_size
     return wanted // PROCESSES
+
+
+def cold_start_seconds(inputs: RouterInputs) -> int:
+    """How long a request is held while no engine is up: `coldStart.timeout`, or a default.
+
+    The default is the first of `COLD_START_STEPS` that is long enough for a start as measured. It never falls, so that
+    starts of different lengths do not restart routers again and again.
+    """
+    if (asked := inputs.spec.cold_start.timeout) is not None:
+        return int(asked.total_seconds())
+    needed = COLD_START_MARGIN * inputs.measured_start_seconds
+    wanted = next((step for step in COLD_START_STEPS if step >= needed), COLD_START_STEPS[-1])
+    live = inputs.live_cold_start_seconds
+    return max(wanted, live if live in COLD_START_STEPS else 0)
 
 
 def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
@@ -101,7 +122,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
     """The values of waiting.cfg.j2."""
     names, spec = inputs.model_names, inputs.spec
     return {
-        "max_wait_seconds": int(spec.max_wait.total_seconds()),
+        "max_wait_seconds": cold_start_seconds(inputs),
         "queue_seconds": int(spec.queue.timeout.total_seconds()),
         "queue_size": queue_size(spec),
         "held_path": HELD_PATH,

@@ -91,7 +91,7 @@ def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     command.add_argument("--token-secret", metavar="NAME/KEY", help="Secret with a token of the hub, and its key")
     command.add_argument(
-        "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.secretName`"
+        "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.credentialsSecretRef`"
     )
     command.set_defaults(run=_prefetch)
 
@@ -192,16 +192,16 @@ def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadI
         model["allowPickle"] = True
     if options.token_secret:
         name, _, key = options.token_secret.partition("/")
-        model["tokenSecret"] = {"name": name, "key": key}
+        model["tokenSecretRef"] = {"name": name, **({"key": key} if key else {})}
     if options.s3_secret:
-        model["s3"] = {"secretName": options.s3_secret}
+        model["s3"] = {"credentialsSecretRef": {"name": options.s3_secret}}
     variables = [text.partition("=") for text in options.env]
     if any(not equals for _, equals, _ in variables):
         raise UsageError("--env: write NAME=VALUE, for example `--env HF_ENDPOINT=https://hub.example`.")
     env = [{"name": name, "value": value} for name, _, value in variables]
     meta = {"name": COMMAND, "namespace": options.namespace, "uid": UNKNOWN_UID, "generation": 1}
     spec = resource(
-        {"metadata": meta, "spec": {"model": model, "engine": {"env": env}, "cache": {"pvc": options.claim}}}
+        {"metadata": meta, "spec": {"model": model, "engine": {"env": env}, "cache": {"claimName": options.claim}}}
     ).spec
     if isinstance(spec, Refusal):
         raise UsageError(spec.message)

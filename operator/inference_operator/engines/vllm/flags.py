@@ -13,7 +13,7 @@ MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
     "--served-model-name": "Use `spec.model.servedName`.",
     "--revision": "Use `spec.model.revision`.",
-    "--hf-token": "Use `spec.model.tokenSecret`.",
+    "--hf-token": "Use `spec.model.tokenSecretRef`.",
     "--tensor-parallel-size": "Use `spec.parallelism.tensor`.",
     "--pipeline-parallel-size": "Use `spec.parallelism.pipeline`.",
     "--max-model-len": "Use `spec.engine.maxModelLen`.",

@@ -51,7 +51,7 @@ def access_variables(env: Sequence[EnvironmentVariable], model: ModelSpec | None
     """The variables with which a Job reaches the model: those of an engine, and those of the model itself."""
     if model is not None and model.source.startswith("s3://"):
         return bucket_variables(env, model.s3)
-    return with_token(hub_variables(env), model.token_secret if model else None)
+    return with_token(hub_variables(env), model.token_secret_ref if model else None)
 
 
 def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[EnvironmentVariable, ...]:
@@ -62,14 +62,14 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     Examples:
         >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
         >>> env = [EnvironmentVariable(name=name, value="1") for name in names]
-        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", secretName="store"))
+        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", credentialsSecretRef={"name": "store"}))
         >>> [(one.name, one.value) for one in found]
         [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
     """
     replaced = {
         *(_ENDPOINTS if s3.endpoint else ()),
         *(_REGIONS if s3.region else ()),
-        *(_KEYS if s3.secret_name else ()),
+        *(_KEYS if s3.credentials_secret_ref else ()),
     }
     own = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
     return (
@@ -78,19 +78,20 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     )
 
 
-def bucket_keys(secret: str | None) -> tuple[SecretVariable, ...]:
+def bucket_keys(s3: S3Spec) -> tuple[SecretVariable, ...]:
     """The variables with the key of a bucket, of one Secret; none without it.
 
     No other key of the Secret becomes a variable. Where the Secret lacks one that is needed, the kubelet says which.
 
     Examples:
-        >>> [(one.name, one.optional) for one in bucket_keys("store")]
+        >>> [(one.name, one.optional) for one in bucket_keys(S3Spec(credentialsSecretRef={"name": "store"}))]
         [('AWS_ACCESS_KEY_ID', False), ('AWS_SECRET_ACCESS_KEY', False), ('AWS_SESSION_TOKEN', True)]
-        >>> bucket_keys(None)
+        >>> bucket_keys(S3Spec())
         ()
     """
-    if not secret:
+    if s3.credentials_secret_ref is None:
         return ()
+    secret = s3.credentials_secret_ref.name
     needed = (SecretVariable(name, secret) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
     return (*needed, SecretVariable("AWS_SESSION_TOKEN", secret, optional=True))
 

@@ -89,25 +89,25 @@ MODEL_ERRORS: Sequence[KnownError] = (
         Reason.MODEL_GATED,
         r"(?:gated repo|GatedRepoError|Cannot access gated repo|is restricted and you are not in the authorized list)",
         "the hub gives this model only to accounts that have accepted its licence."
-        " Accept it there, and name a Secret with a token in `spec.model.tokenSecret`",
+        " Accept it there, and name a Secret with a token in `spec.model.tokenSecretRef`",
     ),
     known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier|Repository Not Found)",
         "the hub has no such model, or does not show it to this account."
-        " Check `spec.model.source`; for a private model name a Secret with a token in `spec.model.tokenSecret`",
+        " Check `spec.model.source`; for a private model name a Secret with a token in `spec.model.tokenSecretRef`",
     ),
     known_error(
         Reason.MODEL_NOT_FOUND,
         r"(?:401 Unauthorized|401 Client Error)",
-        "the hub does not accept the token of this account. Check the Secret of `spec.model.tokenSecret`, or behind `HF_TOKEN` in `spec.engine.env`",
+        "the hub does not accept the token of this account. Check the Secret of `spec.model.tokenSecretRef`, or behind `HF_TOKEN` in `spec.engine.env`",
     ),
     # h11 0.16, _headers.py
     known_error(
         Reason.MODEL_NOT_FOUND,
         r"Illegal header value ",
         "the token of the hub has a character that HTTP does not allow, such as a line break. Correct the Secret of"
-        " `spec.model.tokenSecret`, or behind `HF_TOKEN` in `spec.engine.env`",
+        " `spec.model.tokenSecretRef`, or behind `HF_TOKEN` in `spec.engine.env`",
     ),
     known_error(
         Reason.MODEL_NOT_FOUND,

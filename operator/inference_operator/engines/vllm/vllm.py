@@ -259,7 +259,7 @@ class Vllm:
             writable=WRITABLE,
             revision=model.revision if model else None,
             compiled=COMPILED,
-            keys=bucket_keys(model.s3.secret_name) if model else (),
+            keys=bucket_keys(model.s3) if model else (),
         )
 
     @property
