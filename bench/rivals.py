@@ -17,7 +17,7 @@ from pathlib import Path
 import aiohttp
 
 START_SECONDS = 60
-SAME_WORK = "envoy, the same work"
+SAME_WORK = "envoy same work"
 """Envoy with what a router does for each request, by its own filters."""
 INSTALL = "uv run --group bench python -m bench.router"
 KEY = "sk-bench-0123456789"

@@ -12,7 +12,7 @@ second one. So *direct* is the limit of the load generator. Each is measured in 
 - *router before*: what it printed at another commit.
 - *router affinity*: as *router*, with `PrefixAffinity`.
 - Envoy, `vllm-router` and `sglang-router` with their defaults (`bench/rivals.py`).
-- *envoy, the same work*: Envoy with keys, a limit, an access log and buffered retries, by its own filters.
+- *envoy same work*: Envoy with keys, a limit, an access log and buffered retries, by its own filters.
 
 Only where `--only` names them, the router with other ways to treat connections:
 

@@ -308,6 +308,14 @@ class Loopback:
             assert time.monotonic() < deadline, counted  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 
+    async def until_started(self, requests: int) -> list[int]:
+        """Wait until the engines have got this many requests; returns how many each has got."""
+        deadline = time.monotonic() + START_SECONDS
+        while sum(counts := [(await self.counts(engine))["started"] for engine in self.engines]) < requests:
+            assert time.monotonic() < deadline, counts  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+        return counts
+
     async def until_refused(self) -> None:
         """Wait until the router takes no new connections."""
         deadline = time.monotonic() + START_SECONDS
