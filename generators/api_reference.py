@@ -40,6 +40,8 @@ class Row:
 def rows(schema: Manifest, path: str = "spec", parent: Row | None = None) -> Iterator[Row]:
     """The fields of a schema, each before its sub-fields. These inherit the default, except in items of a list."""
     for name, node in schema.get("properties", {}).items():
+        if "description" not in node:  # a former name, which is refused
+            continue
         row = _row(f"{path}.{name}", node, parent, required=name in schema.get("required", ()))
         yield row
         if "items" in node:

@@ -63,7 +63,7 @@ def test_a_plain_resource_requires_no_further_right() -> None:
         ),
         (
             {"model": {"source": "oci://a/b@sha256:0", "verify": {"configMapRef": {"name": "keys"}}}},
-            "spec.model.verify.configMap",
+            "spec.model.verify.configMapRef.name",
             [PODS, "use configmaps/keys", "get configmaps/keys"],
         ),
     ],

@@ -23,11 +23,12 @@ pkg/apis/cel/config.go and pkg/cel/library/cost.go)."""
 
 
 def leaves(node: Manifest, path: str = "") -> set[str]:
-    """The paths of all strings below `spec`."""
+    """The paths of all strings below `spec` but former names, which have no description."""
     if "items" in node:
         return leaves(node["items"], f"{path}[]")
     if "properties" in node:
-        return {leaf for name, part in node["properties"].items() for leaf in leaves(part, f"{path}.{name}".strip("."))}
+        fields = {name: part for name, part in node["properties"].items() if "description" in part}
+        return {leaf for name, part in fields.items() for leaf in leaves(part, f"{path}.{name}".strip("."))}
     return {path} if node.get("type") == "string" else set()
 
 

@@ -53,6 +53,19 @@ NODES = dict(nodes(SCHEMA))
 SPEC = {path: node for path, node in NODES.items() if path.startswith(".spec")}
 
 
+FORMER = {path for path in SPEC if "description" not in SPEC[path] and not re.search(r"[\]}]$", path)}
+"""Former names of fields, which the API server would drop unseen if they did not stand in the CRD."""
+
+
+@pytest.mark.parametrize("path", sorted(FORMER))
+def test_a_former_name_is_refused_by_a_rule_of_its_section_that_tells_the_name_of_today(path: str) -> None:
+    section, _, name = path.rpartition(".")
+    rules = NODES[section]["x-kubernetes-validations"]
+    (message,) = [one["message"] for one in rules if one["rule"] == f"!has(self.{name})"]
+    today = re.findall("`([^`]*)`", message)[1]
+    assert f"{section}.{today}" in SPEC
+
+
 @pytest.mark.parametrize("path", NODES)
 def test_the_crd_schema_is_structural(path: str) -> None:
     node = NODES[path]
@@ -83,7 +96,7 @@ def test_every_field_that_users_write_has_a_bound_in_the_crd(path: str) -> None:
 
 @pytest.mark.parametrize("path", [path for path in NODES if not re.search(r"[\]}]$", path)])
 def test_every_field_of_the_crd_has_a_description(path: str) -> None:
-    if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions"):
+    if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions", *FORMER):
         assert NODES[path]["description"].endswith(".")
 
 

@@ -23,7 +23,10 @@ SAID: list[tuple[dict[str, object], str]] = [
     ({"model": {}}, f"spec.model.source: is required. Set it. `{EXPLAIN}.model.source` describes it."),
     ({"model": "hf://a/b"}, "spec.model: must be an object. Write its fields below it, one per line and indented."),
     ({"model": {"source": 7}}, "spec.model.source: must be a string. Put the value in quotes."),
-    ({"hardware": {"device": "gpu"}}, "spec.hardware.device: `gpu` is not allowed. Use `GPU` or `CPU`."),
+    (
+        {"hardware": {"device": "gpu"}},
+        "spec.hardware.device: `gpu` is not allowed. Did you mean `GPU`? Use",
+    ),
     (
         {"hardware": {"gpu": {"memory": "80GB"}}},
         "spec.hardware.gpu.memory: `80GB` has an invalid format",

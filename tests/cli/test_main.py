@@ -85,7 +85,7 @@ def test_valid_resources_are_rendered_beside_an_invalid_resource(infd: Infd) -> 
         (f"{HEADER}metadata: 5\n", "?: metadata.name: must be a DNS-1035 label"),
         (f"{HEADER}metadata: {{name: qwen}}\n", "qwen: spec.model: is required."),
         (f"{HEADER}metadata: {{name: qwen}}\nspec: text\n", "qwen: spec: "),
-        (f"{HEADER}metadata: {{name: qwen}}\nspec: {{1: 2}}\n", "qwen: spec."),
+        (f"{HEADER}metadata: {{name: qwen}}\nspec: {{1: 2}}\n", "qwen: 2 mistakes. (1) spec.model: "),
         (f"{HEADER}metadata: {{name: vllm}}\nspec: {{model: {{source: 'hf://a/b'}}}}\n", "vllm: metadata.name: "),
     ],
 )

@@ -96,7 +96,7 @@ async def test_a_claim_that_is_too_small_for_the_model_is_refused_before_anythin
     assert world.conditions()["Stalled"] == ("True", "InvalidSpec")
     message = world.status().condition(ConditionType.STALLED).message  # type: ignore[union-attr]
     assert "`10Gi` is too small: the model has 15.3 GiB" in message
-    assert "Set at least `26Gi`." in message
+    assert "Set at least `26Gi`, or remove it." in message
     assert world.cluster.peek(OWN) is None
     assert not download_jobs(world)
 

@@ -21,4 +21,4 @@ def test_a_claim_has_room_for_what_the_job_downloads_and_not_only_for_what_engin
     if not fits:
         assert isinstance(found, Refused)
         assert "`30Gi` is too small: the model has 20.1 GiB" in found.refusal.message
-        assert found.refusal.cure == "Set at least `31Gi`."
+        assert found.refusal.cure == "Set at least `31Gi`, or remove it."

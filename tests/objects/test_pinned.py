@@ -22,7 +22,7 @@ def test_the_stored_content_is_read_back_with_its_text() -> None:
     pinned = ROUTER_PIN.pinned(live(BUILT.text))
     assert pinned == BUILT
     assert pinned.stored == pinned.text == BUILT.text
-    assert json.loads(BUILT.text).keys() == {"inputsHash", "hash", "slots", "template", "files"}
+    assert json.loads(BUILT.text).keys() == {"inputsHash", "hash", "slots", "template", "files", "cold_start_seconds"}
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", "[" * 100_000, BUILT.text[:-12], BUILT.text.replace("32", "64")])

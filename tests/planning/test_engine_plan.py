@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[Manifest, Sequence[NodeView] | None, Settings, Reason, 
         NODES,
         Settings(),
         Reason.NO_SUITABLE_GPU,
-        "none of the GPUs that there are (H100-80GB) may be used.",
+        "the GPUs of the cluster (H100-80GB) may not be used.",
     ),
     "nobody sees nodes": ({}, None, Settings(), Reason.NO_SUITABLE_GPU, "this operator cannot see nodes. Name one"),
     "a resource that no node has": (
@@ -222,7 +222,7 @@ REFUSED: dict[str, tuple[Manifest, Sequence[NodeView] | None, Settings, Reason, 
         NODES,
         Settings(capacity=Capacity.FIXED),
         Reason.NO_SUITABLE_GPU,
-        "none of the GPUs that there are (H100-80GB) may be used.",
+        "the GPUs of the cluster (H100-80GB) may not be used.",
     ),
 }
 

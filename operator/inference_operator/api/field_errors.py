@@ -1,16 +1,15 @@
 """Translates pydantic's errors about the spec into messages for users: field, problem and cure."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import get_args
 
 from pydantic_core import ErrorDetails
 
+from inference_operator.api.field_hints import field_hint, value_hint
 from inference_operator.api.gpu import MEMORY_FORM
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Spec
-from inference_operator.api.validation import QUANTITY, SpecModel
+from inference_operator.api.validation import QUANTITY
 
 Path = Sequence[int | str]
 """Path of a field below `spec`: names, and indices of list items."""
@@ -29,6 +28,7 @@ def field_error(error: ErrorDetails) -> Refusal:
 
     Examples:
         >>> from pydantic import ValidationError
+        >>> from inference_operator.api.spec import Spec
         >>> try:
         ...     Spec.model_validate({"model": {"source": "hf://a/b"}, "repilcas": 2})
         ... except ValidationError as error:
@@ -38,6 +38,24 @@ def field_error(error: ErrorDetails) -> Refusal:
     path: Path = [step for step in error["loc"] if step != "[key]"]
     problem, cure = _WRONG_TYPES.get(error["type"]) or _TRANSLATORS.get(error["type"], _other)(error, path)
     return Refusal(Reason.INVALID_SPEC, field_name(path), problem, cure)
+
+
+def causes(errors: Sequence[ErrorDetails]) -> Sequence[ErrorDetails]:
+    """The errors without those of a list or object that only follow from errors inside it, such as too few valid items.
+
+    Examples:
+        >>> from pydantic import ValidationError
+        >>> from inference_operator.api.spec import Spec
+        >>> try:
+        ...     Spec.model_validate({"model": {"source": "hf://a/b"}, "router": {"httpRoute": {"parentRefs": [1]}}})
+        ... except ValidationError as error:
+        ...     [one["loc"] for one in causes(error.errors())]
+        [('router', 'httpRoute', 'parentRefs', 0)]
+    """
+    paths = [one["loc"] for one in errors]
+    return [
+        one for one in errors if not any(len(p) > len(one["loc"]) and p[: len(one["loc"])] == one["loc"] for p in paths)
+    ]
 
 
 def field_name(path: Path) -> str:
@@ -58,15 +76,16 @@ def _missing(_: ErrorDetails, path: Path) -> tuple[str, str]:
 
 
 def _unknown(_: ErrorDetails, path: Path) -> tuple[str, str]:
-    siblings = _fields_of(path[:-1])
-    near = get_close_matches(str(path[-1]), siblings, n=1)
-    cure = f"Did you mean `{near[0]}`?" if near else f"Remove it. `{_explain(path[:-1])}` lists all fields."
-    return "is not a field of this API version.", cure
+    section = [step for step in path[:-1] if isinstance(step, str)]
+    hint = field_hint(section, str(path[-1]))
+    return "is not a field of this API version.", hint or f"Remove it. `{_explain(path[:-1])}` lists all fields."
 
 
 def _not_allowed(error: ErrorDetails, _: Path) -> tuple[str, str]:
-    allowed = str(error.get("ctx", {}).get("expected", "")).replace("'", "`")
-    return f"{_quoted(error)} is not allowed.", f"Use {allowed}."
+    expected = str(error.get("ctx", {}).get("expected", ""))
+    hint = value_hint(str(error["input"])[:_MAX_QUOTED_LENGTH], re.findall(r"'([^']*)'", expected))
+    allowed = expected.replace("'", "`")
+    return f"{_quoted(error)} is not allowed.", " ".join(filter(None, (hint, f"Use {allowed}.")))
 
 
 def _wrong_format(error: ErrorDetails, path: Path) -> tuple[str, str]:
@@ -136,19 +155,3 @@ def _quoted(error: ErrorDetails) -> str:
 
 def _explain(path: Path) -> str:
     return f"kubectl explain infd.{'.'.join(['spec', *(step for step in path if isinstance(step, str))])}"
-
-
-def _fields_of(path: Path) -> Sequence[str]:
-    """Names of the fields at a path; empty if the path has no fields."""
-    model: type[SpecModel] | None = Spec
-    for step in path:
-        if model is not None and isinstance(step, str):
-            field = next((field for field in model.model_fields.values() if field.alias == step), None)
-            model = _model_of(field.annotation) if field else None
-    return [field.alias for field in model.model_fields.values() if field.alias] if model else []
-
-
-def _model_of(annotation: object) -> type[SpecModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, SpecModel):
-        return annotation
-    return next((model for item in get_args(annotation) if (model := _model_of(item)) is not None), None)

@@ -7,6 +7,8 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.validation import LABEL_KEY, MAX_LABEL_KEY_LENGTH, SpecModel
 
 Product = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_. ]*$")]
+MAX_PER_NODE = 16
+"""GPUs of the largest servers (Amazon EC2, `p2.16xlarge`; NVIDIA HGX-2)."""
 MEMORY_FORM = r"^[1-9][0-9]{0,4}Gi$"
 GpuMemoryQuantity = Annotated[str, StringConstraints(min_length=1, max_length=32, pattern=MEMORY_FORM)]
 
@@ -19,9 +21,17 @@ class GpuSpec(SpecModel):
         max_length=16,
         description=(
             "Allowed kinds of GPU, for example `L4` or `H100-80GB`, or values of the node label"
-            " `nvidia.com/gpu.product`. If no node with such a GPU is known, the operator assumes that one with eight"
-            " GPUs can exist. Default: any GPU that fits the model. Change: rolling restart with new sizing."
+            " `nvidia.com/gpu.product`. If no node with such a GPU exists yet, one with `perNode` GPUs is assumed to"
+            " come. Default: any GPU that fits the model. Change: rolling restart with new sizing."
         ),
+    )
+    per_node: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_PER_NODE,
+        description="Number of GPUs that a node has, where no node with one of `products` exists yet, for example in an"
+        " empty node pool. Default: 8 for kinds with NVLink, else as many as `parallelism` asks for."
+        " Change: rolling restart with new sizing.",
     )
     memory: GpuMemoryQuantity | None = Field(
         None,

@@ -1,8 +1,12 @@
-"""The message for a spec that the operator rejects: field, problem and cure."""
+"""The message for a spec that the operator rejects: field, problem and cure of each mistake."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from inference_operator.api.reasons import Reason
+
+MOST_MISTAKES = 8
+"""Mistakes that a message lists. More are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +22,31 @@ class Refusal:
     field: str
     problem: str
     cure: str
+    others: tuple["Refusal", ...] = ()
+    """Further mistakes of the same specification."""
+
+    @property
+    def mistakes(self) -> tuple["Refusal", ...]:
+        """This mistake and the others."""
+        return (replace(self, others=()), *self.others)
 
     @property
     def message(self) -> str:
-        """Field, problem and cure in one line; line breaks in quoted text become spaces."""
-        return " ".join(f"{self.field}: {self.problem} {self.cure}".split())
+        """Field, problem and cure of each mistake in one line; line breaks in quoted text become spaces."""
+        if not self.others:
+            return " ".join(f"{self.field}: {self.problem} {self.cure}".split())
+        shown = [f"({number}) {one.message}" for number, one in enumerate(self.mistakes[:MOST_MISTAKES], start=1)]
+        hidden = len(self.mistakes) - len(shown)
+        return " ".join((f"{len(self.mistakes)} mistakes.", *shown, *([f"And {hidden} more."] if hidden else [])))
+
+
+def all_of(refusals: Sequence[Refusal]) -> Refusal:
+    """All mistakes of a specification as one refusal: the first, with the others.
+
+    Examples:
+        >>> found = [Refusal(Reason.INVALID_SPEC, f"spec.{name}", "is wrong.", "Change it.") for name in "ab"]
+        >>> all_of(found).message
+        '2 mistakes. (1) spec.a: is wrong. Change it. (2) spec.b: is wrong. Change it.'
+    """
+    first, *others = refusals
+    return replace(first, others=tuple(others))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from inference_operator.api.field_errors import field_error
+from inference_operator.api.field_errors import causes, field_error
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.api.refusal import Refusal
+from inference_operator.api.refusal import Refusal, all_of
 from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
 from inference_operator.api.status import Status
 from inference_operator.manifest import Key, Manifest, Owner
@@ -83,7 +83,7 @@ def _spec(raw: object) -> Spec | Refusal:
     try:
         return Spec.model_validate(raw if raw is not None else {})
     except ValidationError as error:
-        return field_error(error.errors(include_url=False)[0])
+        return all_of([field_error(one) for one in causes(error.errors(include_url=False))])
 
 
 def _status(stored: object) -> Status:

@@ -5,7 +5,7 @@ generated resources to both. Labels and names follow apimachinery 0.36, pkg/util
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -74,8 +74,11 @@ class Former:
     @property
     def field(self) -> JsonSchemaValue:
         """The schema of the former field, which takes all that it took."""
-        anything = {"x-kubernetes-preserve-unknown-fields": True} if self.kind == "object" else {}
-        return {"type": self.kind, **anything}
+        bounds: Mapping[str, JsonSchemaValue] = {
+            "object": {"maxProperties": 16, "x-kubernetes-preserve-unknown-fields": True},
+            "string": {"maxLength": 1024},
+        }
+        return {"type": self.kind, **bounds.get(self.kind, {})}
 
     @property
     def rule(self) -> dict[str, str]:

@@ -32,7 +32,7 @@ from inference_operator.models.model import ELEMENT_BYTES, model_facts
 from inference_operator.models.quantization import named_quantization
 from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
 from inference_operator.models.source import HubModel
-from inference_operator.planning.gpu_offers import HINTED_PER_NODE
+from inference_operator.planning.gpu_offers import LINKED_PER_NODE
 from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import EngineOnGpus
@@ -118,7 +118,7 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
         yield answer_of_shape(facts, offer.kind, on_gpus(offer), shape)
         return
     wishes = SizingInputs(tensor=options.tensor, concurrency=options.concurrency, shape=shape)
-    for text in options.gpu or [f"{kind}:{HINTED_PER_NODE}" for kind in USUAL_KINDS]:
+    for text in options.gpu or [f"{kind}:{LINKED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
         plan = choose(facts, [offer], on_gpus, wishes)
         yield answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from inference_operator.admission.rights import Requirement, required_rights
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import PlanStatus
 from inference_operator.cli.api_server_rules import stored
 from inference_operator.cli.files import documents
@@ -28,6 +29,7 @@ from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Refused
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.status.report import report
 from inference_operator.views.node import NodeView, node_view
@@ -50,6 +52,8 @@ class Planning:
     """The model and where its facts come from."""
     rights: tuple[Requirement, ...] = ()
     """The rights that the resource requires of its writer."""
+    mistakes: tuple[Refusal, ...] = ()
+    """What is wrong with a rejected resource."""
 
     def document(self) -> Manifest:
         """The result as an object, with the plan as in status."""
@@ -58,7 +62,8 @@ class Planning:
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}
         rights = [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights]
         planned = {"planned": not self.refused, "message": self.message, "model": self.model}
-        return {**called, **planned, "rights": rights, "plan": shown}
+        wrong = [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes]
+        return {**called, **planned, **({"errors": wrong} if wrong else {}), "rights": rights, "plan": shown}
 
 
 def add_arguments(plan: argparse.ArgumentParser) -> None:
@@ -100,7 +105,8 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
 def _planning(document: Manifest, inputs: Inputs, options: OptionClasses) -> Planning:
     name, result = name_of(document), outcome(inputs)
     if why := why_nothing(result):
-        return Planning(name, refused=True, message=why, plan=None)
+        mistakes = result.refusal.mistakes if isinstance(result, Refused) else ()
+        return Planning(name, refused=True, message=why, plan=None, mistakes=mistakes)
     status = report(inputs, result, []).status
     sized = status.condition(ConditionType.SIZED)
     model = status.condition(ConditionType.MODEL_RESOLVED)

@@ -60,11 +60,13 @@ def claim_of(resource: Manifest) -> str:
     """The claim of a resource's `spec.cache`, also if its specification is invalid; empty without one.
 
     Examples:
-        >>> claim_of({"metadata": {"name": "qwen"}, "spec": {"cache": {"size": "1Gi"}}})
-        'qwen-cache'
+        >>> claim_of({"metadata": {"name": "qwen"}, "spec": {"cache": {}}}), claim_of({"metadata": {"name": "qwen"}})
+        ('qwen-cache', '')
     """
-    cache = mapping(mapping(resource, "spec"), "cache")
-    return cache_claim_name(resource["metadata"]["name"]) if cache.get("size") else str(cache.get("pvc") or "")
+    spec = mapping(resource, "spec")
+    if not isinstance(cache := spec.get("cache"), dict):
+        return ""
+    return str(cache.get("claimName") or "") or cache_claim_name(resource["metadata"]["name"])
 
 
 def repository_of(source: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, Spec
@@ -21,6 +22,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, may_be_used
 from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
+from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
 from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -234,11 +236,14 @@ def _unknown(facts: ModelFacts | NotUnderstood | None, inputs: PlanInputs) -> Re
         case NotUnderstood(field, problem):
             return Refusal(Reason.MODEL_NOT_UNDERSTOOD, SOURCE, f"`{field}` {problem}", UNCHECKED_CURE)
         case _:
-            return _no_offer(inputs.offers, inputs.spec.hardware.gpu.resource_name)
+            return _no_offer(inputs.offers, inputs.spec.hardware.gpu)
 
 
-def _no_offer(offers: GpuOffers, resource: str | None) -> Refusal:
-    if not offers.visible:
+def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
+    resource = asked.resource_name
+    if problem := unknown_kinds(asked.products):
+        cure = "Change `spec.hardware.gpu.products`, or name the value of a node's label `nvidia.com/gpu.product`."
+    elif not offers.visible:
         problem = "No GPU is known: this operator cannot see nodes."
         cure = "Name one in `spec.hardware.gpu.products`, or have `gpuOffers` set for the operator."
     elif offers.unknown_nodes:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.gpu import GpuSpec
+from inference_operator.api.spec import Spec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.node_labels import unknown_kind
 from inference_operator.hardware.offers import (
@@ -24,8 +25,9 @@ from inference_operator.views.node_fit import matches_node, schedulable_now
 
 UNKNOWN_KIND = "unknown"
 """GPUs whose kind no label of their node names."""
-HINTED_PER_NODE = 8
-"""GPUs of a node whose GPU kind the spec names and no node has: as many as most servers with NVLink have."""
+LINKED_PER_NODE = 8
+"""GPUs of a node that does not exist yet, for kinds with NVLink: most servers with it have as many. Of other kinds a
+node is taken to have one, so that what is planned runs on each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ class GpuOffers:
         return kind if absent else ""
 
 
-def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSpec, settings: Settings) -> GpuOffers:
+def gpu_offers(
+    nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSpec, settings: Settings, at_least: int = 1
+) -> GpuOffers:
     """The GPUs that an engine may be sized for.
 
     Args:
@@ -62,10 +66,12 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSp
         pod: the scheduling fields of the engine's pod.
         requested: the GPUs that the spec names.
         settings: declared GPUs, and whether the capacity is fixed.
+        at_least: GPUs of one engine that the spec asks for, so that nodes are taken to have them.
     """
+    hinted = _hinted(requested, at_least)
     declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
+    declared += hinted if requested.per_node else []
     suiting = _suiting(nodes, pod)
-    hinted = _hinted(requested)
     of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
     fixed = settings.capacity is Capacity.FIXED and nodes is not None
@@ -78,21 +84,26 @@ def gpu_offers(nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSp
 
 
 def usable_offers(
-    nodes: Sequence[NodeView] | None, pod: Manifest, requested: GpuSpec, settings: Settings, needs: GpuNeeds
+    nodes: Sequence[NodeView] | None,
+    pod: Manifest,
+    spec: Spec,
+    settings: Settings,
+    needs: GpuNeeds,
 ) -> GpuOffers:
     """The offers that an image can use: of nodes with a recent driver, and of kinds that it has code for.
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
         pod: the scheduling fields of the engine's pod.
-        requested: the GPUs that the spec names.
+        spec: the specification, with the GPUs that it names.
         settings: declared GPUs, and whether the capacity is fixed.
         needs: what the image needs.
     """
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
-    found = gpu_offers(recent, pod, requested, settings)
+    asked = (spec.parallelism.tensor or 1) * spec.parallelism.pipeline
+    found = gpu_offers(recent, pod, spec.hardware.gpu, settings, asked)
     kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})
     excluded = [
         f"Node `{name}` has driver {driver}, and the image's CUDA {needs.cuda} needs {needs.driver} or newer."
@@ -175,10 +186,12 @@ def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -
     return found or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
 
 
-def _hinted(requested: GpuSpec) -> Sequence[GpuOffer]:
-    offers = (offer_named(name, per_node=HINTED_PER_NODE) for name in requested.products)
-    kinds = {one.kind: _with_resource(requested.resource_name, one) for one in offers if one is not None}
-    return list(kinds.values())
+def _hinted(requested: GpuSpec, at_least: int) -> list[GpuOffer]:
+    """The offers of nodes that do not exist yet, of the kinds that the spec names."""
+    offers = [one for name in requested.products if (one := offer_named(name)) is not None]
+    usual = [max(at_least, LINKED_PER_NODE if one.linked else 1) for one in offers]
+    counted = [replace(one, per_node=requested.per_node or most) for one, most in zip(offers, usual, strict=True)]
+    return list({one.kind: _with_resource(requested.resource_name, one) for one in counted}.values())
 
 
 def _with_resource(resource: str | None, hinted: GpuOffer) -> GpuOffer:

@@ -106,7 +106,7 @@ def _offers(context: RoleContext, image: str) -> GpuOffers:
     effective = context.spec.effective
     pod = scheduling(effective.scheduling, gpus=1, selector={})
     needs = context.engine.gpu_needs(effective.engine, image)
-    return usable_offers(context.nodes, pod, effective.stated.hardware.gpu, context.settings, needs)
+    return usable_offers(context.nodes, pod, effective.stated, context.settings, needs)
 
 
 def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinAnnotation, Pinned
 from inference_operator.router.inputs import RouterInputs, Upstream
-from inference_operator.router.waiting import cold_start_seconds
+from inference_operator.router.waiting import COLD_START_STEPS, cold_start_seconds
 from inference_operator.views.raw import annotations
 
 ROUTER_ANNOTATION = "inference-operator.dev/router-template"
@@ -101,7 +101,7 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
         "engine_max_concurrency": first.max_concurrency,
         "model_names": list(inputs.model_names),
         "slots": inputs.slots,
-        "cold_start_seconds": cold_start_seconds(inputs),
+        "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
         "upstreams": [_facts(one) for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
     }

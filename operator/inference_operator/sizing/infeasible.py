@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
-from inference_operator.hardware.offers import GpuOffer
+from inference_operator.hardware.kinds import GPU_KINDS
+from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
@@ -15,6 +17,7 @@ TENSOR, HARDWARE, CONTEXT = "spec.parallelism.tensor", "spec.hardware", "spec.en
 MOST_NODES = 8
 """Most nodes of a suggested group; no published service uses more for one model."""
 LARGER = "Use larger GPUs or a smaller checkpoint."
+PER_NODE = "If nodes that do not exist yet have more GPUs, set `spec.hardware.gpu.perNode`."
 TIMES = " \N{MULTIPLICATION SIGN} "
 ADA = (8, 9)
 """Compute capability from which GPUs have FP8 arithmetic."""
@@ -45,7 +48,9 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
         if only_slices
         else f"{shape.parallel.world_size} GPUs are requested, and no node has more than {most}."
     )
-    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, f"Use at most {most}, or leave it out.")
+    more = f" {PER_NODE}" if inputs.kinds and not only_slices else ""
+    cure = f"Use at most {most}, or leave it out.{more}"
+    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, cure)
 
 
 def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
@@ -72,9 +77,27 @@ def no_gpu(offered: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
         )
         return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
     kinds = ", ".join(sorted({pool.offer.kind for pool in offered}))
-    problem = f"none of the GPUs that there are ({kinds}) may be used." if kinds else "there are no GPUs."
+    if not (problem := unknown_kinds(inputs.kinds)):
+        problem = f"the GPUs of the cluster ({kinds}) may not be used." if kinds else "there are no GPUs."
     cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."
     return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
+
+
+def unknown_kinds(names: Sequence[str]) -> str:
+    """The kinds that are not known, each with the one that is meant; empty if all are.
+
+    Examples:
+        >>> unknown_kinds(["L4", "H1000"])
+        '`H1000` is no known kind of GPU, and no node has such a product: did you mean `H100-80GB`?'
+    """
+    known = {kind.name.lower(): kind.name for kind in GPU_KINDS}
+    found = []
+    for name in names:
+        if offer_named(name) is None:
+            near = get_close_matches(name.lower(), known, n=1)
+            meant = f": did you mean `{known[near[0]]}`?" if near else "."
+            found.append(f"`{name}` is no known kind of GPU, and no node has such a product{meant}")
+    return " ".join(found)
 
 
 def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
@@ -91,7 +114,8 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     if nodes := _nodes(pool, shape, inputs):
         cure = f"A group of {nodes} nodes would hold it (tensor parallel {tensor}, pipeline parallel {nodes})."
         return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, HARDWARE, problem, f"{cure} {LARGER}", tried)
-    return Infeasible(reason, TENSOR if inputs.tensor else HARDWARE, problem, LARGER, tried)
+    cure = f"{LARGER} {PER_NODE}" if inputs.kinds and not offer.slice else LARGER
+    return Infeasible(reason, TENSOR if inputs.tensor else HARDWARE, problem, cure, tried)
 
 
 def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
