@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 
 import aiohttp
+import pytest
 
 from e2e.load.completion import Question, chunk_times
 from e2e.served import PROMPT, Served
+from e2e.waiting import eventually
+from inference_operator.api.generation import MOST_CHOICES
 
 STREAM_TOKENS = 200
 STREAMS = 5
+ROLLOUT_SECONDS = 240
 SEPARATE_SECONDS = 0.0005
 """Chunks closer together than this arrived together; the engine takes 2 ms or more for a token."""
 
@@ -70,6 +75,37 @@ def test_an_unknown_model_gets_the_404_of_the_engine(tiny: Served) -> None:
     status, body = tiny.post("/v1/completions", {"model": "nobody", "prompt": PROMPT})
     assert status == 404
     assert "nobody" in json.loads(body)["error"]["message"]
+
+
+def test_a_request_for_more_answers_than_the_default_allows_is_refused(tiny: Served) -> None:
+    status, body = tiny.post("/v1/completions", {"model": "tiny", "prompt": PROMPT, "n": MOST_CHOICES + 1})
+    assert (status, "n" in json.loads(body)["error"]["message"]) == (400, True)
+    asked = {"model": "tiny", "prompt": PROMPT, "n": 4, "max_tokens": 1, "temperature": 1}
+    status, body = tiny.post("/v1/completions", asked)
+    assert (status, len(json.loads(body)["choices"])) == (200, 4)
+
+
+@pytest.mark.full
+def test_generation_of_the_spec_applies_to_requests_that_name_nothing_and_limits_the_others(tiny: Served) -> None:
+    generation = {"temperature": 0, "maxTokens": 6, "maxN": 2}
+    tiny.kubectl("patch", "infd", tiny.name, "--type=merge", "--patch", _patch(generation))
+    asked = {"model": "tiny", "prompt": PROMPT, "max_tokens": 50}
+    eventually(lambda: len(_text(tiny, asked).split()) == 6, seconds=ROLLOUT_SECONDS, what="the limit of an answer")
+    assert len({_text(tiny, asked) for _ in range(4)}) == 1, "temperature 0"
+    assert tiny.post("/v1/completions", {**asked, "n": 3})[0] == 400
+    tiny.kubectl("patch", "infd", tiny.name, "--type=merge", "--patch", _patch(None))
+    eventually(lambda: len(_text(tiny, asked).split()) == 50, seconds=ROLLOUT_SECONDS, what="no limit")
+
+
+def _patch(generation: object) -> str:
+    return json.dumps({"spec": {"engine": {"generation": generation}}})
+
+
+def _text(tiny: Served, asked: Mapping[str, object]) -> str:
+    status, body = tiny.post("/v1/completions", asked)
+    assert status == 200, body
+    text: str = json.loads(body)["choices"][0]["text"]
+    return text
 
 
 def test_the_health_endpoint_of_the_router_answers(tiny: Served) -> None:

@@ -45,6 +45,7 @@ def test_a_plain_resource_requires_no_further_right() -> None:
             "spec.router.ingress",
             ["create ingresses.networking.k8s.io"],
         ),
+        ({"cache": {}}, "spec.cache", ["create persistentvolumeclaims"]),
         ({"cache": {"size": "1Gi"}}, "spec.cache", ["create persistentvolumeclaims"]),
         (
             {"model": {"source": "pvc://models/a"}},

@@ -61,7 +61,7 @@ SAFE = (
         "-cc.pass_config.fuse_norm_quant",
     ),
     *("--speculative-config.num_speculative_tokens", "-sc.method", "--limit-mm-per-prompt.image", "-ac.backend"),
-    *("--override-generation-config.temperature", "--default-chat-template-kwargs.enable_thinking"),
+    "--default-chat-template-kwargs.enable_thinking",
     *("-O0", "-O1", "-O2", "-O3"),
 )
 JSON = ("{}", "[1]", '{"a": 1}', ' \t\r\n{"a": 1}', "\n[")

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 from inference_operator.api.container import EnvironmentVariable
@@ -6,6 +7,7 @@ from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
+from inference_operator.engines.vllm.generation import MAX_N, OVERRIDE
 from inference_operator.engines.vllm.media import NO_HOST
 from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
@@ -53,12 +55,22 @@ def test_every_argument_that_the_operator_sets_is_a_managed_flag_and_a_vllm_opti
         assert argument.partition("=")[0] in OPTIONS
 
 
+def test_generation_sets_what_requests_leave_open_and_the_most_that_they_may_ask_for() -> None:
+    asked = EngineSpec.model_validate({"generation": {"temperature": 0, "topP": 0.9, "maxTokens": 512, "maxN": 4}})
+    made = process(asked)
+    (argument,) = [one for one in made.args if one.startswith(OVERRIDE)]
+    assert json.loads(argument.partition("=")[2]) == {"temperature": 0, "top_p": 0.9, "max_new_tokens": 512}
+    assert {one.name: one.value for one in made.env}[MAX_N] == "4"
+    assert not [one for one in process().args if one.startswith(OVERRIDE)]
+
+
 def test_environment_variables_of_the_spec_replace_the_defaults() -> None:
     asked = (EnvironmentVariable(name="HF_HOME", value="/tmp/hub"), EnvironmentVariable(name="A", value="1"))  # noqa: S108 - a path in a pod
     env = process(EngineSpec(env=asked)).env
     values = {variable.name: variable.value for variable in env}
     assert len(values) == len(env)
-    assert values == {**ENVIRONMENT, ENGINE_READY_TIMEOUT: "1800", "HF_HOME": "/tmp/hub", "A": "1"}  # noqa: S108 - a path in a pod
+    own = {ENGINE_READY_TIMEOUT: "1800", MAX_N: "128"}
+    assert values == {**ENVIRONMENT, **own, "HF_HOME": "/tmp/hub", "A": "1"}  # noqa: S108 - a path in a pod
 
 
 def test_every_path_in_the_default_environment_is_in_the_writable_home() -> None:

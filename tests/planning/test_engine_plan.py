@@ -353,3 +353,26 @@ def test_fixed_capacity_stops_no_engine_of_a_temporarily_unready_node(ready: boo
     found = outcome(inputs(raw, children=made.values(), pods=pods, nodes=troubled, settings=fixed))
     assert isinstance(found, Planned)
     assert found.desired[ENGINES]["spec"]["replicas"] == 2
+
+
+def test_a_pool_of_nodes_with_one_gpu_gets_no_engine_of_two() -> None:
+    """Qwen3-32B needs more than one L4."""
+    asked: Manifest = {"model": {"source": "hf://Qwen/Qwen3-32B"}, "hardware": {"gpu": {"products": ["L4"]}}}
+    found = outcome(inputs(inference_deployment(**asked), nodes=[]))
+    assert isinstance(found, Refused)
+    assert "If nodes that do not exist yet have more GPUs, set `spec.hardware.gpu.perNode`." in found.refusal.cure
+    asked["hardware"] = {"gpu": {"products": ["L4"], "perNode": 8}}
+    found = outcome(inputs(inference_deployment(**asked), nodes=[]))
+    assert isinstance(found, Planned)
+    assert found.plan.plan.gpus_per_replica > 1
+
+
+@pytest.mark.parametrize("seen", [[], NODES, None])
+def test_an_unknown_kind_of_gpu_is_called_unknown_with_the_one_that_is_meant(seen: Sequence[NodeView] | None) -> None:
+    asked = inference_deployment(hardware={"gpu": {"products": ["H1000"]}})
+    found = outcome(inputs(asked, nodes=seen))
+    assert isinstance(found, Refused)
+    assert found.refusal.reason is Reason.NO_SUITABLE_GPU
+    assert "`H1000` is no known kind of GPU, and no node has such a product: did you mean `H100-80GB`?" in (
+        found.refusal.message
+    )

@@ -124,3 +124,22 @@ def test_only_nodes_with_gpus_are_observed(resource: str, has: bool) -> None:  #
 def test_a_node_whose_device_plugin_reports_no_gpu_offers_none_and_is_not_called_unknown() -> None:
     found = offers([node_view({**node("a", labels=L4), "status": {"allocatable": {"nvidia.com/gpu": "0"}}})])
     assert (found.live, found.unknown_nodes) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "per_node"),
+    [
+        ({"products": ["L4"]}, 1),
+        ({"products": ["H100"]}, 8),
+        ({"products": ["L4"], "perNode": 4}, 4),
+        ({"products": ["H100"], "perNode": 2}, 2),
+    ],
+)
+def test_the_spec_says_how_many_gpus_a_node_has_that_does_not_exist_yet(asked: Manifest, per_node: int) -> None:
+    assert [one.per_node for one in offers([], **asked).possible] == [per_node]
+
+
+def test_more_gpus_than_existing_nodes_have_count_only_if_the_spec_says_so() -> None:
+    seen = nodes(node("a", gpus=1, labels=L4))
+    assert described(offers(seen, products=["L4"])) == [("L4", 1, 1, "NVIDIA-L4")]
+    assert ("L4", 4, 1, "NVIDIA-L4") in described(offers(seen, products=["L4"], perNode=4))

@@ -224,7 +224,7 @@ _GPU_RESOURCE = Check(
 _OWN_CLAIM = Check(
     "cache",
     f"{value_of('object', 'cache')}.hasValue() && !{value_of('object', 'cache.claimName')}.hasValue()",
-    lambda spec: [""] if "claimName" not in (part(spec, "cache") or {"claimName": ""}) else [],
+    lambda spec: [""] if part(spec, "cache") is not None and part(spec, "cache.claimName") is None else [],
     Right("create", "persistentvolumeclaims"),
 )
 """Without the name of a claim, `cache` creates one."""

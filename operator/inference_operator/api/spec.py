@@ -23,6 +23,7 @@ from inference_operator.api.container import (
     SecretKeySelector,
 )
 from inference_operator.api.duration import Within
+from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec, RouterStrategy
@@ -296,6 +297,10 @@ class EngineSpec(SpecModel):
         description="Parser that separates reasoning from the answer: a name as in vLLM's `--reasoning-parser`, `Auto`"
         " for that of the model's family (status.plan), or `None`. `Auto` is none for images of another vLLM than the"
         " operator's own, or without a version in their tag. Default: `Auto`. Change: rolling restart.",
+    )
+    generation: GenerationSpec = Field(
+        default_factory=GenerationSpec,
+        description="Sampling parameters of requests that name none, and the most that a request may ask for.",
     )
     multimodal: MultimodalSpec = Field(
         default_factory=MultimodalSpec, description="Inputs that are not text, for models that read them."

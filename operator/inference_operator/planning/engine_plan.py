@@ -127,7 +127,7 @@ def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
 
 
 _NOT_SIZED: Mapping[str, bool | set[str]] = {
-    **dict.fromkeys(("image", "args", "env", "resources", "tool_call_parser", "reasoning_parser"), True),
+    **dict.fromkeys(("image", "args", "env", "resources", "tool_call_parser", "reasoning_parser", "generation"), True),
     "multimodal": {"allowed_domains"},
 }
 """Fields of `spec.engine` that sizes do not depend on."""

@@ -111,11 +111,11 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     if changes:
         field = TENSOR if inputs.tensor else HARDWARE
         return Infeasible(reason, field, problem, f"Fits with {_listed(changes)}.", tried)
+    larger = f"{LARGER} {PER_NODE}" if inputs.kinds and not offer.slice else LARGER
     if nodes := _nodes(pool, shape, inputs):
         cure = f"A group of {nodes} nodes would hold it (tensor parallel {tensor}, pipeline parallel {nodes})."
-        return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, HARDWARE, problem, f"{cure} {LARGER}", tried)
-    cure = f"{LARGER} {PER_NODE}" if inputs.kinds and not offer.slice else LARGER
-    return Infeasible(reason, TENSOR if inputs.tensor else HARDWARE, problem, cure, tried)
+        return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, HARDWARE, problem, f"{cure} {larger}", tried)
+    return Infeasible(reason, TENSOR if inputs.tensor else HARDWARE, problem, larger, tried)
 
 
 def _total_memory(pool: Pool) -> tuple[float, float, str, str]:

@@ -24,6 +24,7 @@ MANAGED_FLAGS: dict[str, str] = {
     "--quantization": "Use `spec.engine.quantization`.",
     "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
     "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
+    "--override-generation-config": "Use `spec.engine.generation`.",
     "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
     **dict.fromkeys(
         (
@@ -146,6 +147,7 @@ REMOVED_FLAGS: dict[str, str] = {
 MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
     "VLLM_ENGINE_READY_TIMEOUT_S": "Use `spec.startupTimeout`.",
+    "VLLM_MAX_N_SEQUENCES": "Use `spec.engine.generation.maxN`.",
     "VLLM_PORT": _NO_FIELD,
     "VLLM_HOST_IP": _NO_FIELD,
     # Its fingerprint of an engine leaves the utilization out (0.32.0, v1/worker/startup_plan.py).

@@ -24,6 +24,7 @@ from inference_operator.engines.vllm.arguments import (
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
+from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
 from inference_operator.engines.vllm.hub_env import (
     access_variables,
     bucket_keys,
@@ -221,12 +222,17 @@ class Vllm:
             f"--tensor-parallel-size={plan.parallel.tensor}",
             *memory_arguments(spec, plan),
             *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
+            *generation_arguments(spec.generation),
             *media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or "")),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
             *_queue_arguments(spec, sequences),
             *traces_arguments(spec.args, traces),
         )
-        own = {ENGINE_READY_TIMEOUT: str(timeouts.startup), **offline_variables(served.hub_cache)}
+        own = {
+            ENGINE_READY_TIMEOUT: str(timeouts.startup),
+            MAX_N: str(spec.generation.max_n),
+            **offline_variables(served.hub_cache),
+        }
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
             args=(
