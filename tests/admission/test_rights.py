@@ -19,7 +19,7 @@ def rights(**spec: Any) -> dict[str, list[str]]:  # noqa: ANN401 - JSON
 
 def test_a_plain_resource_requires_no_further_right() -> None:
     engine = {"args": ["--seed=8", "--enforce-eager"], "env": [{"name": "OMP_NUM_THREADS", "value": "8"}]}
-    scaled = {"replicas": 2, "autoscaling": {"maxReplicas": 4}, "cache": {}, "scheduling": {"nodeSelector": {"a": "b"}}}
+    scaled = {"replicas": 2, "autoscaling": {"maxReplicas": 4}, "scheduling": {"nodeSelector": {"a": "b"}}}
     assert rights(engine=engine, **scaled) == {}
 
 

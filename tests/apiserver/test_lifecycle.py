@@ -48,7 +48,7 @@ def test_kubectl_get_columns_show_whether_a_model_is_served(steady: Workspace) -
     assert "qwen" in steady.kubectl("get", "inference", "--output=name")
     wide = steady.kubectl("get", "infd", "qwen", "--output=wide").splitlines()
     assert wide[0].endswith("GPU KIND    CONTEXT   MESSAGE")
-    assert wide[1].endswith("H100-80GB   40960     1 of 1 engines are ready.")
+    assert wide[1].endswith("H100-80GB   40960     1 of 1 engine is ready.")
 
 
 def test_an_engine_runs_on_a_gpu_node_with_the_requested_gpus(workspace: Workspace) -> None:

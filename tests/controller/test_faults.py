@@ -110,7 +110,7 @@ async def test_a_rejected_child_is_named_in_the_status_and_the_others_are_create
     assert again is not None
     stalled = world.status().conditions[2]
     assert (stalled.status, stalled.reason) == ("True", "ChildRejected")
-    assert stalled.message == f"{CHILDREN[number]} was rejected: exceeded quota: small"
+    assert stalled.message.startswith(f"{CHILDREN[number]} was rejected: exceeded quota: small. Change what")
     assert set(world.children()) == set(CHILDREN) - {CHILDREN[number]}
     await world.settle()
     assert world.children() == reference.children()

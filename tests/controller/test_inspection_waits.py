@@ -58,13 +58,13 @@ async def test_an_inspection_pod_that_cannot_be_created_is_in_the_status_with_ca
     assert told is not None
     assert (told.status, told.reason) == ("Unknown", "InspectingModel")
     why = "Kubernetes refuses it: exceeded quota: small. Raise the quota in the message, or lower the requests."
-    assert told.message.endswith(f" Its pod does not run: {why}")
+    assert inspecting.status().message.endswith(f" Its pod does not run: {why}")
     end(inspecting, None)
     await round_with_looks(inspecting)
     told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
     assert (told.status, told.reason) == ("False", "InspectionFailed")
-    assert f"did not run in time: {why}" in told.message
+    assert f"did not run in time: {why}" in inspecting.status().message
 
 
 async def test_a_volume_that_an_inspection_pod_cannot_mount_is_in_the_status(inspecting: World) -> None:
@@ -84,7 +84,8 @@ async def test_a_volume_that_an_inspection_pod_cannot_mount_is_in_the_status(ins
     await round_with_looks(inspecting)
     told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
-    assert "Its pod does not run: a volume cannot be mounted: MountVolume.SetUp failed: no such share." in told.message
+    said = inspecting.status().message
+    assert "Its pod does not run: a volume cannot be mounted: MountVolume.SetUp failed: no such share." in said
 
 
 async def test_a_key_that_the_secret_of_a_bucket_lacks_is_named_in_the_status(world: World) -> None:
@@ -98,4 +99,4 @@ async def test_a_key_that_the_secret_of_a_bucket_lacks_is_named_in_the_status(wo
     await round_with_looks(world)
     told = world.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
-    assert f"Its pod does not run: {missing}. Create the missing object." in told.message
+    assert f"Its pod does not run: {missing}. Create the missing object." in world.status().message

@@ -15,6 +15,7 @@ from tests.testing.builders import deployment_status, waiting
 
 SILENT = waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1}})
 ENDED = "Pod qwen-engine-a does not run: container `engine` ended with exit code 1"
+READ = "`kubectl logs -n default qwen-engine-a -c engine --previous` prints all of its output."
 
 
 def log_of(pod: PodView) -> LogLookup:
@@ -44,7 +45,7 @@ def test_a_known_error_in_the_termination_message_needs_no_log_lookup() -> None:
 
 def test_an_unknown_termination_message_makes_the_log_looked_up_for_a_known_error() -> None:
     pod = view(CRASHING)
-    assert problem_message(pod) == f"{ENDED}: ValueError: no"
+    assert problem_message(pod) == f"{ENDED}: ValueError: no. {READ}"
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
@@ -54,14 +55,14 @@ def test_an_unknown_termination_message_makes_the_log_looked_up_for_a_known_erro
     assert (
         problem_message(pod, LogText("nothing known"))
         == problem_message(pod, Unavailable("it is gone"))
-        == f"{ENDED}: ValueError: no"
+        == f"{ENDED}: ValueError: no. {READ}"
     )
 
 
 def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
     pod = view(KNOWN, component=ROUTER)
     result = reported(observed(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[pod]))
-    assert message(result, ConditionType.RECONCILING) == f"{ENDED}: CUDA out of memory"
+    assert message(result, ConditionType.RECONCILING) == f"{ENDED}: CUDA out of memory. {READ}"
     assert result.requeue is not None
     assert result.requeue.lookups == ()
 
@@ -79,7 +80,7 @@ def test_without_a_termination_message_the_end_of_the_log_is_the_cause(
     lookup_result: LookupResult | None, words: str
 ) -> None:
     pod = view(SILENT)
-    assert problem_message(pod, lookup_result) == f"{ENDED}{words}"
+    assert problem_message(pod, lookup_result) == f"{ENDED}{words}. {READ}"
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
@@ -89,7 +90,7 @@ def test_with_read_logs_off_the_message_says_that_the_log_is_not_read() -> None:
     pod = view(SILENT)
     result = reported(replace(loading(pods=[pod]), settings=Settings(read_logs=False)))
     words = "; its log is not read, because the operator's setting `readLogs` is off"
-    assert message(result, ConditionType.RECONCILING) == f"{ENDED}{words}"
+    assert message(result, ConditionType.RECONCILING) == f"{ENDED}{words}. {READ}"
     assert result.requeue is not None
     assert result.requeue.lookups == ()
 

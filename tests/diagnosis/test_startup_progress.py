@@ -37,7 +37,7 @@ IMAGES = starting(state={"waiting": {"reason": "ContainerCreating"}})
 RUNNING = starting(state={"running": {}}, started=False)
 ANSWERED = starting(state={"running": {}}, started=True)
 LOGS: dict[Phase, str] = {phase: text for text, phase in QUOTED}
-WAITING = "0 of 1 engines are ready."
+WAITING = "0 of 1 engine is ready."
 
 
 def start(
@@ -54,7 +54,7 @@ def with_log(situation: Inputs, pod: PodView, lookup_result: LookupResult | None
 
 
 def ready_message(situation: Inputs) -> str:
-    return message(reported(situation), ConditionType.READY)
+    return reported(situation).status.message
 
 
 STEPS_SEEN: list[tuple[Inputs, StartupStage | Phase]] = [
@@ -79,7 +79,7 @@ def test_ready_and_reconciling_name_the_startup_step_of_the_pod(situation: Input
     result = reported(situation)
     assert main_conditions(result) == ("False Starting", "True Starting", "False NotStalled")
     words = f"{WAITING} Pod qwen-engine-a {PHRASES[step]}."
-    assert [c.message for c in result.status.conditions[:2]] == [words, words]
+    assert result.status.message == message(result, ConditionType.RECONCILING) == words
 
 
 def test_the_log_of_a_start_is_looked_up_only_before_the_startup_probe_succeeds() -> None:
@@ -98,7 +98,7 @@ def test_the_log_of_a_start_is_looked_up_only_before_the_startup_probe_succeeds(
 def test_a_startup_step_is_reported_only_after_a_delay() -> None:
     young = loading(pods=[view(RUNNING)])
     result = reported(young)
-    assert message(result, ConditionType.READY) == WAITING
+    assert result.status.message == WAITING
     assert result.requeue is not None
     assert result.requeue.lookups == ()
     assert result.requeue.seconds == REPORT_AFTER.total_seconds()
@@ -159,7 +159,7 @@ def test_of_several_starting_pods_only_the_furthest_is_reported_and_has_its_log_
     situation = loading(pods=pods, engines=deployment_status(3, ready=0))
     result = reported(situation)
     spoken = "Pod qwen-engine-c starts its engine."
-    assert spoken in message(result, ConditionType.READY)
+    assert spoken in result.status.message
     assert result.requeue is not None
     (look,) = result.requeue.lookups
     assert isinstance(look, LogLookup)
@@ -219,9 +219,7 @@ def test_reported_startup_steps_only_advance_whatever_the_order_of_observations(
 
 
 def _ready_of(status: Status) -> str:
-    condition = status.condition(ConditionType.READY)
-    assert condition
-    return condition.message
+    return status.message
 
 
 def test_the_transition_time_of_a_condition_stays_when_only_its_message_changes() -> None:

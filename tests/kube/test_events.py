@@ -11,7 +11,7 @@ from tests.testing.builders import NOW, inference_deployment
 from tests.testing.memory_cluster import MemoryCluster
 
 ABOUT = resource(inference_deployment())
-SERVING = Event("Normal", "Serving", "1 of 1 engines are ready.")
+SERVING = Event("Normal", "Serving", "1 of 1 engine is ready.")
 
 
 def written(cluster: MemoryCluster) -> list[Manifest]:
@@ -24,7 +24,7 @@ async def test_a_repeated_transition_is_counted_in_its_first_event() -> None:
     for _ in range(3):
         await told.write(ABOUT, SERVING)
     (event,) = written(cluster)
-    assert (event["type"], event["reason"], event["note"]) == ("Normal", "Serving", "1 of 1 engines are ready.")
+    assert (event["type"], event["reason"], event["note"]) == ("Normal", "Serving", "1 of 1 engine is ready.")
     assert event["regarding"]["uid"] == ABOUT.uid
     assert event["series"] == {"count": 3, "lastObservedTime": "2026-01-02T03:04:05.000000Z"}
     assert event["metadata"]["namespace"] == "default"

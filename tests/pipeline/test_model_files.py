@@ -163,7 +163,7 @@ def test_a_gated_model_of_the_catalogue_is_refused_before_any_pod() -> None:
     before = inspected(GATED)
     found = outcome(before)
     assert isinstance(found, Refused)
-    assert "is gated. Accept the licence." in condition(before, found, ConditionType.MODEL_RESOLVED)
+    assert "is gated. Accept the licence." in condition(before, found, ConditionType.STALLED)
 
 
 def test_an_engine_on_cpus_loads_the_commit_of_a_hub_that_was_inspected() -> None:
@@ -227,7 +227,7 @@ def test_no_engine_starts_with_pickle_weights_without_consent_though_its_sizes_a
     assert found.refusal.reason is Reason.PICKLE_WEIGHTS
     assert "set `spec.model.allowPickle: true`" in found.refusal.message
     assert "spec.parallelism" not in found.refusal.message
-    assert "pickle files" in condition(asked, found, ConditionType.MODEL_RESOLVED)
+    assert "pickle files" in condition(asked, found, ConditionType.STALLED)
 
 
 def test_pickle_weights_with_consent_are_sized_and_named_until_the_consent_is_withdrawn() -> None:

@@ -140,9 +140,9 @@ def test_status_reads_logs_and_termination_messages_by_the_second_engine() -> No
     log = LogLookup("default", "qwen-engine-7c9f-abcde", "pod-qwen-engine-7c9f-abcde", ENGINE, 0, False, True)  # noqa: FBT003
     starting = with_live(by_the_second_engine(), pod(status=STARTING))
     later = replace(starting, now=starting.now.replace(year=2027), lookups={log: LogText("listening")})
-    assert " loads the weights." in _ready(later)
+    assert " loads the weights." in _summary(later)
     crashed = with_live(by_the_second_engine(), pod(status=CRASHED))
-    assert "the echo faded" in _ready(crashed)
+    assert "the echo faded" in _summary(crashed)
     assert _report(crashed).status.conditions[0].reason == Reason.GPU_OUT_OF_MEMORY
 
 
@@ -254,7 +254,7 @@ def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() ->
 def test_status_reads_the_pods_of_each_role_by_its_engine_and_sizes_each_role() -> None:
     given = replace(inputs(inference_deployment()), engines=BOTH, roles=two_roles)
     crashed = with_live(given, pod(name="qwen-helper-a", component=HELPER, status=_of_helper(CRASHED)))
-    assert "the echo faded" in _ready(crashed)
+    assert "the echo faded" in _summary(crashed)
     status = _report(crashed).status
     assert status.conditions[0].reason == Reason.GPU_OUT_OF_MEMORY
     sized = status.condition(ConditionType.SIZED)
@@ -292,5 +292,5 @@ def _report(given: Inputs) -> Report:
     return report(given, outcome(given), [])
 
 
-def _ready(given: Inputs) -> str:
-    return _report(given).status.conditions[0].message
+def _summary(given: Inputs) -> str:
+    return _report(given).status.message

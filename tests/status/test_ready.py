@@ -54,28 +54,30 @@ L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVID
         ),
     ],
 )
-def test_the_kubelets_cause_is_in_every_condition_with_its_cure(problem: Manifest, cause: str) -> None:
+def test_the_kubelets_cause_is_in_one_condition_with_its_cure(problem: Manifest, cause: str) -> None:
     cause = f"Pod qwen-engine-a does not run: {cause}"
     young = reported(loading(pods=[view(problem)]))
     assert message(young, ConditionType.RECONCILING) == cause
-    assert message(young, ConditionType.ENGINES_AVAILABLE) == f"0 of 1 engines are ready. {cause}"
+    assert young.status.message == cause
+    assert message(young, ConditionType.ENGINES_AVAILABLE) == "0 of 1 engine is ready."
     old = reported(loading(pods=[view(problem)], before=young.status, minutes=MINUTES))
     assert message(old, ConditionType.STALLED) == f"For {MINUTES} minutes: {cause}"
 
 
 @pytest.mark.parametrize("problem", [NO_SECRET, NO_IMAGE])
-def test_ready_names_the_cause_beside_the_number_of_ready_engines(problem: Manifest) -> None:
+def test_ready_has_the_reason_of_the_cause_and_the_number_of_ready_engines(problem: Manifest) -> None:
     result = reported(loading(pods=[view(problem)]))
-    cause = message(result, ConditionType.RECONCILING)
-    assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {cause}"
+    reasons = [result.status.condition(kind) for kind in (ConditionType.READY, ConditionType.RECONCILING)]
+    assert len({one.reason for one in reasons if one}) == 1
+    assert message(result, ConditionType.READY) == "0 of 1 engine is ready."
 
 
-def test_ready_names_the_rejection_of_a_pod() -> None:
+def test_the_summary_names_the_rejection_of_a_pod() -> None:
     result = reported(loading(engines=OVER_QUOTA))
-    assert "Kubernetes refuses a pod: " in message(result, ConditionType.READY)
+    assert "Kubernetes refuses a pod: " in result.status.message
 
 
-def test_ready_names_a_gpu_kind_that_no_node_has_with_its_cure() -> None:
+def test_the_summary_names_a_gpu_kind_that_no_node_has_with_its_cure() -> None:
     raw = inference_deployment(hardware={"gpu": {"products": ["H100"]}})
     pods, engines = [view(unschedulable(NO_NODE))], deployment_status(1, ready=0)
     situation = replace(
@@ -87,7 +89,7 @@ def test_ready_names_a_gpu_kind_that_no_node_has_with_its_cure() -> None:
     )
     result = reported(situation)
     assert message(result, ConditionType.RECONCILING) == cause
-    assert message(result, ConditionType.READY) == f"0 of 1 engines are ready. {cause}"
+    assert result.status.message == cause
 
 
 def test_model_resolved_describes_a_model_without_an_architecture_name() -> None:

@@ -74,11 +74,10 @@ def test_a_failed_pod_is_the_reported_cause_until_another_cause_is_known() -> No
     assert main_conditions(reported(router_down))[1] == "True RouterUnavailable"
 
 
-def test_engines_available_names_the_rejection_of_a_pod() -> None:
+def test_the_summary_is_the_rejection_of_a_pod() -> None:
     result = reported(observed(engines=REFUSED_POD, routers=deployment_status(2)))
-    assert message(result, ConditionType.ENGINES_AVAILABLE) == (
-        "0 of 1 engines are ready. Kubernetes refuses a pod: denied by policy"
-    )
+    assert result.status.message == "Kubernetes refuses a pod: denied by policy"
+    assert message(result, ConditionType.ENGINES_AVAILABLE) == "0 of 1 engine is ready."
 
 
 def test_a_resource_that_served_is_stalled_after_the_progress_deadline() -> None:
@@ -163,7 +162,7 @@ def test_a_crashing_router_beside_a_ready_router_has_no_progress_deadline() -> N
 @pytest.mark.parametrize(
     ("status", "lasting"),
     [
-        (deployment_status(1, ready=0), "0 of 1 engines are ready."),
+        (deployment_status(1, ready=0), "0 of 1 engine is ready."),
         (deployment_status(2, updated=1, ready=1), "No pod of the new specification has become ready."),
     ],
 )
@@ -230,7 +229,7 @@ def test_a_refused_edit_keeps_the_plan_of_the_serving_engines_in_the_status() ->
     assert refused.ready == "1/1"
     reconciling = refused.condition(ConditionType.RECONCILING)
     assert reconciling is not None
-    assert reconciling.message == "Engines keep their specification until this is solved: see the condition Stalled."
+    assert reconciling.message == "Engines keep their specification until the refused edit is changed."
 
 
 def test_a_refused_edit_counts_engines_by_the_last_valid_spec() -> None:
@@ -239,8 +238,9 @@ def test_a_refused_edit_counts_engines_by_the_last_valid_spec() -> None:
     result = reported(
         observed(refused, live=inference_deployment(replicas=2), engines=status, routers=deployment_status(3, ready=2))
     )
-    refusal = "The last edit is refused (InvalidModelSource): see the condition Stalled."
-    assert message(result, ConditionType.READY) == f"1 of 2 engines are ready. {refusal}"
+    assert message(result, ConditionType.READY) == "1 of 2 engines are ready. The last edit is refused."
+    assert result.status.reason == "InvalidModelSource"
+    assert result.status.message.startswith("spec.model.source: `gs://b` has no scheme")
     assert message(result, ConditionType.ENGINES_AVAILABLE) == "1 of 2 engines are ready."
     assert message(result, ConditionType.ROUTER_AVAILABLE) == "2 of 2 routers are ready."
     assert result.status.ready == "1/2"
@@ -279,7 +279,7 @@ def test_ready_names_a_newer_default_image() -> None:
     newer = SETTINGS.model_copy(update={"gpu_engine_image": "docker.io/vllm/vllm-openai:v9.9.9"})
     result = reported(replace(SERVING, settings=newer))
     assert message(result, ConditionType.READY).startswith(
-        "1 of 1 engines are ready. The engine stays on `docker.io/vllm/"
+        "1 of 1 engine is ready. The engine stays on `docker.io/vllm/"
     )
     assert "v9.9.9" in message(result, ConditionType.READY)
 

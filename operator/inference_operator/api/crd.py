@@ -18,18 +18,17 @@ _DROPPED = ("title", "additionalProperties", "default")
 _WIDE = 1
 """Priority of a column that only `kubectl get --output wide` shows."""
 _COLUMNS = (
-    ("Model", "string", ".spec.model.source", "Model source"),
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Status of the condition Ready"),
-    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Reason of the condition Ready"),
-    ("Replicas", "string", ".status.ready", "Ready and desired engine pods"),
-    ("GPUs", "integer", ".status.plan.gpusPerReplica", "GPUs per engine pod"),
-    ("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster"),
+    ("Model", "string", ".status.model", "Name of the model"),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether a request would be answered"),
+    ("Reason", "string", ".status.reason", "What is wrong, else the reason of the condition Ready"),
+    ("Engines", "string", ".status.ready", "Ready and desired engine pods"),
+    ("GPUs", "string", ".status.gpus", "GPUs of one engine"),
     ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
 )
 _WIDE_COLUMNS = (
-    ("GPU Kind", "string", ".status.plan.gpu", "Kind of GPU that the engines were sized for"),
+    ("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster"),
     ("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens"),
-    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "Message of the condition Ready"),
+    ("Message", "string", ".status.message", "The cause, and what helps"),
 )
 
 _NAME_RULES = (

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
-from inference_operator.api.conditions import Condition
+from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Device
 from inference_operator.manifest import GPU_RESOURCE, Manifest
@@ -243,6 +243,14 @@ class Status(_StatusModel):
         description="Conditions; kstatus reads Ready, Reconciling and Stalled.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
+    reason: str = Field(
+        "", max_length=64, description="Reason of the condition that matters most: of what is wrong, else of Ready."
+    )
+    message: str = Field(
+        "", max_length=MAX_MESSAGE_LENGTH, description="Message of that condition: the cause, and what helps."
+    )
+    model: str = Field("", max_length=1024, description="Name of the model, without scheme and organisation.")
+    gpus: str = Field("", max_length=128, description="GPUs of one engine, for example `4xH100-80GB`; `CPU` without.")
     url: str | None = Field(None, description="URL of the OpenAI API inside the cluster.")
     external_urls: tuple[str, ...] = Field(
         (),
@@ -270,4 +278,4 @@ class Status(_StatusModel):
             {'observedGeneration': 3, 'conditions': [], 'replicas': 0, 'readyReplicas': 0}
         """
         found = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: value for name, value in found.items() if (name, value) != ("externalURLs", [])}
+        return {name: value for name, value in found.items() if value != "" and (name, value) != ("externalURLs", [])}

@@ -14,6 +14,7 @@ from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
 from inference_operator.engines.base import Engine
+from inference_operator.objects.names import ROUTER
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
@@ -106,8 +107,16 @@ def _startup_timeout(case: _Case) -> PodDiagnosis | None:
 def _ended(case: _Case) -> PodDiagnosis:
     """A container terminated: how it did, with the end of its output."""
     ended = case.problem.terminated
-    output = _last_output(ended, case.inputs) if ended else ""
-    return case.diagnosis(case.problem.reason, f"{case.problem.cause}{output}")
+    if ended is None:
+        return case.diagnosis(case.problem.reason, case.problem.cause)
+    log = ended.log
+    read = f"`kubectl logs -n {log.namespace} {log.pod} -c {log.container} --previous` prints all of its output."
+    cure = sentences(cure_of(case.problem.reason), read)
+    if case.pod.component == ROUTER:
+        cure = cure.replace("spec.engine.", "spec.router.")
+    return case.diagnosis(
+        case.problem.reason, with_cure(f"{case.problem.cause}{_last_output(ended, case.inputs)}", cure)
+    )
 
 
 _diagnosis: Chain[_Case, PodDiagnosis] = Chain(
@@ -122,6 +131,7 @@ _WITHOUT_CURE = frozenset(
         Reason.VOLUME_UNAVAILABLE,
         Reason.QUOTA_EXCEEDED,
         Reason.DISK_FULL,
+        Reason.OUT_OF_MEMORY,
     }
 )
 """Reasons whose messages come from Kubernetes, which names a cause but not what to do."""

@@ -8,6 +8,9 @@ from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.objects.names import ROUTER
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.reconciling import reconciling
+from inference_operator.status.shared_rules import ready_of
+from inference_operator.status.stalled import stalled
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
@@ -46,8 +49,9 @@ def _pod_refused(observation: Observation) -> ConditionVerdict | None:
     """Kubernetes rejects the pod of an engine."""
     if not observation.engines.rejection:
         return None
-    message = sentences(_counted(observation), observation.rejection)
-    return ConditionVerdict("False", rejection_reason(observation.engines.rejection), message)
+    message = "" if _is_told(observation) else observation.rejection
+    reason = rejection_reason(observation.engines.rejection)
+    return ConditionVerdict("False", reason, sentences(_counted(observation), message))
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
@@ -55,7 +59,8 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.problem
     if problem is None or problem.pod.component == ROUTER:
         return None
-    return ConditionVerdict("False", problem.reason, sentences(_counted(observation), problem.message))
+    message = "" if _is_told(observation) else problem.message
+    return ConditionVerdict("False", problem.reason, sentences(_counted(observation), message))
 
 
 def _being_replaced(observation: Observation) -> ConditionVerdict | None:
@@ -76,14 +81,17 @@ engines_available: Chain[Observation, ConditionVerdict] = Chain(
 """Whether enough engines are ready, and why not."""
 
 
+def _is_told(observation: Observation) -> bool:
+    """Whether another condition tells the cause: it stands once."""
+    return "True" in (reconciling(observation).status, stalled(observation).status)
+
+
 def _enough_ready(observation: Observation) -> bool:
     return observation.engines.ready >= observation.desired and not _stall_before(observation)
 
 
 def _counted(observation: Observation) -> str:
-    return sentences(
-        f"{observation.engines.ready} of {observation.desired} engines are ready.", *_silent_engines(observation)
-    )
+    return sentences(ready_of(observation.engines.ready, observation.desired, "engine"), *_silent_engines(observation))
 
 
 def _silent_engines(observation: Observation) -> Sequence[str]:

@@ -28,7 +28,7 @@ def _not_verified(observation: Observation) -> ConditionVerdict | None:
     refusal = observation.refusal
     if refusal is None or refusal.reason is not Reason.VERIFICATION_FAILED:
         return None
-    return ConditionVerdict("False", Reason.VERIFICATION_FAILED, refusal.message)
+    return ConditionVerdict("False", Reason.VERIFICATION_FAILED, "The signature of the model is not verified.")
 
 
 def _unreadable(observation: Observation) -> ConditionVerdict | None:
@@ -36,7 +36,7 @@ def _unreadable(observation: Observation) -> ConditionVerdict | None:
     refusal = observation.refusal
     if observation.model or refusal is None or refusal.reason not in UNREADABLE:
         return None
-    return ConditionVerdict("False", refusal.reason, refusal.message)
+    return ConditionVerdict("False", refusal.reason, "The model cannot be read.")
 
 
 def _known(observation: Observation) -> ConditionVerdict | None:
@@ -63,7 +63,7 @@ def _unknown(observation: Observation) -> ConditionVerdict:
 
 
 model_resolved: Chain[Observation, ConditionVerdict] = Chain(
-    (inspecting("Unknown"), _not_verified, _unreadable, _known), otherwise=_unknown
+    (inspecting("Unknown", "The model is being inspected."), _not_verified, _unreadable, _known), otherwise=_unknown
 )
 """Whether the model is known, and what it is."""
 

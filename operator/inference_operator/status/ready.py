@@ -7,7 +7,7 @@ from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.shared_rules import inspecting, model_wait, refused
+from inference_operator.status.shared_rules import inspecting, model_wait, ready_of, refused
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 
 _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
@@ -32,7 +32,7 @@ def missing_node(observation: Observation) -> str:
 
 
 def _cause_reason(observation: Observation) -> Reason:
-    """The reason of the cause that `_cause` describes; `Starting` if none is known."""
+    """The reason of the cause that `cause` describes; `Starting` if none is known."""
     if observation.rejected_workload:
         return rejection_reason(observation.rejected_workload.rejection)
     if missing_node(observation):
@@ -40,18 +40,14 @@ def _cause_reason(observation: Observation) -> Reason:
     return observation.problem.reason if observation.problem else Reason.STARTING
 
 
-def _cause(observation: Observation) -> str:
+def cause(observation: Observation) -> str:
     """Why a pod does not run; else the progress of a start; empty if neither is known."""
     problem = observation.problem.message if observation.problem else ""
     return observation.rejection or missing_node(observation) or problem or observation.progress
 
 
 def _engines_ready(observation: Observation) -> str:
-    return f"{observation.engines.ready} of {observation.desired} engines are ready."
-
-
-def _vulnerable_routers(observation: Observation) -> str:
-    return "Routers do not close known attacks: see the condition RouterAvailable." if observation.open_attacks else ""
+    return ready_of(observation.engines.ready, observation.desired, "engine")
 
 
 _AFTER_SERVING = frozenset({Reason.SERVING, Reason.ENGINES_UNAVAILABLE, Reason.ROUTER_UNAVAILABLE})
@@ -94,9 +90,8 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
     """Engines and routers are ready; the message says if the last edit is refused."""
     if not observation.serving:
         return None
-    refusal = observation.refusal
-    refused = f"The last edit is refused ({refusal.reason}): see the condition Stalled." if refusal else ""
-    message = sentences(_engines_ready(observation), refused, observation.notice, _vulnerable_routers(observation))
+    refused = "The last edit is refused." if observation.refusal else ""
+    message = sentences(_engines_ready(observation), refused, observation.notice)
     return ConditionVerdict("True", Reason.SERVING, message)
 
 
@@ -105,30 +100,26 @@ def _child_not_written(observation: Observation) -> ConditionVerdict | None:
     blocked = observation.blocked
     if blocked is None or (isinstance(blocked, Failed) and observation.complete):
         return None
-    condition = "Reconciling" if isinstance(blocked, Waiting | Failed) else "Stalled"
-    message = f"{blocked.ref} cannot be created yet: see the condition {condition}."
-    return ConditionVerdict("False", _OBSTACLES[type(blocked)], message)
+    return ConditionVerdict("False", _OBSTACLES[type(blocked)], "An object that serving needs does not exist.")
 
 
 def _no_router(observation: Observation) -> ConditionVerdict | None:
     """Engines are ready, or none should run, but no router is ready."""
     if observation.routable or not (observation.at_zero or observation.engines.ready):
         return None
-    return ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, sentences("No router is ready.", _cause(observation)))
+    return ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")
 
 
 def _no_engine(observation: Observation) -> ConditionVerdict | None:
     """Engines have served before, and none is ready now."""
     if not _has_served(observation):
         return None
-    message = sentences("No engine is ready. Engines have served before.", _cause(observation))
-    return ConditionVerdict("False", Reason.ENGINES_UNAVAILABLE, message)
+    return ConditionVerdict("False", Reason.ENGINES_UNAVAILABLE, "No engine is ready.")
 
 
 def _first_start(observation: Observation) -> ConditionVerdict:
     """A first start: the cause if it is known, else `Starting`."""
-    message = sentences(_engines_ready(observation), _cause(observation))
-    return ConditionVerdict("False", _cause_reason(observation), message)
+    return ConditionVerdict("False", _cause_reason(observation), _engines_ready(observation))
 
 
 ready: Chain[Observation, ConditionVerdict] = Chain(
@@ -136,12 +127,12 @@ ready: Chain[Observation, ConditionVerdict] = Chain(
         _paused,
         _scaled_to_zero,
         _serving,
-        refused("False"),
+        refused("False", "The specification is refused."),
         _child_not_written,
         _no_router,
         _no_engine,
-        inspecting("False"),
-        model_wait("False"),
+        inspecting("False", "The model is being inspected."),
+        model_wait("False", "Engines wait for the model."),
     ),
     otherwise=_first_start,
 )

@@ -9,7 +9,7 @@ from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.ready import missing_node, ready
+from inference_operator.status.ready import cause, missing_node, ready
 from inference_operator.status.shared_rules import inspecting, model_wait, paused
 from inference_operator.status.stalled import stalled
 from inference_operator.status.write_results import Failed, Waiting
@@ -23,7 +23,7 @@ def _refused(observation: Observation) -> ConditionVerdict | None:
     """The specification is refused, so nothing is applied."""
     if observation.refusal is None:
         return None
-    message = "Engines keep their specification until this is solved: see the condition Stalled."
+    message = "Engines keep their specification until the refused edit is changed."
     return ConditionVerdict("False", Reason.SETTLED, message)
 
 
@@ -42,7 +42,7 @@ def _write_pending(observation: Observation) -> ConditionVerdict | None:
 def _stalled(observation: Observation) -> ConditionVerdict | None:
     if stalled(observation).status != "True":
         return None
-    return ConditionVerdict("False", Reason.SETTLED, "Waiting does not help: see the condition Stalled.")
+    return ConditionVerdict("False", Reason.SETTLED, "Waiting does not help.")
 
 
 def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
@@ -103,7 +103,9 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
 def _not_ready(observation: Observation) -> ConditionVerdict | None:
     """Not ready, with the reason of Ready."""
     state = ready(observation)
-    return ConditionVerdict("True", state.reason, state.message) if state.status == "False" else None
+    if state.status == "True":
+        return None
+    return ConditionVerdict("True", state.reason, sentences(state.message, cause(observation)))
 
 
 def _rolling_out(observation: Observation) -> ConditionVerdict:
@@ -119,7 +121,7 @@ def _rolling_out(observation: Observation) -> ConditionVerdict:
 
 reconciling: Chain[Observation, ConditionVerdict] = Chain(
     (
-        paused("the operator changes nothing"),
+        paused("no work goes on"),
         _refused,
         _write_pending,
         inspecting("True"),

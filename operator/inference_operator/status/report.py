@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.spec import Spec
 from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, PlanStatus, Status
 from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
 from inference_operator.sizing.stored_plan import flat_fields
+from inference_operator.status.columns import gpus, model_name
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.observation import ConditionVerdict, Observation
@@ -22,6 +24,7 @@ from inference_operator.status.routing import exposed, router_available
 from inference_operator.status.scaling_active import scaling_active
 from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
+from inference_operator.status.summary import summary
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import Lookup
 
@@ -74,8 +77,13 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
     decided = current.roles[0].pinned
+    told, spec = summary(verdicts), inputs.resource.spec
     status = Status(
         observed_generation=inputs.resource.generation,
+        reason=told.reason,
+        message=told.message[:MAX_MESSAGE_LENGTH],
+        model=model_name(spec.model.source) if isinstance(spec, Spec) else "",
+        gpus=gpus(decided.plan) if decided else "",
         conditions=conditions,
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
         external_urls=tuple(url for exposure in current.path.exposures for url in exposure.urls)[:MAX_EXTERNAL_URLS],

@@ -7,6 +7,7 @@ from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import cure_of
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.shared_rules import ready_of
 
 
 def _external(observation: Observation) -> ConditionVerdict | None:
@@ -54,7 +55,7 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
 
 def _counted(observation: Observation) -> str:
     routers, problem = observation.routers, observation.router_problem
-    return sentences(f"{routers.ready} of {routers.desired} routers are ready.", problem.message if problem else "")
+    return sentences(ready_of(routers.ready, routers.desired, "router"), problem.message if problem else "")
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
@@ -72,7 +73,8 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.router_problem
     if problem is None:
         return None
-    return ConditionVerdict("False", problem.reason, sentences("No router is ready.", problem.message))
+    told = problem is observation.problem  # by Reconciling or Stalled, since no router is ready
+    return ConditionVerdict("False", problem.reason, sentences("No router is ready.", "" if told else problem.message))
 
 
 def _not_ready(_: Observation) -> ConditionVerdict:

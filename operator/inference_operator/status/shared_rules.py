@@ -9,37 +9,47 @@ from inference_operator.status.observation import ConditionStatus, ConditionVerd
 ConditionRule: TypeAlias = Callable[[Observation], ConditionVerdict | None]
 
 
+def ready_of(ready: int, wanted: int, what: str) -> str:
+    """How many are ready, in a sentence.
+
+    Examples:
+        >>> ready_of(1, 1, "engine"), ready_of(0, 2, "router")
+        ('1 of 1 engine is ready.', '0 of 2 routers are ready.')
+    """
+    return f"{ready} of {wanted} {what} is ready." if wanted == 1 else f"{ready} of {wanted} {what}s are ready."
+
+
 def paused(consequence: str) -> ConditionRule:
     """The user paused the resource; with the consequence for what the condition describes."""
     verdict = ConditionVerdict("False", Reason.PAUSED, f"Paused: {consequence} while `spec.paused` is true.")
     return lambda observation: verdict if observation.paused else None
 
 
-def refused(status: ConditionStatus) -> ConditionRule:
-    """The specification is refused."""
+def refused(status: ConditionStatus, short: str = "") -> ConditionRule:
+    """The specification is refused; with a short message where another condition tells why."""
 
     def rule(observation: Observation) -> ConditionVerdict | None:
         refusal = observation.refusal
-        return ConditionVerdict(status, refusal.reason, refusal.message) if refusal else None
+        return ConditionVerdict(status, refusal.reason, short or refusal.message) if refusal else None
 
     return rule
 
 
-def inspecting(status: ConditionStatus) -> ConditionRule:
+def inspecting(status: ConditionStatus, short: str = "") -> ConditionRule:
     """The model is being inspected, and nothing is decided before that."""
 
     def rule(observation: Observation) -> ConditionVerdict | None:
         message = observation.inspection
-        return ConditionVerdict(status, Reason.INSPECTING_MODEL, message) if message else None
+        return ConditionVerdict(status, Reason.INSPECTING_MODEL, short or message) if message else None
 
     return rule
 
 
-def model_wait(status: ConditionStatus) -> ConditionRule:
+def model_wait(status: ConditionStatus, short: str = "") -> ConditionRule:
     """Engines wait for the download of the model to a claim, or for the verification of its signature."""
 
     def rule(observation: Observation) -> ConditionVerdict | None:
         wait = observation.model_wait
-        return ConditionVerdict(status, wait.reason, wait.message) if wait else None
+        return ConditionVerdict(status, wait.reason, short or wait.message) if wait else None
 
     return rule

@@ -39,7 +39,7 @@ def _refused(observation: Observation) -> ConditionVerdict | None:
     refusal = observation.refusal
     if refusal is None or refusal.reason not in SIZE_REASONS:
         return None
-    return ConditionVerdict("False", refusal.reason, refusal.message)
+    return ConditionVerdict("False", refusal.reason, "Engines cannot be sized.")
 
 
 def _inspecting(observation: Observation) -> ConditionVerdict | None:

@@ -3,11 +3,13 @@
 from datetime import datetime
 
 from inference_operator.api.duration import in_words
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
 from inference_operator.objects.names import ROUTER
+from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.ready import ready
+from inference_operator.status.ready import cause, ready
 from inference_operator.status.shared_rules import paused, refused
 from inference_operator.status.write_results import Conflict, Rejected, Waiting
 
@@ -29,7 +31,8 @@ def _child_rejected(observation: Observation) -> ConditionVerdict | None:
     """The API server rejects a child."""
     match observation.blocked:
         case Rejected(ref, message):
-            return ConditionVerdict("True", Reason.CHILD_REJECTED, f"{ref} was rejected: {message}")
+            cure = EXPLANATIONS[Reason.CHILD_REJECTED].cure
+            return ConditionVerdict("True", Reason.CHILD_REJECTED, with_cure(f"{ref} was rejected: {message}", cure))
         case _:
             return None
 
@@ -82,7 +85,9 @@ def _lasting_problem(observation: Observation) -> str:
     if problem:
         return problem
     state = ready(observation)
-    return state.message if state.status == "False" else "No pod of the new specification has become ready."
+    if state.status == "True":
+        return "No pod of the new specification has become ready."
+    return sentences(state.message, cause(observation))
 
 
 def progress_deadline(observation: Observation) -> datetime | None:

@@ -1,0 +1,30 @@
+"""What `kubectl get` prints of a resource beside its reason: the model and the GPUs of one engine, in short."""
+
+from inference_operator.api.spec import Device
+from inference_operator.sizing.plan import Plan
+
+
+def model_name(source: str) -> str:
+    """The name of a model without scheme, organisation and digest.
+
+    Examples:
+        >>> model_name("hf://meta-llama/Llama-3.1-70B-Instruct"), model_name("pvc://models")
+        ('Llama-3.1-70B-Instruct', 'models')
+        >>> model_name("oci://registry.example/models/qwen:1@sha256:0123")
+        'qwen:1'
+    """
+    return source.partition("@sha256:")[0].rstrip("/").rpartition("/")[2]
+
+
+def gpus(plan: Plan) -> str:
+    """The number and kind of the GPUs of one engine, `CPU`, or the number alone where no kind is known.
+
+    Examples:
+        >>> from inference_operator.sizing.plan import unchecked_plan
+        >>> from inference_operator.sizing.shape import SizingInputs
+        >>> gpus(unchecked_plan(SizingInputs(4)))
+        '4'
+    """
+    if plan.device is Device.CPU:
+        return "CPU"
+    return f"{plan.gpus_per_replica}x{plan.gpu.replace(' ', '-')}" if plan.gpu else str(plan.gpus_per_replica)
