@@ -78,6 +78,7 @@ check: $(UV) ## Linters, types, layers, rules of layout
 .PHONY: crd
 crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and the plain manifests from the code
 	@$(RUN) infd crd > crds/inferencedeployments.yaml
+	@$(RUN) infd crd --json-schema > crds/inferencedeployment.schema.json
 	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
 	@cp crds/inferencedeployments.yaml charts/inference-operator-crds/files/crd.yaml
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml

@@ -1,8 +1,10 @@
-"""`infd crd`: the CustomResourceDefinition."""
+"""`infd crd`: the CustomResourceDefinition, or the JSON Schema for editors."""
 
 import argparse
+import json
 
 from inference_operator.api.crd import crd
+from inference_operator.api.editor_schema import editor_schema
 from inference_operator.cli.yaml_documents import schema_text
 from inference_operator.engines.registry import EngineRegistry
 
@@ -10,10 +12,13 @@ from inference_operator.engines.registry import EngineRegistry
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the description of `infd crd`."""
     command.description = "Print the CustomResourceDefinition, as YAML."
+    command.add_argument(
+        "--json-schema", action="store_true", help="print the JSON Schema of a resource instead, for editors"
+    )
     command.set_defaults(run=run_crd)
 
 
-def run_crd(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
-    """Print the CustomResourceDefinition."""
-    print(schema_text(crd()), end="")
+def run_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+    """Print the CustomResourceDefinition or the JSON Schema."""
+    print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else schema_text(crd()), end="")
     return 0
