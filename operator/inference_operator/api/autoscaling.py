@@ -42,11 +42,11 @@ class ObjectiveSpec(SpecModel):
 
     ttft: Annotated[timedelta, Within("10ms", "1h", "2s")] = Field(
         TIME_TO_FIRST_TOKEN,
-        description="Time to first token that 95 % shall keep. Default: `2s`. Change: in place.",
+        description="Target for the 95th percentile of the time to first token (TTFT). Default: `2s`. Change: in place.",
     )
     tpot: Annotated[timedelta, Within("1ms", "1m", "50ms")] = Field(
         TIME_PER_OUTPUT_TOKEN,
-        description="Mean time of each further token. Default: `50ms`. Change: in place.",
+        description="Target for the mean time per output token after the first (TPOT). Default: `50ms`. Change: in place.",
     )
 
 
@@ -54,32 +54,39 @@ class AutoscalingSpec(SpecModel):
     """The number of engines follows the requests."""
 
     min_replicas: int = Field(
-        1, ge=0, le=MAX_REPLICAS, description="Fewest engines; 0: none while nobody asks. Default: 1. Change: in place."
+        1,
+        ge=0,
+        le=MAX_REPLICAS,
+        description="Minimum number of engines. 0 allows scale to zero. Default: 1. Change: in place.",
     )
-    max_replicas: int = Field(ge=1, le=MAX_REPLICAS, description="Most engines. Required. Change: in place.")
+    max_replicas: int = Field(
+        ge=1, le=MAX_REPLICAS, description="Maximum number of engines. Required. Change: in place."
+    )
     backend: AutoscalingBackend = Field(
         AutoscalingBackend.BUILT_IN,
-        description="Who decides: this operator, an HPA or KEDA. Default: `BuiltIn`. Change: in place.",
+        description="What decides the number: this operator (`BuiltIn`), an HPA or KEDA. Default: `BuiltIn`. Change: in place.",
     )
     target_concurrency: int | None = Field(
         None,
         ge=1,
         le=MAX_TARGET,
-        description="Requests that one engine should have at a time. Default: computed. Change: in place.",
+        description="Target number of requests in flight per engine. Default: computed from `objective`. Change: in place.",
     )
     objective: ObjectiveSpec = Field(
-        default_factory=ObjectiveSpec, description="Latencies for which the requests of one engine are computed."
+        default_factory=ObjectiveSpec, description="Latency targets, from which `targetConcurrency` is computed."
     )
     scale_down_delay: Annotated[timedelta, Within("30s", "24h", "5m")] = Field(
         SCALE_DOWN_DELAY,
-        description="Time of lower demand before engines go; at least their start. Default: `5m`. Change: in place.",
+        description="How long demand must stay low before an engine is removed; never shorter than the measured start. Default: `5m`. Change: in place.",
     )
     idle_timeout: Annotated[timedelta, Within("10s", "24h", "15m")] = Field(
         IDLE_TIMEOUT,
-        description="Time without a request before the last engine goes. Default: `15m`. Change: in place.",
+        description="How long no request may arrive before the last engine is removed, with `minReplicas: 0`. Default: `15m`. Change: in place.",
     )
     schedule: tuple[ScheduleSpec, ...] = Field(
-        (), max_length=MAX_ENTRIES, description="Times with more engines. Default: none. Change: in place."
+        (),
+        max_length=MAX_ENTRIES,
+        description="Windows with a higher minimum number of engines. Default: none. Change: in place.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

@@ -47,14 +47,21 @@ class ScheduleSpec(SpecModel):
     """A time with more engines."""
 
     start: Cron = Field(
-        pattern=CRON_PATTERN, max_length=64, description="Cron expression of its begin. Required. Change: in place."
+        pattern=CRON_PATTERN,
+        max_length=64,
+        description="When the window opens, as a cron expression, for example `0 8 * * 1-5`. Required. Change: in place.",
     )
     end: Cron = Field(
-        pattern=CRON_PATTERN, max_length=64, description="Cron expression of its end. Required. Change: in place."
+        pattern=CRON_PATTERN,
+        max_length=64,
+        description="When the window closes, as a cron expression. Required. Change: in place.",
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(
-        "UTC", pattern=ZONE_PATTERN, max_length=64, description="IANA time zone. Default: `UTC`. Change: in place."
+        "UTC",
+        pattern=ZONE_PATTERN,
+        max_length=64,
+        description="IANA time zone of `start` and `end`. Default: `UTC`. Change: in place.",
     )
     min_replicas: int = Field(
-        ge=1, le=MAX_REPLICAS, description="Fewest engines in that time. Required. Change: in place."
+        ge=1, le=MAX_REPLICAS, description="Minimum number of engines in the window. Required. Change: in place."
     )

@@ -19,23 +19,22 @@ MOST_SIZE = 100_000
 
 
 class QueueSpec(SpecModel):
-    """Requests that wait for a free slot while engines are up."""
+    """Queue for requests while all engines are busy."""
 
     max_size: int | None = Field(
         None,
         ge=LEAST_SIZE,
         le=MOST_SIZE,
         description=(
-            "Maximum number of requests that wait in one router pod: of those that wait for a busy engine, and of those"
-            " held while no engine is up. Each of the pod's two HAProxy processes takes half, rounded down. More get"
-            " 429. Default: 512, or fewer where half of the router's memory holds fewer. Change: rolling restart of"
-            " the routers."
+            "Maximum number of waiting requests per router pod, for a busy engine or for the start of one; more get 429."
+            " Each of the pod's two HAProxy processes takes half, rounded down. Default: 512, or fewer where half of the"
+            " router's memory holds fewer. Change: rolling restart of the routers."
         ),
     )
     timeout: Annotated[timedelta, Within("1s", "30m", "5m")] = Field(
         DEFAULT_WAIT,
         description=(
-            "Maximum time in the queue while engines are up; then 503. Default: `5m`."
+            "Maximum time that a request waits for a busy engine; then 503. Default: `5m`."
             " Change: rolling restart of the routers."
         ),
     )

@@ -209,8 +209,8 @@ class MultimodalSpec(SpecModel):
 
     video: bool = Field(
         False,  # noqa: FBT003 - a field's default
-        description="Whether requests may contain video. The engine then reserves memory for the longest one, up to"
-        f" 15 GiB. Images need no setting. Default: false. {_RESIZES}",
+        description="Allows video in requests. The engine then reserves memory for the longest one, up to 15 GiB."
+        f" Images need no setting. Default: false. {_RESIZES}",
     )
     allowed_domains: tuple[MediaDomain, ...] = Field(
         (),
@@ -394,7 +394,9 @@ class Spec(SpecModel):
         json_schema_extra={"default": 1},
     )
     autoscaling: AutoscalingSpec | None = Field(
-        None, description="Number of engines by demand; `replicas` is then the first number. Default: none."
+        None,
+        description="Scales the engines between `minReplicas` and `maxReplicas` by the number of requests; `replicas` is"
+        " only the initial number. Default: none.",
     )
     router: RouterSpec = Field(default_factory=RouterSpec, description="Load balancer in front of the engines.")
     rollout: RolloutSpec = Field(default_factory=RolloutSpec, description="Rollout of changes to the engines.")

@@ -228,11 +228,7 @@ class Vllm:
             *_queue_arguments(spec, sequences),
             *traces_arguments(spec.args, traces),
         )
-        own = {
-            ENGINE_READY_TIMEOUT: str(timeouts.startup),
-            MAX_N: str(spec.generation.max_n),
-            **offline_variables(served.hub_cache),
-        }
+        own = {**_limits(spec, timeouts), **offline_variables(served.hub_cache)}
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
             args=(
@@ -318,6 +314,11 @@ class Vllm:
     def probe_request(self, model: str) -> ProbeRequest:
         """A completion of one token: it takes one scheduler iteration."""
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
+
+
+def _limits(spec: EngineSpec, timeouts: Timeouts) -> Mapping[str, str]:
+    """The variables that limit a start, and the answers that one request may ask for."""
+    return {ENGINE_READY_TIMEOUT: str(timeouts.startup), MAX_N: str(spec.generation.max_n)}
 
 
 def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
