@@ -42,11 +42,13 @@ class ObjectiveSpec(SpecModel):
 
     ttft: Annotated[timedelta, Within("10ms", "1h", "2s")] = Field(
         TIME_TO_FIRST_TOKEN,
-        description="Target for the 95th percentile of the time to first token (TTFT). Default: `2s`. Change: in place.",
+        description="Target for the 95th percentile of the time to first token (TTFT). Default: `2s`. Change: in"
+        " place.",
     )
     tpot: Annotated[timedelta, Within("1ms", "1m", "50ms")] = Field(
         TIME_PER_OUTPUT_TOKEN,
-        description="Target for the mean time per output token after the first (TPOT). Default: `50ms`. Change: in place.",
+        description="Target for the mean time per output token after the first (TPOT). Default: `50ms`. Change: in"
+        " place.",
     )
 
 
@@ -64,24 +66,28 @@ class AutoscalingSpec(SpecModel):
     )
     backend: AutoscalingBackend = Field(
         AutoscalingBackend.BUILT_IN,
-        description="What decides the number: this operator (`BuiltIn`), an HPA or KEDA. Default: `BuiltIn`. Change: in place.",
+        description="What decides the number: this operator (`BuiltIn`), an HPA or KEDA. Default: `BuiltIn`. Change:"
+        " in place.",
     )
     target_concurrency: int | None = Field(
         None,
         ge=1,
         le=MAX_TARGET,
-        description="Target number of requests in flight per engine. Default: computed from `objective`. Change: in place.",
+        description="Target number of requests in flight per engine. Default: computed from `objective`. Change: in"
+        " place.",
     )
     objective: ObjectiveSpec = Field(
         default_factory=ObjectiveSpec, description="Latency targets, from which `targetConcurrency` is computed."
     )
     scale_down_delay: Annotated[timedelta, Within("30s", "24h", "5m")] = Field(
         SCALE_DOWN_DELAY,
-        description="How long demand must stay low before an engine is removed; never shorter than the measured start. Default: `5m`. Change: in place.",
+        description="How long demand must stay low before an engine is removed; never shorter than the measured"
+        " start. Default: `5m`. Change: in place.",
     )
     idle_timeout: Annotated[timedelta, Within("10s", "24h", "15m")] = Field(
         IDLE_TIMEOUT,
-        description="How long no request may arrive before the last engine is removed, with `minReplicas: 0`. Default: `15m`. Change: in place.",
+        description="How long no request may arrive before the last engine is removed, with `minReplicas: 0`."
+        " Default: `15m`. Change: in place.",
     )
     schedule: tuple[ScheduleSpec, ...] = Field(
         (),

@@ -49,7 +49,8 @@ class ScheduleSpec(SpecModel):
     start: Cron = Field(
         pattern=CRON_PATTERN,
         max_length=64,
-        description="When the window opens, as a cron expression, for example `0 8 * * 1-5`. Required. Change: in place.",
+        description="When the window opens, as a cron expression, for example `0 8 * * 1-5`. Required. Change: in"
+        " place.",
     )
     end: Cron = Field(
         pattern=CRON_PATTERN,

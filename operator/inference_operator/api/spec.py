@@ -395,7 +395,8 @@ class Spec(SpecModel):
     )
     autoscaling: AutoscalingSpec | None = Field(
         None,
-        description="Scales the engines between `minReplicas` and `maxReplicas` by the number of requests; `replicas` is"
+        description="Scales the engines between `minReplicas` and `maxReplicas` by the number of requests;"
+        " `replicas` is"
         " only the initial number. Default: none.",
     )
     router: RouterSpec = Field(default_factory=RouterSpec, description="Load balancer in front of the engines.")
