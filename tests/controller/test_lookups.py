@@ -110,3 +110,21 @@ async def test_each_phase_of_an_engine_start_takes_one_status_write(settled: Wor
     ]
     assert settled.cluster.writes[before:] == [Request("status", RESOURCE)] * (len(told) - 1)
     assert [condition.last_transition_time for condition in settled.status().conditions] == since
+
+
+async def test_the_weights_that_are_loaded_take_one_status_write_for_each_tenth(settled: World) -> None:
+    made(settled)
+    settled.now += REPORT_AFTER
+    running = starting(state={"running": {}}, started=False, restartCount=0)
+    shards = "Loading safetensors checkpoint shards: {0:3}% Completed | {0}/100 [00:07<00:07,  3.6s/it]\n"
+    settled.cluster.say(NAME, shards.format(0))
+    settled.cluster.set_status(ENGINE_POD, running)
+    await round_with_looks(settled)
+    before, told = len(settled.cluster.writes), []
+    for percent in range(101):
+        settled.now += timedelta(seconds=1)
+        settled.cluster.say(NAME, shards.format(percent))
+        await round_with_looks(settled)
+        told.append(settled.status().message)
+    assert list(dict.fromkeys(told))[-1].endswith(f"Pod {NAME} loads the weights (90 %).")
+    assert settled.cluster.writes[before:] == [Request("status", RESOURCE)] * 9

@@ -119,6 +119,9 @@ class Echo:
     def phase(self, log: str) -> Phase | None:
         return Phase.LOADING if "listening" in log else None
 
+    def loaded_percent(self, log: str) -> int | None:
+        return 50 if "half" in log else None
+
     def startup_hint(self, phase: Phase) -> str:
         return "Shout." if phase is Phase.LOADING else ""
 

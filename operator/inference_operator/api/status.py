@@ -213,6 +213,7 @@ class StartupStatus(_StatusModel):
 
     pod: str = Field(description="Name of its pod.")
     step: StartupStep = Field(description="The step that it has reached.")
+    percent: int | None = Field(None, description="How much of the weights it has loaded, in whole tens of percent.")
 
 
 class AutoscalingStatus(_StatusModel):

@@ -57,10 +57,11 @@ def sentence(startup: StartupStatus) -> str:
     """The step of a pod, for users.
 
     Examples:
-        >>> sentence(StartupStatus(pod="qwen-engine-a", step=StartupStep.LOADING_WEIGHTS))
-        'Pod qwen-engine-a loads the weights.'
+        >>> sentence(StartupStatus(pod="qwen-engine-a", step=StartupStep.LOADING_WEIGHTS, percent=50))
+        'Pod qwen-engine-a loads the weights (50 %).'
     """
-    return f"Pod {startup.pod} {PHRASES[_BY_NAME[startup.step]]}."
+    percent = f" ({startup.percent} %)" if startup.percent else ""
+    return f"Pod {startup.pod} {PHRASES[_BY_NAME[startup.step]]}{percent}."
 
 
 def startup_progress(
@@ -86,7 +87,16 @@ def startup_progress(
         known, key=lambda pair: (_ORDER.index(pair[1]), _reported_step(pair[0], reported) is not None, pair[0].name)
     )
     log = pod.start.log if pod.start and inputs.read_logs else None
-    return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step]), log)
+    percent = _percent(pod, reported, inputs) if step is Phase.LOADING else None
+    return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step], percent=percent), log)
+
+
+def _percent(pod: PodView, reported: StartupStatus | None, inputs: DiagnosisInputs) -> int | None:
+    """How much of the weights is loaded. It never falls, and a log that tells no more keeps it."""
+    log, engine = inputs.lookups.get(pod.start.log) if pod.start and pod.start.log else None, inputs.engine_of(pod)
+    found = engine.loaded_percent(log.text) if engine and isinstance(log, LogText) else None
+    before = reported.percent if reported and reported.pod == pod.name else None
+    return max(filter(None, (found, before)), default=None)
 
 
 def _slowest(engine: EngineView, steps: Mapping[str, _Step | None]) -> tuple[PodView, _Step] | None:

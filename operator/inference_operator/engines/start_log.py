@@ -48,5 +48,8 @@ class StartLog(Protocol):
     def phase(self, log: str) -> Phase | None:
         """The phase that the log of a start shows; None if it shows none yet."""
 
+    def loaded_percent(self, log: str) -> int | None:
+        """How much of the weights is loaded, in whole tens of percent below 100; None if the log does not tell."""
+
     def startup_hint(self, phase: Phase) -> str:
         """The cure, in a sentence, of a start that does not get beyond this phase; empty if none is known."""

@@ -47,6 +47,22 @@ _HUB_MODEL = re.compile(r"with config: model='(?!/)")
 """The model in the engine's earlier message (vllm/v1/engine/core.py)."""
 
 
+_SHARDS = re.compile(r"(?:checkpoint|loading) shards:\s+(\d{1,3})% Completed")
+"""vllm/model_executor/model_loader/weight_utils.py. It draws the line again for each file."""
+
+
+def loaded_percent(log: str) -> int | None:
+    """How much of the weights is loaded, in whole tens of percent below 100; None before the first tenth.
+
+    Examples:
+        >>> loaded_percent("Loading safetensors checkpoint shards:  57% Completed | 4/7 [00:07<00:05,  1.8s/it]")
+        50
+        >>> loaded_percent("Loading safetensors checkpoint shards:   0% Completed | 0/1 [00:00<?, ?it/s]")
+    """
+    found = [int(percent) for percent in _SHARDS.findall(log) if percent != "100"]
+    return (found[-1] // 10 * 10 or None) if found else None
+
+
 def phase(log: str) -> Phase | None:
     """The latest phase in the log; None if it shows none.
 

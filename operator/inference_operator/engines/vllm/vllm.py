@@ -52,7 +52,7 @@ from inference_operator.engines.vllm.metrics import (
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
-from inference_operator.engines.vllm.phase import HINTS, phase
+from inference_operator.engines.vllm.phase import HINTS, loaded_percent, phase
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.hardware.needs import GpuNeeds
@@ -288,6 +288,10 @@ class Vllm:
     def phase(self, log: str) -> Phase | None:
         """The phase of vLLM's startup, from its log; None if the log shows none yet."""
         return phase(log)
+
+    def loaded_percent(self, log: str) -> int | None:
+        """How much of the weights vLLM has loaded, from its log; None if the log does not tell."""
+        return loaded_percent(log)
 
     def startup_hint(self, phase: Phase) -> str:
         """The cure of a start that does not get beyond this phase."""
