@@ -4,7 +4,19 @@ from collections.abc import Sequence
 
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from tests.status.situations import MINUTES, NO_IMAGE, OVERDUE, SWITCHED_TO_REPLACE, WAITING_FOR_NODE, observed, view
+from inference_operator.workload.rollout import RolloutReason
+from tests.status.situations import (
+    MINUTES,
+    NEW_ENGINE,
+    NO_IMAGE,
+    OLD_ENGINE,
+    OVERDUE,
+    SWITCHED_TO_REPLACE,
+    WAITING_FOR_NODE,
+    decided,
+    observed,
+    view,
+)
 from tests.testing.builders import deployment_status, inference_deployment, ready_pod
 
 EDITED = inference_deployment(engine={"args": ["--seed=8"]})
@@ -15,12 +27,22 @@ UNDECIDED = observed(
 
 ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     "rolling, old pods serving": (
-        observed(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2)),
+        decided(
+            observed(
+                engines=deployment_status(2, updated=1, ready=1),
+                routers=deployment_status(2),
+                pods=[OLD_ENGINE, NEW_ENGINE],
+            ),
+            RolloutReason.FREE_SLOT,
+        ),
         [],
         ("True Serving", "True RollingOut", "False NotStalled"),
     ),
     "rolling, the controller has not looked yet": (
-        observed(engines=deployment_status(1, seen=0), routers=deployment_status(2)),
+        decided(
+            observed(engines=deployment_status(1, seen=0), routers=deployment_status(2), pods=[OLD_ENGINE]),
+            RolloutReason.FREE_SLOT,
+        ),
         [],
         ("True Serving", "True RollingOut", "False NotStalled"),
     ),

@@ -156,17 +156,19 @@ SWITCHED_TO_REPLACE = observed(
     minutes=20,
 )
 """One engine serves, and the engine that surges beside it is unschedulable."""
-_LATER = replace(SWITCHED_TO_REPLACE, now=NOW + timedelta(minutes=1))
-_AWAITED = Rollout(CURRENT or "", RolloutStrategy.SURGE, RolloutReason.NODE_MAY_COME)
-_ROLLING = _LATER.children[ENGINES]
-_ANNOTATIONS = {**_ROLLING["metadata"]["annotations"], ROLLOUT_ANNOTATION: _AWAITED.text}
-WAITING_FOR_NODE = replace(
-    _LATER,
-    children={
-        **_LATER.children,
-        ENGINES: {**_ROLLING, "metadata": {**_ROLLING["metadata"], "annotations": _ANNOTATIONS}},
-    },
-)
+
+
+def decided(situation: Inputs, why: RolloutReason) -> Inputs:
+    """The same with a rollout that surges for this reason, as the Deployment has it."""
+    live = situation.children[ENGINES]
+    text = Rollout(CURRENT or "", RolloutStrategy.SURGE, why).text
+    meta = {**live["metadata"], "annotations": {**live["metadata"]["annotations"], ROLLOUT_ANNOTATION: text}}
+    return replace(situation, children={**situation.children, ENGINES: {**live, "metadata": meta}})
+
+
+OLD_ENGINE = view(ready_pod(), name="qwen-engine-old", template="earlier")
+NEW_ENGINE = view(starting(state={"running": {}}, started=False), name="qwen-engine-new", template=CURRENT, age=1)
+WAITING_FOR_NODE = decided(replace(SWITCHED_TO_REPLACE, now=NOW + timedelta(minutes=1)), RolloutReason.NODE_MAY_COME)
 """The same a minute after the edit, on a cluster to which nodes can be added and that has no free GPU."""
 _ENGINE = view(ready_pod())
 OUT_OF_TRAFFIC = observed(
