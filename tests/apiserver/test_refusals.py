@@ -215,3 +215,21 @@ def _accepted(workspace: Workspace, name: str, value: Any) -> bool:  # noqa: ANN
 
 def _without_version(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if "resourceVersion:" not in line)
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ({"cache": {"pvc": "models"}}, "`pvc` is now `claimName`: use that field"),
+        ({"router": {"maxWait": "5m"}}, "`maxWait` is now `coldStart.timeout`: use that field"),
+        (
+            {"model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}}},
+            "`tokenSecret` is now `tokenSecretRef`: use that field",
+        ),
+        ({"router": {"keys": {"secretName": "keys"}}}, "spec.router.keys.secretRef"),
+    ],
+)
+def test_a_former_name_of_a_field_is_refused_with_the_name_of_today(
+    workspace: Workspace, former: dict[str, Any], now: str
+) -> None:
+    assert now in workspace.refusal("former", spec(**former))
