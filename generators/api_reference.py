@@ -1,7 +1,7 @@
 """Generates the reference page of the API from the schema of the pydantic models."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from inference_operator.api.crd import structural_schema
@@ -23,6 +23,14 @@ This page is generated from the models in `operator/inference_operator/api`.
 
 _PARTS = re.compile(r"^(?P<meaning>.*?)(?: Default: (?P<default>.*?)\.)?(?: Change: (?P<change>.*?)\.)?$", re.DOTALL)
 _REQUIRED = " Required."
+PODS = ("scheduling", "podTemplate")
+"""Sections that engines and routers have alike."""
+_LINK = "[fields of pods](#pods)"
+_SHARED = """\
+Fields of `scheduling` and `podTemplate`, of the engines. `router.scheduling` and `router.podTemplate` have the same
+for the routers; a change replaces routers one by one, and no engine. Names and meaning are those of Kubernetes.
+
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +85,20 @@ def page() -> str:
 
 
 def _spec() -> Iterator[str]:
-    yield "\n## spec\n| field | type | meaning | default | change |\n|---|---|---|---|---|\n"
-    for row in rows(structural_schema(Spec)):
+    """The fields, first those of the service, then once those that engines' and routers' pods share."""
+    every = list(rows(structural_schema(Spec)))
+    plumbing = tuple(f"spec.{of}{section}" for of in ("", "router.") for section in PODS)
+    own = [row for row in every if not row.path.startswith(tuple(f"{path}." for path in plumbing))]
+    yield from _table("spec", "", [replace(row, kind=_LINK) if row.path in plumbing else row for row in own])
+    shared = tuple(f"spec.{section}." for section in PODS)
+    yield from _table("Pods", _SHARED, [row for row in every if row.path.startswith(shared)])
+
+
+def _table(title: str, text: str, shown: Iterable[Row]) -> Iterator[str]:
+    yield f"\n## {title}\n{text}| field | type | meaning | default | change |\n|---|---|---|---|---|\n"
+    for row in shown:
         cells = (f"`{row.path.removeprefix('spec.')}`", row.kind, row.meaning, row.default, row.change)
-        yield f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
+        yield f"| {' | '.join(map(_cell, cells))} |\n"
 
 
 def _status() -> Iterator[str]:
