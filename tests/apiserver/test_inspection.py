@@ -60,7 +60,7 @@ def test_an_inspection_pod_that_a_quota_refuses_is_reported_until_the_quota_is_d
     words = "Its pod does not run: Kubernetes refuses it: exceeded quota: none, requested: pods=1"
 
     def message() -> str:
-        return str(workspace.condition("mine", "ModelResolved").get("message", ""))
+        return str(workspace.get("infd", "mine").get("status", {}).get("message", ""))
 
     eventually(lambda: words in message(), seconds=40, what=lambda: f"`{words}`: {message()}")
     assert message().endswith("Raise the quota in the message, or lower the requests.")
@@ -72,7 +72,7 @@ def test_an_inspection_without_its_volume_is_reported_and_deleted_with_its_owner
     workspace.create("mine", {"model": {"source": "pvc://nosuch/mine"}})
     words = "Its pod does not run: "
     eventually(
-        lambda: words in workspace.condition("mine", "ModelResolved").get("message", ""),
+        lambda: words in workspace.get("infd", "mine").get("status", {}).get("message", ""),
         seconds=30,
         what=lambda: f"`{words}`: {workspace.get('infd', 'mine')['status']}",
     )

@@ -42,13 +42,13 @@ def test_a_seven_line_resource_gets_its_children_with_one_write_each(qwen: Works
 
 def test_kubectl_get_columns_show_whether_a_model_is_served(steady: Workspace) -> None:
     head, row = steady.kubectl("get", "infd", "qwen").splitlines()
-    assert head.split() == ["NAME", "MODEL", "READY", "REASON", "REPLICAS", "GPUS", "URL", "AGE"]
-    url = f"http://qwen.{steady.namespace}.svc.cluster.local/v1"
-    assert row.split()[:-1] == ["qwen", "hf://Qwen/Qwen3-8B", "True", "Serving", "1/1", "1", url]
+    assert head.split() == ["NAME", "MODEL", "READY", "REASON", "ENGINES", "GPUS", "AGE"]
+    assert row.split()[:-1] == ["qwen", "Qwen3-8B", "True", "Serving", "1/1", "1xH100-80GB"]
     assert "qwen" in steady.kubectl("get", "inference", "--output=name")
     wide = steady.kubectl("get", "infd", "qwen", "--output=wide").splitlines()
-    assert wide[0].endswith("GPU KIND    CONTEXT   MESSAGE")
-    assert wide[1].endswith("H100-80GB   40960     1 of 1 engine is ready.")
+    assert wide[0].split()[-3:] == ["URL", "CONTEXT", "MESSAGE"]
+    url = f"http://qwen.{steady.namespace}.svc.cluster.local/v1"
+    assert wide[1].endswith(f"{url}   40960     1 of 1 engine is ready.")
 
 
 def test_an_engine_runs_on_a_gpu_node_with_the_requested_gpus(workspace: Workspace) -> None:

@@ -51,9 +51,7 @@ def test_engines_of_two_pods_without_metrics_are_sized_counted_and_scaled_by_wha
     assert (status["plan"]["maxNumSeqs"], status["plan"]["maxNumBatchedTokens"]) == (SLOTS, BATCH), "its own budget"
     # an engine is ready with all of its pods
     (worker,) = make_pairs(workspace)
-    workspace.settled(
-        "qwen", status="False", saying=f"No engine is ready. Engines have served before. Pod {worker} waits"
-    )
+    workspace.settled("qwen", "Reconciling", saying=f"No engine is ready. Pod {worker} waits")
     assert workspace.get("infd", "qwen")["status"]["ready"] == "0/1"
     open_gate(workspace, worker)
     workspace.settled("qwen", saying="1 of 1 engine")

@@ -161,7 +161,7 @@ def test_a_child_that_the_api_server_rejects_is_reported_with_its_message(worksp
 def test_an_engine_pod_that_a_quota_refuses_is_reported(workspace: Workspace) -> None:
     workspace.kubectl("create", "quota", "none", "--hard=requests.nvidia.com/gpu=0")
     workspace.create("qwen", spec())
-    workspace.settled("qwen", "EnginesAvailable", "False", "QuotaExceeded", saying="exceeded quota")
+    workspace.settled("qwen", "Reconciling", "True", "QuotaExceeded", saying="exceeded quota")
 
 
 def test_a_missing_volume_claim_is_reported(workspace: Workspace) -> None:

@@ -219,7 +219,7 @@ def test_with_fixed_capacity_only_existing_nodes_count(
     add("h100", "h100-a")
     workspace.create("other", in_pool("h100", hardware={"gpu": {"products": ["H200"]}}))
     workspace.settled(
-        "other", "Stalled", reason="NoSuitableGpu", saying="none of the GPUs that there are (H100-80GB) may be used."
+        "other", "Stalled", reason="NoSuitableGpu", saying="the GPUs of the cluster (H100-80GB) may not be used."
     )
     workspace.create("many", in_pool("h100", parallelism={"tensor": 4}, replicas=9))
     workspace.settled("many", saying="Nodes have GPUs for 2 of 9 engines")

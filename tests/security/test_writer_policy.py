@@ -227,7 +227,7 @@ def test_a_cache_needs_the_right_to_use_its_claim_or_to_create_one(users: dict[s
 
 def test_a_name_of_a_secret_or_config_map_needs_a_right_on_it(users: dict[str, User]) -> None:
     """Each of these once gave any Secret of the namespace to who may only write InferenceDeployments."""
-    hub, keys = {"name": "database", "key": "password"}, {"configMap": "database"}
+    hub, keys = {"name": "database", "key": "password"}, {"configMapRef": {"name": "database"}}
     image = f"oci://example.com/model@sha256:{'0' * 64}"
     named: dict[str, dict[str, Any]] = {
         "model.tokenSecretRef.name": {"model": {"source": "hf://a/b", "tokenSecretRef": hub}},
