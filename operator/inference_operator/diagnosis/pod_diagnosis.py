@@ -14,7 +14,6 @@ from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
 from inference_operator.engines.base import Engine
-from inference_operator.objects.names import ROUTER
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
@@ -111,9 +110,8 @@ def _ended(case: _Case) -> PodDiagnosis:
         return case.diagnosis(case.problem.reason, case.problem.cause)
     log = ended.log
     read = f"`kubectl logs -n {log.namespace} {log.pod} -c {log.container} --previous` prints all of its output."
-    cure = sentences(cure_of(case.problem.reason), read)
-    if case.pod.component == ROUTER:
-        cure = cure.replace("spec.engine.", "spec.router.")
+    own = cure_of(case.problem.reason)
+    cure = sentences(own if case.engine else own.replace("spec.engine.", "spec.router."), read)
     return case.diagnosis(
         case.problem.reason, with_cure(f"{case.problem.cause}{_last_output(ended, case.inputs)}", cure)
     )
