@@ -124,7 +124,7 @@ def test_a_killed_engine_loses_only_the_requests_in_progress(two_engines: Served
     result = phase.result
     show(result)
     assert result.lost_later == ()
-    assert 0 < len(result.lost) <= result.in_flight
+    assert len(result.lost) <= result.in_flight, "often none: what has not begun is sent again"
     unclean = [a for a in result.lost if not (a.clean_error or (a.loss is Loss.BROKEN and a.streamed))]
     assert unclean == []
 

@@ -7,8 +7,15 @@ from e2e import stack
 from e2e.served import Served
 from e2e.simulator.forms import RECORDED, forms
 
+TRIES = 10
+
 
 def test_the_recorded_form_of_answers_and_metrics_is_that_of_the_real_engine(tiny: Served) -> None:
     (address,) = tiny.pods("engine").values()
-    real = asyncio.run(forms(f"http://{stack.authority(address, 8000)}", tiny.name))
-    assert real == json.loads(RECORDED.read_text())
+    recorded = json.loads(RECORDED.read_text())
+    # An engine that is faster than its client joins tokens, and a stream then lacks a form; not each time.
+    for _ in range(TRIES):
+        real = asyncio.run(forms(f"http://{stack.authority(address, 8000)}", tiny.name))
+        if real == recorded:
+            break
+    assert real == recorded

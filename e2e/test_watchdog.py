@@ -44,6 +44,8 @@ LIVENESS_SECONDS = 240
 outlasts, and two seconds that the kubelet adds; then the start of a new container."""
 SATURATED_SECONDS, SATURATING, LONG_WORDS = 1800, 32, 900
 CLIENTS, CLIENT_PAUSE_SECONDS = 8, 0.2
+ANY_NUMBER = 1_000_000
+"""A fast machine answers many requests until the engine is replaced; the phase ends by itself then."""
 FEW = 50
 """Answers that show that clients are served."""
 BEFORE, MEANWHILE, AFTER = 200, 200, 200
@@ -96,7 +98,7 @@ def test_an_engine_that_hangs_under_load_is_replaced_while_others_answer(one_eng
     load = Load(one_engine.address, one_engine.name)
     load.learn()
     pod = min(one_engine.pods("engine"))
-    with load.phase("engine core stopped", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
+    with load.phase("engine core stopped", at_least=BEFORE, seconds=PHASE_SECONDS, at_most=ANY_NUMBER) as phase:
         phase.await_answers(BEFORE)
         one_engine.await_all_in_use()
         stopped = time.monotonic()
@@ -110,7 +112,6 @@ def test_an_engine_that_hangs_under_load_is_replaced_while_others_answer(one_eng
     print(f"\n  {phase.result}\n  replaced {replaced - stopped:.0f} s after the stop")
     assert phase.result.lost_later == ()
     assert {answer for answer in phase.result.lost if answer.ended < stopped} == set()
-    assert phase.result.lost, "the requests in progress on the stopped engine are lost"
 
 
 def test_a_stopped_engine_gets_no_new_requests_until_it_moves_again_and_no_request_is_lost(short_stall: Served) -> None:
