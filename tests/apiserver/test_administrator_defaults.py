@@ -144,7 +144,11 @@ def test_seven_lines_of_a_plain_user_serve_where_labels_limits_runtime_and_toler
         seconds=30,
         what="the rules are in force",
     )
-    assert "a pod needs" in _refusal(strict, "run", "bare", "--image=a", DRY, f"--labels={LABEL}=7")
+    eventually(
+        lambda: "a pod needs" in _refusal(strict, "run", "bare", "--image=a", DRY, f"--labels={LABEL}=7"),
+        seconds=30,
+        what="the rules about pods are in force too",
+    )
     assert 'cannot create resource "pods"' in _refusal(strict, "run", "bare", "--image=a", DRY, f"--as={USER}")
 
     mark = audit.mark()

@@ -62,9 +62,10 @@ def add_arguments(inspect: argparse.ArgumentParser) -> None:
 
 def run_inspect(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Print what the model's files contain; returns 1 if they cannot be used."""
+    inspection = _inspection(options)  # imports are before the time limit: the hub's client reports an interrupted one
     try:
         with _alarm(options.time_limit):
-            result = _inspected(options)
+            result = inspection()
     except _TimeIsUpError:
         problem = f"could not be read within {options.time_limit} s."
         cure = "Check that the hub or the volume answers, and how fast."
@@ -82,32 +83,29 @@ def run_inspect(options: argparse.Namespace, _: EngineRegistry) -> int:
     return 1 if isinstance(result, Failure) else 0
 
 
-def _inspected(options: argparse.Namespace) -> InspectionResult:
+def _inspection(options: argparse.Namespace) -> Callable[[], InspectionResult]:
+    """What inspects the source, with its imports done."""
+    pickle = options.allow_pickle
     if "://" not in options.source:
-        return _of_folder(options.source, allow_pickle=options.allow_pickle)
+        return lambda: _of_folder(options.source, allow_pickle=pickle)
     source = model_source(options.source)
     match source:
         case Refusal():
-            return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, source.problem, source.cure))
+            return lambda: Failure(Cause.NOT_FOUND, NotUnderstood(options.source, source.problem, source.cure))
         case HubModel(repository):
             from inference_operator.model_files.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
-            return inspect_hub(repository, options.revision, allow_pickle=options.allow_pickle)
+            return lambda: inspect_hub(repository, options.revision, allow_pickle=pickle)
         case BucketModel():
             from inference_operator.model_files.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
 
-            return _apart(lambda: inspect_bucket(source, options.revision, allow_pickle=options.allow_pickle))
+            return lambda: _apart(lambda: inspect_bucket(source, options.revision, allow_pickle=pickle))
     if options.folder is None:
         cure = "Set --folder to its mount path."
-        return Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))
+        return lambda: Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))
     folder = options.folder / source.path if isinstance(source, ClaimModel) else options.folder
-    return inspect_folder(
-        folder,
-        name=options.source,
-        source=options.source,
-        allow_pickle=options.allow_pickle,
-        volume=options.folder,
-    )
+    name, volume = options.source, options.folder
+    return lambda: inspect_folder(folder, name=name, source=name, allow_pickle=pickle, volume=volume)
 
 
 def _apart(work: Callable[[], InspectionResult]) -> InspectionResult:
