@@ -58,5 +58,11 @@ def test_the_columns_of_a_large_model_fit_into_a_terminal() -> None:
     assert max(map(len, lines)) <= TERMINAL, lines
 
 
-def test_a_trouble_beside_ready_is_the_reason_that_get_prints() -> None:
+def test_a_service_without_trouble_prints_why_it_is_ready() -> None:
     assert resource(SERVING)["status"]["reason"] == "Serving"
+
+
+def test_a_trouble_beside_ready_is_the_reason_that_get_prints() -> None:
+    situation, results, conditions = STATES["a rejected change, old pods serving"]
+    assert conditions[0] == "True Serving"
+    assert resource(situation, results)["status"]["reason"] == "ChildRejected"

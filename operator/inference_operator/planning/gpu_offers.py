@@ -188,10 +188,13 @@ def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -
 
 def _hinted(requested: GpuSpec, at_least: int) -> list[GpuOffer]:
     """The offers of nodes that do not exist yet, of the kinds that the spec names."""
-    offers = [one for name in requested.products if (one := offer_named(name)) is not None]
-    usual = [max(at_least, LINKED_PER_NODE if one.linked else 1) for one in offers]
-    counted = [replace(one, per_node=requested.per_node or most) for one, most in zip(offers, usual, strict=True)]
-    return list({one.kind: _with_resource(requested.resource_name, one) for one in counted}.values())
+    found: dict[str, GpuOffer] = {}
+    for name in requested.products:
+        if (one := offer_named(name)) is not None:
+            usual = max(at_least, LINKED_PER_NODE if one.linked else 1)
+            counted = replace(one, per_node=requested.per_node or usual)
+            found[one.kind] = _with_resource(requested.resource_name, counted)
+    return list(found.values())
 
 
 def _with_resource(resource: str | None, hinted: GpuOffer) -> GpuOffer:
