@@ -2,11 +2,12 @@
 
 import pytest
 
+from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Refused
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
-from tests.testing.builders import ENGINES, ROUTERS, inference_deployment, inputs, planned
+from tests.testing.builders import ENGINES, ROUTERS, SETTINGS, inference_deployment, inputs, planned
 from tests.testing.everything import POD_TEMPLATE
 
 PLAIN = planned(inference_deployment()).desired[ENGINES]["spec"]["template"]
@@ -30,10 +31,37 @@ def test_pod_additions_leave_the_operators_own_fields_of_the_template_unchanged(
     assert after["volumeMounts"][: len(before["volumeMounts"])] == before["volumeMounts"]
 
 
-def test_sidecars_of_the_pod_template_get_the_restricted_security_context() -> None:
-    for container in template(**POD_TEMPLATE)["spec"]["initContainers"]:
-        assert container["restartPolicy"] == "Always"
+def test_added_containers_get_the_restricted_security_context_and_sidecars_run_on() -> None:
+    added = template(**POD_TEMPLATE)["spec"]["initContainers"]
+    assert [one.get("restartPolicy") for one in added] == [None, "Always", "Always"], "init containers come first"
+    for container in added:
         assert container["securityContext"] == PLAIN["spec"]["containers"][0]["securityContext"]
+
+
+def test_account_pull_secrets_and_variables_of_the_pod_template_are_those_of_all_its_pods() -> None:
+    added: Manifest = {
+        "serviceAccountName": "models",
+        "imagePullSecrets": [{"name": "registry"}],
+        "envFrom": [{"prefix": "HUB_", "secretRef": {"name": "hub"}}],
+    }
+    raw = inference_deployment(podTemplate=added, router={"podTemplate": {**added, "serviceAccountName": "routers"}})
+    desired = planned(raw).desired
+    for ref, account in ((ENGINES, "models"), (ROUTERS, "routers")):
+        pod = desired[ref]["spec"]["template"]["spec"]
+        assert (pod["serviceAccountName"], pod["imagePullSecrets"]) == (account, [{"name": "registry"}])
+        assert pod["automountServiceAccountToken"] is False
+        assert all(one["envFrom"] == added["envFrom"] for one in pod["containers"])
+
+
+def test_a_resource_keeps_its_account_beside_that_of_the_settings() -> None:
+    defaults = EngineDefaults.model_validate({"serviceAccountName": "all", "imagePullSecrets": [{"name": "mirror"}]})
+    settings = SETTINGS.model_copy(update={"engine_defaults": defaults})
+    own = {"serviceAccountName": "own", "imagePullSecrets": [{"name": "registry"}]}
+    for asked, account, secrets in (({}, "all", ["mirror"]), (own, "own", ["mirror", "registry"])):
+        raw = inference_deployment(podTemplate=asked)
+        pod = planned(raw, settings=settings).desired[ENGINES]["spec"]["template"]["spec"]
+        assert pod["serviceAccountName"] == account
+        assert [one["name"] for one in pod["imagePullSecrets"]] == secrets
 
 
 @pytest.mark.parametrize("added", [{"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"volumes": [FOLDER]}])

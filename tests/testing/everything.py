@@ -38,7 +38,12 @@ SCHEDULING: Manifest = {
         },
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": {"app": "training"}}, "topologyKey": "kubernetes.io/hostname"}
+                {"labelSelector": {"matchLabels": {"app": "training"}}, "topologyKey": "kubernetes.io/hostname"},
+                {
+                    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                    "namespaces": ["training"],
+                    "topologyKey": "kubernetes.io/hostname",
+                },
             ]
         },
     },
@@ -62,6 +67,22 @@ POD_TEMPLATE: Manifest = {
         {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "1024Mi"}},
         {"name": "adapter", "image": {"reference": "ghcr.io/org/adapter:1"}},
         {"name": "shared", "persistentVolumeClaim": {"claimName": "shared", "readOnly": True}},
+        {"name": "certificates", "secret": {"secretName": "ca", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"name": "vault", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}},
+    ],
+    "serviceAccountName": "default",
+    "imagePullSecrets": [{"name": "registry"}],
+    "envFrom": [
+        {"configMapRef": {"name": "proxies", "optional": True}},
+        {"prefix": "HUB_", "secretRef": {"name": "hub"}},
+    ],
+    "initContainers": [
+        {
+            "name": "certificates",
+            "image": "example.com/plain:1",
+            "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+            "envFrom": [{"configMapRef": {"name": "proxies"}}],
+        }
     ],
     "volumeMounts": [
         {"name": "hub", "mountPath": "/home/vllm/.cache/huggingface", "subPath": "team-a"},
@@ -70,6 +91,8 @@ POD_TEMPLATE: Manifest = {
         {"name": "scratch", "mountPath": "/scratch"},
         {"name": "fast", "mountPath": "/fast"},
         {"name": "shared", "mountPath": "/shared"},
+        {"name": "certificates", "mountPath": "/certificates"},
+        {"name": "vault", "mountPath": "/vault", "readOnly": True},
     ],
     "sidecars": [
         {

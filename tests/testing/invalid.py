@@ -116,11 +116,6 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
         f"spec.scheduling.affinity.nodeAffinity.{_TERM}.nodeSelectorTerms",
         "1",
     ),
-    "pods without labels": (
-        _pods(labelSelector={"matchLabels": {}}, topologyKey="a"),
-        f"{_POD}.labelSelector.matchLabels",
-        "1",
-    ),
     "pods without topology": (_pods(labelSelector={"matchLabels": {"a": "b"}}), f"{_POD}.topologyKey", ""),
     "priority class": (
         {"scheduling": {"priorityClassName": "High_One"}},
@@ -136,10 +131,25 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
     ),
     "annotation key": (_added(annotations={"a b": ""}), f"{_ADDED}.annotations", "must have label keys"),
     "label value": (_added(labels={"a": "b c"}), f"{_ADDED}.labels.a", ""),
-    "volume of a Secret": (
-        _added(volumes=[{"name": "a", "secret": {"secretName": "b"}}]),
+    "volume of the node": (
+        _added(volumes=[{"name": "a", "hostPath": {"path": "/"}, "emptyDir": {}}]),
         f"{_ADDED}.volumes[0]",
+        "hostPath",
+    ),
+    "writable volume of a CSI driver": (
+        _added(volumes=[{"name": "a", "csi": {"driver": "b", "readOnly": False}}]),
+        f"{_ADDED}.volumes[0].csi.readOnly",
         "",
+    ),
+    "field of a pod that has no such": (
+        {"engine": {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.containers"}}}]}},
+        "spec.engine.env[0].valueFrom.fieldRef.fieldPath",
+        "",
+    ),
+    "variables of two objects": (
+        _added(envFrom=[{"secretRef": {"name": "a"}, "configMapRef": {"name": "b"}}]),
+        f"{_ADDED}.envFrom[0]",
+        "must have exactly one of",
     ),
     "volume of nothing": (_added(volumes=[{"name": "a"}]), f"{_ADDED}.volumes[0]", "must have exactly one of"),
     "volume of two things": (

@@ -60,6 +60,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "mountPath": ("/data", "/home/vllm/.cache/huggingface", "/etc/a", "/models", "/a"),
     "values[]": ("1", "40000", "a", ""),
     "key": ("team", "nvidia.com/gpu.product", "a.b-c/d"),
+    "fieldPath": ("metadata.namespace", "status.hostIP", "metadata.labels['team']"),
 }
 """Texts whose form only a rule says, or that would hardly ever mean anything: by path or by name."""
 
@@ -111,7 +112,7 @@ class Specs:
 
     def _value(self, node: Manifest, path: str, model: Any) -> Any:  # noqa: ANN401 - JSON
         name = path.rpartition(".")[2]
-        if found := _BY_RULE.get(path) or _BY_RULE.get(name):
+        if found := (_BY_RULE.get(path) or _BY_RULE.get(name)) if "enum" not in node else None:
             return self._random.choice(found)
         if node.get("x-kubernetes-int-or-string"):
             return self._random.choice(_QUANTITIES)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from inference_operator.admission.policy import Validation
 
-VOLUMES = ("configMap", "emptyDir", "image", "persistentVolumeClaim", "secret")
+VOLUMES = ("configMap", "csi", "emptyDir", "image", "persistentVolumeClaim", "secret")
 """The types of volumes that the operator uses. All are of the level restricted. `projected` is not among them: it can
 contain a token of the pod's ServiceAccount."""
 
@@ -43,6 +43,10 @@ def confinement() -> Iterator[Validation]:
     yield Validation(
         f"variables.pod.?volumes.orValue([]).all(v, {volumes})",
         f"A pod of the operator may have only volumes of the types {', '.join(VOLUMES)}.",
+    )
+    yield Validation(
+        "variables.pod.?volumes.orValue([]).all(v, !has(v.csi) || v.csi.?readOnly.orValue(false))",
+        "A volume of a CSI driver must be read-only in a pod of the operator.",
     )
     yield Validation(
         _every_container("c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0)"),

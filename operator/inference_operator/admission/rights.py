@@ -111,6 +111,7 @@ def checks(options: OptionClasses) -> Sequence[Check]:
         *(_present(field, Right("create", plural, group)) for field, group, plural in NEEDS_RESOURCES),
         *map(_amounts, AMOUNTS),
         _OWN_CLAIM,
+        *(_other_namespaces(section, kind) for section in _AFFINITIES for kind in ("podAffinity", "podAntiAffinity")),
         _GPU_RESOURCE,
         _arguments(options),
         _variables(options),
@@ -219,6 +220,27 @@ _GPU_RESOURCE = Check(
     lambda spec: [] if (part(spec, _GPU_FIELD) or _GPU_DOMAIN).startswith(_GPU_DOMAIN) else [""],
     subject=f"'a resource outside {_GPU_DOMAIN} '",
 )
+
+
+_AFFINITIES = ("scheduling.affinity", "router.scheduling.affinity")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _other_namespaces(section: str, kind: str) -> Check:
+    """Terms about pods of other namespaces: they keep pods of others from nodes, or show where those run."""
+    field = f"{section}.{kind}"
+    foreign = "has({0}.namespaces) || has({0}.namespaceSelector)"
+    required = f"{value_of('object', f'{field}.{_REQUIRED}')}.orValue([]).exists(t, {foreign.format('t')})"
+    weighted = foreign.format("t.podAffinityTerm")
+    preferred = f"{value_of('object', f'{field}.{_PREFERRED}')}.orValue([]).exists(t, {weighted})"
+
+    def asked(spec: Manifest) -> list[str]:
+        terms = [*(part(spec, f"{field}.{_REQUIRED}") or ())]
+        terms += [one["podAffinityTerm"] for one in part(spec, f"{field}.{_PREFERRED}") or ()]
+        return [""] if any("namespaces" in one or "namespaceSelector" in one for one in terms) else []
+
+    return Check(field, f"{required} || {preferred}", asked)
 
 
 _OWN_CLAIM = Check(

@@ -1,16 +1,16 @@
-"""`spec.scheduling.affinity`: the commonly used part of Kubernetes' `affinity`, with the same names and meaning.
+"""`spec.scheduling.affinity`: Kubernetes' `affinity`, with the same names and meaning (1.36, core/v1).
 
-Nodes are selected by their labels, pods of the same namespace by `matchLabels`. All of Kubernetes' affinity would be
-half of the CRD.
+Terms about pods of other namespaces need the right to create pods: a required anti-affinity keeps the pods of others
+from a node.
 """
 
 import re
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from inference_operator.api.validation import LabelKey, Labels, Rule, SpecModel
+from inference_operator.api.validation import LabelKey, Labels, ObjectName, Rule, SpecModel
 
 _Value = Annotated[str, StringConstraints(max_length=63)]
 _ORDERED = ("Gt", "Lt")
@@ -53,11 +53,40 @@ class NodeRequirement(SpecModel):
     rules: ClassVar[tuple[Rule, ...]] = (_LISTED, _ORDERING)
 
 
+class FieldOperator(StrEnum):
+    """Operator that compares a field of a node with a value."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+
+
+class FieldRequirement(SpecModel):
+    """A requirement on one field of a node."""
+
+    key: Literal["metadata.name"] = Field(description="Always `metadata.name`.")
+    operator: FieldOperator = Field(description="Relation of the field to the value.")
+    values: tuple[Annotated[str, StringConstraints(max_length=253)], ...] = Field(
+        min_length=1, max_length=1, description="The name of a node."
+    )
+
+
 class NodeSelectorTerm(SpecModel):
-    """Requirements on node labels, all of which must match."""
+    """Requirements on nodes, all of which must match."""
 
     match_expressions: tuple[NodeRequirement, ...] = Field(
-        min_length=1, max_length=8, description="Requirements on node labels; all must match."
+        (), max_length=8, description="Requirements on node labels; all must match."
+    )
+    match_fields: tuple[FieldRequirement, ...] = Field(
+        (), max_length=8, description="Requirements on fields of a node; all must match."
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "(has(self.matchExpressions) && self.matchExpressions.size() > 0)"
+            " || (has(self.matchFields) && self.matchFields.size() > 0)",
+            lambda term: bool(term.match_expressions or term.match_fields),
+            "must have `matchExpressions` or `matchFields`: a term without any matches no node",
+        ),
     )
 
 
@@ -87,17 +116,49 @@ class NodeAffinity(SpecModel):
     )
 
 
-class LabelSelector(SpecModel):
-    """Selects pods by their labels."""
+class LabelOperator(StrEnum):
+    """Operator that compares a label with values."""
 
-    match_labels: Labels = Field(min_length=1, description="Labels that a pod must have.")
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class LabelRequirement(SpecModel):
+    """A requirement on one label."""
+
+    key: LabelKey = Field(description="Label key.")
+    operator: LabelOperator = Field(description="Relation of the label to the values.")
+    values: tuple[_Value, ...] = Field((), max_length=16, description="Values that the label is compared with.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (_LISTED,)
+
+
+class LabelSelector(SpecModel):
+    """Selects objects by their labels; without any requirement, all of them."""
+
+    match_labels: Labels = Field(default_factory=dict, description="Labels that an object must have.")
+    match_expressions: tuple[LabelRequirement, ...] = Field(
+        (), max_length=8, description="Requirements on labels; all must match."
+    )
 
 
 class PodTerm(SpecModel):
-    """Pods of the same namespace, and the topology domain that they share."""
+    """Pods, and the topology domain that they share."""
 
-    label_selector: LabelSelector = Field(description="Selects pods of the same namespace.")
+    label_selector: LabelSelector | None = Field(None, description="Selects pods. Default: none.")
     topology_key: LabelKey = Field(description="Node label whose values are the topology domains.")
+    namespaces: tuple[ObjectName, ...] = Field(
+        (), max_length=8, description="Namespaces of the pods. Default: this one."
+    )
+    namespace_selector: LabelSelector | None = Field(None, description="More namespaces of the pods. Default: none.")
+    match_label_keys: tuple[LabelKey, ...] = Field(
+        (), max_length=8, description="Labels in which the pods must equal the new pod."
+    )
+    mismatch_label_keys: tuple[LabelKey, ...] = Field(
+        (), max_length=8, description="Labels in which the pods must differ from the new pod."
+    )
 
 
 class PreferredPods(SpecModel):

@@ -1,6 +1,6 @@
 """Parts of a container in the spec: image, environment and compute resources."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
@@ -53,17 +53,35 @@ class ConfigMapKeySelector(KeySelector):
     name: ConfigMapName = Field(description="Name of the ConfigMap.")
 
 
+FIELD_PATH = (
+    r"^(metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^']{1,316}'\]"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?))$"
+)
+"""Fields of a pod that a variable may have (Kubernetes 1.36, pkg/apis/core/validation,
+`validEnvDownwardAPIFieldPathExpressions`)."""
+
+
+class FieldSelector(SpecModel):
+    """One field of the pod."""
+
+    api_version: Literal["v1"] = Field("v1", description="Always `v1`.")
+    field_path: Annotated[str, StringConstraints(max_length=340, pattern=FIELD_PATH)] = Field(
+        description="Field of the pod, for example `metadata.namespace` or `status.hostIP`."
+    )
+
+
 class EnvironmentSource(SpecModel):
     """The source of the value of an environment variable."""
 
     secret_key_ref: SecretKeySelector | None = Field(None, description="Selects a key of a Secret.")
     config_map_key_ref: ConfigMapKeySelector | None = Field(None, description="Selects a key of a ConfigMap.")
+    field_ref: FieldSelector | None = Field(None, description="Selects a field of the pod.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "has(self.secretKeyRef) != has(self.configMapKeyRef)",
-            lambda self: (self.secret_key_ref is None) != (self.config_map_key_ref is None),
-            "must have exactly one of `secretKeyRef` and `configMapKeyRef`",
+            "[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(given, given).size() == 1",
+            lambda self: len(self.model_fields_set) == 1,
+            "must have exactly one of `secretKeyRef`, `configMapKeyRef` and `fieldRef`",
         ),
     )
 

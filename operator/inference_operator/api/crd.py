@@ -76,6 +76,8 @@ def _node(node: dict[str, Any], definitions: dict[str, JsonSchemaValue]) -> Any:
     for name, value in node.items():
         if name == "properties":
             result[name] = {k: _structural(v, definitions) for k, v in value.items()}
+        elif name == "const":  # a structural schema has none
+            result["enum"] = [value]
         elif (name == "additionalProperties" and isinstance(value, dict)) or name not in _DROPPED:
             result[name] = _structural(value, definitions)
     result.pop("propertyNames", None)

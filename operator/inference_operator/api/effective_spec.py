@@ -46,11 +46,12 @@ def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefault
     """
     sections = routers.model_fields_set & RouterSpec.model_fields.keys()
     router = {name: over(getattr(stated.router, name), getattr(routers, name)) for name in sections}
+    router["pod_template"] = over(stated.router.pod_template, routers.template)
     env = variables_over(stated.engine.env, engines.env)
     return EffectiveSpec(
         stated=stated,
         engine=stated.engine.model_copy(update={"env": env}),
         scheduling=over(stated.scheduling, engines.scheduling),
-        pod_template=over(stated.pod_template, engines.pod_template),
+        pod_template=over(stated.pod_template, engines.template),
         router=stated.router.model_copy(update=router),
     )

@@ -7,11 +7,19 @@ a key replaces the default.
 from collections.abc import Mapping
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
-from inference_operator.api.pod_template import Mount, PodTemplateSpec, Sidecar, Volume
+from inference_operator.api.pod_template import (
+    InitContainer,
+    Mount,
+    PodTemplateSpec,
+    PullSecret,
+    PullSecrets,
+    Sidecar,
+    Volume,
+)
 from inference_operator.api.scheduling import PodScheduling, TopologySpread
 from inference_operator.api.validation import ObjectName, SpecModel
 
@@ -19,18 +27,6 @@ Ratio = Annotated[float, Field(ge=1, le=100)]
 """A limit divided by its request; Kubernetes allows no limit below the request."""
 SizedResource = Annotated[str, StringConstraints(pattern="^(cpu|memory|ephemeral-storage)$")]
 """A resource that sizing requests for an engine."""
-
-
-class PullSecret(SpecModel):
-    """An image pull Secret in the namespace of the pods."""
-
-    name: ObjectName
-
-
-def _unique_names(secrets: tuple[PullSecret, ...]) -> tuple[PullSecret, ...]:
-    if len(set(secrets)) != len(secrets):
-        raise ValueError("must not contain the same name twice")
-    return secrets
 
 
 class PodDefaults(SpecModel):
@@ -42,8 +38,14 @@ class PodDefaults(SpecModel):
     """Environment variables of the main containers, such as proxies, certificates and `HF_ENDPOINT`."""
     service_account_name: ObjectName | None = None
     """ServiceAccount of the pods. It must exist in every namespace with InferenceDeployments."""
-    image_pull_secrets: Annotated[tuple[PullSecret, ...], AfterValidator(_unique_names)] = ()
+    image_pull_secrets: PullSecrets = ()
     """Pull Secrets of the pods. A Secret that a namespace lacks is ignored by the kubelet."""
+
+    @property
+    def template(self) -> PodTemplateSpec:
+        """The default of `podTemplate`, with the account and the pull Secrets."""
+        beside = {"service_account_name": self.service_account_name, "image_pull_secrets": self.image_pull_secrets}
+        return self.pod_template.model_copy(update={name: value for name, value in beside.items() if value})
 
 
 class EngineDefaults(PodDefaults):
@@ -70,7 +72,9 @@ _MERGED = (Affinity, PodScheduling, PodTemplateSpec, ResourcesSpec)
 """Models whose fields are merged one by one. Any other model is one value."""
 _KEYS: Mapping[type[SpecModel], str] = {
     EnvironmentVariable: "name",
+    InitContainer: "name",
     Mount: "mount_path",
+    PullSecret: "name",
     Sidecar: "name",
     TopologySpread: "topology_key",
     Volume: "name",

@@ -1,24 +1,27 @@
 """`spec.podTemplate` and `spec.router.podTemplate`: an allow-list of what can be added to engine and router pods.
 
-No volume gives access to a Secret or to the node. No container gets privileges.
+Names and meaning are those of Kubernetes 1.36, core/v1. No volume gives access to the node, and no container gets
+privileges. Whoever sets any of it needs the right to create pods.
 """
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic.config import JsonDict
 
-from inference_operator.api.container import BY_NAME, Argument, Environment, Image, ResourcesSpec
+from inference_operator.api.container import BY_NAME, Argument, DataKey, Environment, Image, ResourcesSpec
 from inference_operator.api.validation import (
     LABEL_KEYS,
     CelRules,
     ClaimName,
     ConfigMapName,
     Labels,
+    ObjectName,
     Quantity,
     Rule,
+    SecretName,
     SpecModel,
 )
 
@@ -77,12 +80,38 @@ class ImageVolume(SpecModel):
     reference: Image = Field(description="Image reference.")
 
 
-_SOURCES = ("persistentVolumeClaim", "configMap", "emptyDir", "image")
+class KeyToPath(SpecModel):
+    """A key of a Secret, and the file that holds its value."""
+
+    key: DataKey = Field(description="Key in its `data`.")
+    path: Annotated[str, StringConstraints(min_length=1, max_length=512), CelRules(_INSIDE)] = Field(
+        description="Path of the file in the volume."
+    )
+
+
+class SecretVolume(SpecModel):
+    """A Secret in the same namespace."""
+
+    secret_name: SecretName = Field(description="Name of the Secret.")
+    items: tuple[KeyToPath, ...] = Field((), max_length=16, description="Keys to mount. Default: all.")
+    optional: bool = Field(False, description="Whether pods start without it. Default: false.")  # noqa: FBT003
+
+
+class CsiVolume(SpecModel):
+    """An inline volume of a CSI driver, for example of the Secrets Store CSI driver. It is read-only."""
+
+    driver: ObjectName = Field(description="Name of the CSI driver, for example `secrets-store.csi.k8s.io`.")
+    read_only: Literal[True] = Field(description="Must be true.")
+    volume_attributes: Annotated[
+        dict[str, Annotated[str, StringConstraints(max_length=1024)]], Field(max_length=16)
+    ] = Field(default_factory=dict, description="Parameters of the driver. Default: none.")
+
+
+_SOURCES = ("persistentVolumeClaim", "configMap", "secret", "emptyDir", "image", "csi")
 
 
 def _one_source(volume: "Volume") -> bool:
-    given = (volume.persistent_volume_claim, volume.config_map, volume.empty_dir, volume.image)
-    return sum(source is not None for source in given) == 1
+    return len(volume.model_fields_set - {"name"}) == 1
 
 
 class Volume(SpecModel):
@@ -93,12 +122,14 @@ class Volume(SpecModel):
     config_map: ConfigMapVolume | None = Field(None, description="A ConfigMap.")
     empty_dir: EmptyDirVolume | None = Field(None, description="An empty directory with the lifetime of the pod.")
     image: ImageVolume | None = Field(None, description="An OCI image.")
+    secret: SecretVolume | None = Field(None, description="A Secret.")
+    csi: CsiVolume | None = Field(None, description="An inline volume of a CSI driver.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             f"[{', '.join(f'has(self.{source})' for source in _SOURCES)}].filter(given, given).size() == 1",
             _one_source,
-            "must have exactly one of `persistentVolumeClaim`, `configMap`, `emptyDir` and `image`",
+            "must have exactly one of `persistentVolumeClaim`, `configMap`, `secret`, `emptyDir`, `image` and `csi`",
         ),
     )
 
@@ -120,8 +151,53 @@ BY_PATH: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-key
 Mounts = Annotated[tuple[Mount, ...], AfterValidator(_unique("mount_path"))]
 
 
-class Sidecar(SpecModel):
-    """An unprivileged sidecar container: it starts before the main containers and stops after them."""
+class OptionalSecretRef(SpecModel):
+    """A Secret in the same namespace."""
+
+    name: SecretName = Field(description="Name of the Secret.")
+    optional: bool = Field(False, description="Whether pods start without it. Default: false.")  # noqa: FBT003
+
+
+class OptionalConfigMapRef(SpecModel):
+    """A ConfigMap in the same namespace."""
+
+    name: ConfigMapName = Field(description="Name of the ConfigMap.")
+    optional: bool = Field(False, description="Whether pods start without it. Default: false.")  # noqa: FBT003
+
+
+class EnvironmentFrom(SpecModel):
+    """Environment variables for all keys of a Secret or ConfigMap."""
+
+    prefix: Annotated[str, StringConstraints(max_length=63, pattern="^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
+        None, description="Put before each name. Default: none."
+    )
+    secret_ref: OptionalSecretRef | None = Field(None, description="A Secret.")
+    config_map_ref: OptionalConfigMapRef | None = Field(None, description="A ConfigMap.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.secretRef) != has(self.configMapRef)",
+            lambda self: (self.secret_ref is None) != (self.config_map_ref is None),
+            "must have exactly one of `secretRef` and `configMapRef`",
+        ),
+    )
+
+
+MAX_ENV_FROM = 4
+EnvFrom = Annotated[tuple[EnvironmentFrom, ...], Field(max_length=MAX_ENV_FROM)]
+
+
+class PullSecret(SpecModel):
+    """An image pull Secret in the namespace of the pods."""
+
+    name: SecretName = Field(description="Name of the Secret.")
+
+
+PullSecrets = Annotated[tuple[PullSecret, ...], AfterValidator(_unique("name"))]
+
+
+class AddedContainer(SpecModel):
+    """An unprivileged container beside the main ones."""
 
     name: Name = Field(description="Name of the container.")
     image: Image = Field(description="Container image. It must be able to run as any user without privileges.")
@@ -130,14 +206,41 @@ class Sidecar(SpecModel):
     env: Environment = Field(
         (), max_length=32, description="Environment variables. Default: none.", json_schema_extra=BY_NAME
     )
+    env_from: EnvFrom = Field((), description="More variables, of whole Secrets and ConfigMaps. Default: none.")
     resources: ResourcesSpec = Field(default_factory=ResourcesSpec, description="CPU and memory. Default: none.")
     volume_mounts: Mounts = Field(
         (), max_length=16, description="Volume mounts. Default: none.", json_schema_extra=BY_PATH
     )
 
 
+class Sidecar(AddedContainer):
+    """A sidecar: it starts before the main containers and stops after them."""
+
+
+class InitContainer(AddedContainer):
+    """A container that must end before the sidecars and the main containers start."""
+
+
 class PodTemplateSpec(SpecModel):
     """Additions to the pods of one component: of engines, or of routers."""
+
+    service_account_name: ObjectName | None = Field(
+        None,
+        description="ServiceAccount of the pods, for example with a cloud's identity. It must be `default`, or stand in"
+        " the annotation `inference-operator.dev/service-accounts` of the namespace. Default: `default`."
+        " Change: rolling restart.",
+    )
+    image_pull_secrets: PullSecrets = Field(
+        (),
+        max_length=8,
+        description="Secrets to pull images with. Default: those of the ServiceAccount. Change: rolling restart.",
+        json_schema_extra=BY_NAME,
+    )
+    env_from: EnvFrom = Field(
+        (),
+        description="More environment variables of the main containers, of whole Secrets and ConfigMaps. Variables that"
+        " are set elsewhere stay. Default: none. Change: rolling restart.",
+    )
 
     labels: Labels = Field(
         default_factory=dict, description="Additional labels. Default: none. Change: rolling restart."
@@ -164,5 +267,11 @@ class PodTemplateSpec(SpecModel):
         (),
         max_length=MAX_SIDECARS,
         description="Sidecar containers. Kubernetes expands `$(NAME)` in them. Default: none. Change: rolling restart.",
+        json_schema_extra=BY_NAME,
+    )
+    init_containers: Annotated[tuple[InitContainer, ...], AfterValidator(_unique("name"))] = Field(
+        (),
+        max_length=MAX_SIDECARS,
+        description="Containers that must end before all others start. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )

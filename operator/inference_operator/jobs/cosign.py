@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.jobs.result import LIMIT, TERMINATION_MESSAGE, Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.container import environment, process_fields
 from inference_operator.objects.names import VERIFICATION
-from inference_operator.settings import Settings
 from inference_operator.views.pod import one_line
 from inference_operator.views.raw import mapping, objects
 
@@ -85,9 +85,9 @@ def cosign_process(
     )
 
 
-def credential_volumes(settings: Settings) -> list[Manifest]:
+def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
     """The volume with the first pull Secret of engines, as the file that registry clients read; none without one."""
-    secret = next(iter(settings.engine_defaults.image_pull_secrets), None)
+    secret = next(iter(added.image_pull_secrets), None)
     if secret is None:
         return []
     items = [{"key": ".dockerconfigjson", "path": "config.json"}]

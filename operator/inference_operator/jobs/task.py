@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, Attempt
@@ -107,7 +108,7 @@ def job_content(task: JobTask[Result]) -> Manifest:
     inputs, added, name = task.inputs, task.inputs.spec.pod_template, task.inputs.owner.key.name
     more = volumes(added.volumes, pull_policy=inputs.settings.image_pull_policy)
     pod = {
-        **job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings),
+        **job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings, added),
         **_scheduling(task),
     }
     metadata: Manifest = {"labels": {**inputs.owner.child_labels, **added.labels, **labels(name, task.component)}}
@@ -121,8 +122,10 @@ def job_fields(deadline_seconds: int, template: Manifest) -> Manifest:
     return {"spec": {"backoffLimit": 0, "activeDeadlineSeconds": deadline_seconds, "template": template}}
 
 
-def job_pod(container: Manifest, volumes: Sequence[Manifest], access: HubAccess, settings: Settings) -> Manifest:
-    """The specification of a Job's pod, without scheduling."""
+def job_pod(
+    container: Manifest, volumes: Sequence[Manifest], access: HubAccess, settings: Settings, added: PodTemplateSpec
+) -> Manifest:
+    """The specification of a Job's pod, without scheduling; of the additions it has the account."""
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -130,7 +133,7 @@ def job_pod(container: Manifest, volumes: Sequence[Manifest], access: HubAccess,
         "securityContext": restricted_pod(settings.pod_users, user=access.user, group=access.group),
         "containers": [container],
         "volumes": list(volumes),
-        **account(settings.engine_defaults),
+        **account(added),
     }
 
 

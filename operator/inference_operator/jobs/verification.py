@@ -77,7 +77,7 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
 def verification_task(inputs: VerificationInputs, public_key: str, observed: ObservedJobs) -> JobTask[Verified]:
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
     settings, reference, key_hash = inputs.job.settings, inputs.image.reference, content_hash(public_key)
-    credentials = credential_volumes(settings)
+    credentials = credential_volumes(inputs.job.spec.pod_template)
     process = cosign_process(reference, public_key, inputs.job.spec.engine.env, with_credentials=bool(credentials))
 
     def parse_success(attempt: Attempt) -> Verified | None:

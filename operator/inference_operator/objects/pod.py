@@ -5,7 +5,7 @@ The security context follows Kubernetes' Pod Security Standards, level restricte
 
 from collections.abc import Mapping, Sequence
 
-from inference_operator.api.pod_defaults import PodDefaults
+from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import manifest_hash
 from inference_operator.settings import PodUsers
@@ -45,10 +45,10 @@ def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
     }
 
 
-def account(defaults: PodDefaults) -> Manifest:
+def account(added: PodTemplateSpec) -> Manifest:
     """The ServiceAccount and the pull Secrets of a pod; without them, Kubernetes uses the ServiceAccount `default`."""
-    named = {"serviceAccountName": defaults.service_account_name} if defaults.service_account_name else {}
-    secrets = [{"name": secret.name} for secret in defaults.image_pull_secrets]
+    named = {"serviceAccountName": added.service_account_name} if added.service_account_name else {}
+    secrets = [{"name": secret.name} for secret in added.image_pull_secrets]
     return {**named, **({"imagePullSecrets": secrets} if secrets else {})}
 
 

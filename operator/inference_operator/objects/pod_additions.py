@@ -8,7 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import normpath
 
-from inference_operator.api.pod_template import EmptyDirVolume, Mount, PodTemplateSpec, Sidecar, Volume
+from inference_operator.api.pod_template import (
+    AddedContainer,
+    EmptyDirVolume,
+    EnvironmentFrom,
+    Mount,
+    PodTemplateSpec,
+    Volume,
+)
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import GROUP, Manifest
@@ -77,13 +84,21 @@ def _refusals(requested: PodTemplateSpec, own: ReservedPodParts) -> Iterator[Ref
             problem = f"it would hide `{hidden}`, which is reserved for the operator."
             cure = "Mount it elsewhere, or below that path."
             yield Refusal(Reason.INVALID_SPEC, f"{path}.volumeMounts[{mount.mount_path}]", problem, cure)
-    for sidecar in requested.sidecars:
-        name = f"sidecars[{sidecar.name}]"
-        if sidecar.name in own.containers:
-            yield _reserved(f"{path}.{name}", f"the container `{sidecar.name}`", "Give it another name.")
-        yield from _wrong_mounts(path, f"{name}.volumeMounts", requested, sidecar.volume_mounts)
-        if refusal := refusal_of_resources(sidecar.resources, f"{path}.{name}.resources"):
-            yield refusal
+    yield from _wrong_containers(requested, own)
+
+
+def _wrong_containers(requested: PodTemplateSpec, own: ReservedPodParts) -> Iterator[Refusal]:
+    taken = set(own.containers)
+    for field, containers in (("initContainers", requested.init_containers), ("sidecars", requested.sidecars)):
+        for one in containers:
+            name = f"{field}[{one.name}]"
+            if one.name in taken:
+                what = f"the container `{one.name}`"
+                yield _reserved(f"{own.path}.{name}", what, "Give it another name.")
+            taken.add(one.name)
+            yield from _wrong_mounts(own.path, f"{name}.volumeMounts", requested, one.volume_mounts)
+            if refusal := refusal_of_resources(one.resources, f"{own.path}.{name}.resources"):
+                yield refusal
 
 
 def _cure_of_key(key: str) -> str | None:
@@ -134,26 +149,34 @@ def mounts(requested: Sequence[Mount]) -> list[Manifest]:
     return [api_form(mount) for mount in requested]
 
 
-def sidecars(requested: Sequence[Sidecar], *, pull_policy: str) -> list[Manifest]:
-    """Sidecar containers: Kubernetes starts them before the engine and stops them after it (since Kubernetes 1.29).
+def init_containers(added: PodTemplateSpec, *, pull_policy: str) -> Manifest:
+    """The field with the init containers, and then the sidecars; without it if there are none.
 
-    It expands `$(NAME)` in them, as in any container: who adds a sidecar may create pods.
+    Kubernetes starts a sidecar before the engine and stops it after it (since Kubernetes 1.29). It expands `$(NAME)` in
+    both, as in any container: who adds them may create pods.
     """
-    return [_sidecar(sidecar, pull_policy) for sidecar in requested]
+    first = [_container(one, pull_policy) for one in added.init_containers]
+    beside = [{**_container(one, pull_policy), "restartPolicy": "Always"} for one in added.sidecars]
+    return {"initContainers": [*first, *beside]} if first or beside else {}
 
 
-def _sidecar(sidecar: Sidecar, pull_policy: str) -> Manifest:
+def env_from(requested: Sequence[EnvironmentFrom]) -> Manifest:
+    """The field of a container with variables of whole Secrets and ConfigMaps; without it if there are none."""
+    return {"envFrom": [api_form(one) for one in requested]} if requested else {}
+
+
+def _container(added: AddedContainer, pull_policy: str) -> Manifest:
     container: Manifest = {
-        "name": sidecar.name,
-        "image": sidecar.image,
+        "name": added.name,
+        "image": added.image,
         "imagePullPolicy": pull_policy,
-        "restartPolicy": "Always",
-        "command": list(sidecar.command),
-        "args": list(sidecar.args),
-        "env": environment(sidecar.env),
-        "resources": stated(sidecar.resources),
+        "command": list(added.command),
+        "args": list(added.args),
+        "env": environment(added.env),
+        **env_from(added.env_from),
+        "resources": stated(added.resources),
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts(sidecar.volume_mounts),
+        "volumeMounts": mounts(added.volume_mounts),
     }
     return {name: value for name, value in container.items() if value}

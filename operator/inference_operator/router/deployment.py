@@ -18,7 +18,7 @@ from inference_operator.objects.pod import (
     pod_template,
     restricted_pod,
 )
-from inference_operator.objects.pod_additions import ReservedPodParts, mounts, sidecars, volumes
+from inference_operator.objects.pod_additions import ReservedPodParts, env_from, init_containers, mounts, volumes
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.inputs import RouterInputs
@@ -168,17 +168,16 @@ def _scheduling(inputs: RouterInputs) -> Manifest:
 def _pod(inputs: RouterInputs) -> Manifest:
     stop_seconds = ENDPOINT_REMOVAL_SECONDS + inputs.drain_seconds + STOP_MARGIN_SECONDS
     settings, added = inputs.settings, inputs.spec.pod_template
-    added_sidecars = sidecars(added.sidecars, pull_policy=settings.image_pull_policy)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": stop_seconds,
         "securityContext": restricted_pod(settings.pod_users, user=ROUTER_USER, group=ROUTER_USER),
-        **account(settings.router_defaults),
+        **account(added),
         **_scheduling(inputs),
         "containers": [_container(number, port, inputs) for number, port in _HAPROXIES],
         "volumes": [*_own_volumes(inputs), *volumes(added.volumes, pull_policy=settings.image_pull_policy)],
-        **({"initContainers": added_sidecars} if added_sidecars else {}),
+        **init_containers(added, pull_policy=settings.image_pull_policy),
     }
 
 
@@ -219,6 +218,7 @@ def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest
         "image": settings.router_image,
         "imagePullPolicy": settings.image_pull_policy,
         **process_fields(command=haproxy_command(inputs.slots), env=_environment(metrics_port, settings)),
+        **env_from(inputs.spec.pod_template.env_from),
         "ports": [{"name": metrics, "containerPort": metrics_port, "protocol": "TCP"}],
         "resources": process_resources(inputs.spec.resources),
         "readinessProbe": http_probe(HEALTH_PATH, port=metrics, period=2, timeout=2, failures=2),

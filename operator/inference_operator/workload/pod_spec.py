@@ -20,7 +20,7 @@ from inference_operator.objects.pod import (
     pod_template,
     restricted_pod,
 )
-from inference_operator.objects.pod_additions import mounts, sidecars, volumes
+from inference_operator.objects.pod_additions import env_from, init_containers, mounts, volumes
 from inference_operator.objects.scheduling import bound_to_gpus, on_architecture, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.roles.context import RoleContext
@@ -93,7 +93,6 @@ def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
 def _pod(inputs: WorkloadInputs) -> Manifest:
     spec, process, plan = inputs.spec, inputs.process, inputs.plan.plan
     settings, pull_policy = inputs.settings, inputs.settings.image_pull_policy
-    added_sidecars = sidecars(spec.pod_template.sidecars, pull_policy=pull_policy)
     selector = selector_labels(inputs.name, inputs.role)
     constraints = on_architecture(
         scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), inputs.plan.image
@@ -108,8 +107,8 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
             *_own_volumes(inputs),
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
         ],
-        **({"initContainers": added_sidecars} if added_sidecars else {}),
-        **account(settings.engine_defaults),
+        **init_containers(spec.pod_template, pull_policy=pull_policy),
+        **account(spec.pod_template),
         **bound_to_gpus(constraints, plan, added_labels=settings.gpu_node_labels),
     }
 
@@ -122,6 +121,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         "image": inputs.plan.image,
         "imagePullPolicy": inputs.settings.image_pull_policy,
         **process_fields(command=process.command, args=process.args, env=environment(process.env)),
+        **env_from(spec.pod_template.env_from),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(
             spec.engine.resources, inputs.plan.plan, inputs.settings.engine_defaults.limit_request_ratio

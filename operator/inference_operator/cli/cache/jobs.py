@@ -57,8 +57,9 @@ def prune_job(
     process = process_fields(command=[COMMAND, PRUNE], args=arguments)
     image, mounts = settings.operator_image, [whole_mount()]
     container = job_container(PRUNE, process, settings, image=image, resources=RESOURCES, mounts=mounts)
+    volumes = cache_volumes(CacheVolume(claim, ""))
     pod = {
-        **job_pod(container, cache_volumes(CacheVolume(claim, "")), access, settings),
+        **job_pod(container, volumes, access, settings, settings.engine_defaults.template),
         **({"affinity": only_node(node)} if node else {}),
     }
     return _job(PRUNE, namespace, job_fields(PRUNE_DEADLINE_SECONDS, {"spec": pod})["spec"])
