@@ -110,7 +110,7 @@ def _answers(record: Record) -> bool:
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
     authority = plane(record).certificate("ca.crt")
     while is_running(record.name):
-        if is_ready(f"{record.server}/readyz", authority):
+        if is_ready(f"{record.server}/readyz", authority) and _is_supervised(record):
             return True
         if time.monotonic() > deadline:
             log = layout(record.name).log("kube-apiserver")
@@ -120,6 +120,11 @@ def _answers(record: Record) -> bool:
             )
         time.sleep(_POLL_S)
     return False
+
+
+def _is_supervised(record: Record) -> bool:
+    """Whether the first process of a node's namespaces lives: without it the kernel is ending all others."""
+    return record.level is not Level.NODE or first_inside(layout(record.name).directory) is not None
 
 
 def _check_same(record: Record, level: Level, gpu_nodes: int | None, ip_family: IpFamily) -> None:

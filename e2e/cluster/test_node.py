@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from e2e.cluster.cgroups import cgroup_name
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.local import down, up
 from e2e.cluster.network import Subnets
-from e2e.cluster.processes import first_inside, processes
+from e2e.cluster.processes import KILL_DEADLINE_S, first_inside, processes
 from e2e.cluster.state import layout, read_record
 from e2e.oci import write_oci_archive
 
@@ -90,6 +91,10 @@ def test_after_a_killed_cluster_process_down_cleans_up_and_up_works_again(web: L
     assert inner is not None
     outer = int(Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(outer if killed == "outer" else inner, signal.SIGKILL)
+    deadline = time.monotonic() + KILL_DEADLINE_S
+    while first_inside(layout(NAME).directory) is not None:  # a signal is on its way when `kill` returns
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     if killed == "outer":
         down(NAME)
         assert remains(NAME, record.slot) == []
