@@ -248,6 +248,14 @@ BAD_PODS: dict[str, tuple[Manifest, str]] = {
     "hostPID": ({"hostPID": True}, "hostPID"),
     "hostIPC": ({"hostIPC": True}, "hostIPC"),
     "hostPath": ({"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}, "volumes of the types"),
+    "a writable volume of a CSI driver": (
+        {"volumes": [{"name": "a", "csi": {"driver": "nfs.csi.k8s.io", "readOnly": False}}]},
+        "must be read-only",
+    ),
+    "a volume of a CSI driver, writable by default": (
+        {"volumes": [{"name": "a", "csi": {"driver": "nfs.csi.k8s.io"}}]},
+        "must be read-only",
+    ),
     "nfs": ({"volumes": [{"name": "a", "nfs": {"server": "a", "path": "/"}}]}, "volumes of the types"),
     "a projected token": (
         {"volumes": [{"name": "a", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
@@ -320,9 +328,17 @@ def test_a_restricted_pod_template_of_the_operator_is_accepted(
     added = with_context(capabilities={"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}, procMount="Default", runAsUser=1)
     spec = pod(
         serviceAccountName="default",
-        initContainers=[container(name="sidecar", restartPolicy="Always")],
+        initContainers=[
+            container(name="first", envFrom=[{"configMapRef": {"name": "proxies"}}]),
+            container(name="sidecar", restartPolicy="Always"),
+        ],
         containers=[container(**added, readinessProbe={"httpGet": {"port": 80}}, ports=[{"containerPort": 80}])],
-        volumes=[{"name": "a", "emptyDir": {}}, {"name": "b", "secret": {"secretName": "database"}}],
+        imagePullSecrets=[{"name": "registry"}],
+        volumes=[
+            {"name": "a", "emptyDir": {}},
+            {"name": "b", "secret": {"secretName": "database"}},
+            {"name": "c", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}},
+        ],
     )
     assert thief.post(dry(kind, victim.namespace), workload(kind, spec)).accepted
 
@@ -446,6 +462,21 @@ def test_the_operator_may_write_no_child_in_a_namespace_of_kubernetes_itself(
     answer = thief.post(dry(DEPLOYMENT, namespace), workload(DEPLOYMENT, pod()))
     assert refused_by("children") in answer.message
     assert "Create the InferenceDeployment in another namespace." in answer.message
+
+
+def test_the_service_account_of_a_resource_is_refused_with_its_cure_until_the_namespace_names_it(
+    thief: RequestsOf, kubernetes: LocalCluster, operator: OperatorProcess
+) -> None:
+    assert thief, "the operator is bound by its policies"
+    assert operator.is_running()
+    there = new_workspace(kubernetes, "identities")
+    there.create("qwen", {**QWEN, "podTemplate": {"serviceAccountName": "cloud"}})
+    there.settled("qwen", "Stalled", "True", "ChildRejected", saying=ACCOUNTS_ANNOTATION)
+    kubernetes.kubectl("annotate", "namespace", there.namespace, f"{ACCOUNTS_ANNOTATION}=cloud")
+    there.settled("qwen", "Stalled", "False")
+    pod = there.get("deployment", "qwen-engine")["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("cloud", False)
+    kubernetes.kubectl("delete", "namespace", there.namespace, "--wait=false")
 
 
 @pytest.mark.usefixtures("thief")

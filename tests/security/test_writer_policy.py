@@ -152,6 +152,65 @@ def test_fields_that_shape_the_pod_need_the_right_to_create_pods(users: dict[str
     assert users[POD_MAKER].refusal(name, GUARDED[field]) == ""
 
 
+POD_PARTS: dict[str, dict[str, Any]] = {
+    "a service account": {"serviceAccountName": "admin"},
+    "a pull Secret": {"imagePullSecrets": [{"name": "known"}]},
+    "variables of a Secret": {"envFrom": [{"secretRef": {"name": "known"}}]},
+    "variables of a ConfigMap": {"envFrom": [{"configMapRef": {"name": "known"}}]},
+    "a volume of a Secret": {"volumes": [{"name": "a", "secret": {"secretName": "known"}}]},
+    "a volume of a CSI driver": {
+        "volumes": [{"name": "a", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}]
+    },
+    "an init container": {"initContainers": [{"name": "first", "image": "example.com/own:1"}]},
+}
+
+
+@pytest.mark.parametrize("part", POD_PARTS)
+@pytest.mark.parametrize("field", ["podTemplate", "router.podTemplate"])
+def test_each_part_of_a_pod_template_needs_the_right_to_create_pods(
+    users: dict[str, User], field: str, part: str
+) -> None:
+    asked = {"podTemplate": POD_PARTS[part]}
+    spec = asked if field == "podTemplate" else {"router": asked}
+    name = f"{field.replace('.', '-')}-{part.replace(' ', '-')}".lower()
+    for user in (PLAIN, READER):
+        assert f"spec.{field}: requires the right to create pods" in users[user].refusal(name, spec), user
+    assert users[POD_MAKER].refusal(name, spec) == ""
+
+
+def test_a_template_of_somebody_else_may_stay_and_may_not_change(users: dict[str, User]) -> None:
+    assert users[POD_MAKER].refusal("kept", {"podTemplate": {"serviceAccountName": "models"}}) == ""
+    assert users[PLAIN].patch("kept", {"replicas": 2}) == ""
+    for change in ({"serviceAccountName": "admin"}, {"imagePullSecrets": [{"name": "known"}]}):
+        said = users[PLAIN].patch("kept", {"podTemplate": change})
+        assert "spec.podTemplate: requires the right to create pods" in said, change
+
+
+_EXACT = "requiredDuringSchedulingIgnoredDuringExecution"
+_WEIGHTED = "preferredDuringSchedulingIgnoredDuringExecution"
+_OTHERS: tuple[dict[str, Any], ...] = ({"namespaces": ["kube-system"]}, {"namespaceSelector": {}})
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("section", ["scheduling", "router.scheduling"])
+def test_a_term_about_pods_of_other_namespaces_needs_the_right_to_create_pods(
+    users: dict[str, User], section: str, kind: str
+) -> None:
+    def spec(term: dict[str, Any], how: str) -> dict[str, Any]:
+        whole = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, **term}
+        terms = [whole] if how == _EXACT else [{"weight": 1, "podAffinityTerm": whole}]
+        asked = {"scheduling": {"affinity": {kind: {how: terms}}}}
+        return asked if section == "scheduling" else {"router": asked}
+
+    name = f"{section.replace('.', '-')}-{kind.lower()}"
+    for how in (_EXACT, _WEIGHTED):
+        for term in _OTHERS:
+            said = users[PLAIN].refusal(name, spec(term, how))
+            assert f"spec.{section}.affinity.{kind}: requires the right to create pods" in said, (how, term)
+            assert users[POD_MAKER].refusal(f"{name}-theirs", spec(term, how)) == ""
+        assert users[PLAIN].refusal(name, spec({}, how)) == "", "pods of the same namespace are the writer's own"
+
+
 EXPOSED: dict[str, tuple[str, dict[str, Any]]] = {
     "router.service": ("services", {"router": {"service": {"type": "LoadBalancer"}}}),
     "router.ingress": ("ingresses", {"router": {"ingress": {"host": "llm.example.com"}}}),
