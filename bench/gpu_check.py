@@ -18,6 +18,8 @@ from statistics import median
 
 from bench.figures import Figure, at_most, parser_of, shown
 from inference_operator.engines.checked_start import checked_start
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.vllm.vllm import PROGRAMS
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs
 from tests.testing.cuda_driver import H100, compile_driver
@@ -47,10 +49,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _seconds(command: Sequence[str], libraries: str) -> float:
     """The median time of a command."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": libraries, PROGRAMS_VARIABLE: programs_text(PROGRAMS)}
     times = []
     for _ in range(STARTS):
         began = time.perf_counter()
-        subprocess.run(command, env={**os.environ, "LD_LIBRARY_PATH": libraries}, check=True)
+        subprocess.run(command, env=environment, check=True)
         times.append(time.perf_counter() - began)
     return median(times)
 

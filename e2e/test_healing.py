@@ -8,6 +8,7 @@ import yaml
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
+from inference_operator.roles.pinned_plan import pinned_plan
 
 CACHE_BYTES = 2**20
 """The tiny model needs 1,024 bytes for each token, so this holds half of its 2,048 tokens."""
@@ -25,13 +26,16 @@ def test_an_engine_whose_kv_cache_is_too_small_serves_with_a_shorter_context(clu
     try:
         stack.wait_ready(cluster, served.name)
         status = json.loads(served.kubectl("get", "infd", served.name, "--output=json"))["status"]
-        learned = status["plan"]["learned"]
-        assert learned["context"] == MODEL_TOKENS
-        assert status["plan"]["maxModelLen"] < learned["longest"] <= CACHE_TOKENS
-        assert status["plan"]["decision"] == 1
+        deployment = json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json"))
+        pinned = pinned_plan(deployment)
+        assert pinned
+        assert pinned.plan.learned
+        assert pinned.plan.learned.context == MODEL_TOKENS
+        assert pinned.plan.learned.longest
+        assert status["plan"]["maxModelLen"] < pinned.plan.learned.longest <= CACHE_TOKENS
+        assert pinned.plan.revision == 1
         assert "the context was reduced from 2,048 to" in stack.conditions(cluster, served.name)["Sized"]["message"]
         assert served.complete()
-        deployment = json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json"))
         assert deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
     finally:
         served.kubectl("delete", f"infd/{served.name}", "--wait=true")

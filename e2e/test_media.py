@@ -15,6 +15,7 @@ from e2e.model.tiny_models import tiny_models
 from e2e.served import Served
 from e2e.test_cache import outside
 from e2e.test_models import picture, repository
+from inference_operator.roles.pinned_plan import pinned_plan
 from tests.testing.hub import serving
 
 VISION = "vision"
@@ -90,6 +91,7 @@ def test_a_vision_model_fetches_nothing_by_default_and_allowed_hosts_only_after_
     patch = {"spec": {"engine": {"multimodal": {"allowedDomains": [media.allowed]}}}}
     served.kubectl("patch", f"infd/{served.name}", "--type=merge", f"--patch={json.dumps(patch)}")
     stack.wait_ready(served.cluster, served.name)
+    assert sized
     assert plan(served) == sized, "a host that is allowed changes no size"
 
     assert media.status_of(server.url(media.allowed)) == HTTPStatus.OK
@@ -113,4 +115,5 @@ def refused(media: Media, *urls: str) -> None:
 
 def plan(served: Served) -> object:
     """What the operator has calculated."""
-    return json.loads(served.kubectl("get", "infd", served.name, "--output=json"))["status"]["plan"]
+    pinned = pinned_plan(json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json")))
+    return pinned.plan if pinned else None

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from e2e.waiting import eventually
+from inference_operator.roles.pinned_plan import pinned_plan
 from tests.planning.test_healing import crashed, too_small
 from tests.testing.workspace import QWEN, Workspace
 
@@ -52,8 +53,12 @@ def test_an_engine_with_too_little_kv_cache_is_replaced_by_one_with_a_shorter_co
     workspace.settled("qwen")
     message = workspace.condition("qwen", "Sized")["message"]
     assert "the context was reduced from 40,960 to 9,968 tokens" in message
-    assert workspace.get("infd", "qwen")["status"]["plan"]["learned"]["longest"] == 10_500
-    generation = workspace.get("deployment", "qwen-engine")["metadata"]["generation"]
+    deployment = workspace.get("deployment", "qwen-engine")
+    plan = pinned_plan(deployment)
+    assert plan
+    assert plan.plan.learned
+    assert plan.plan.learned.longest == 10_500
+    generation = deployment["metadata"]["generation"]
     (second,) = engine_pods(workspace)
     fail(workspace, second["metadata"]["name"], too_small(9968, 1.4, 1.3, 9000))
     workspace.settled("qwen", "Reconciling", reason="KvCacheTooSmall")

@@ -11,6 +11,7 @@ import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from inference_operator.roles.pinned_plan import pinned_plan
 from tests.apiserver.test_autoscaling import router
 from tests.testing.operated_cluster import await_free_gpus, new_workspace, operated_by
 from tests.testing.operator_process import ROOT, OperatorProcess
@@ -46,9 +47,13 @@ def test_engines_of_two_pods_without_metrics_are_sized_counted_and_scaled_by_wha
     workspace.create("qwen", SCALED)
     workspace.settled("qwen", saying="1 of 1 engine")
     status = workspace.get("infd", "qwen")["status"]
-    (container,) = workspace.get("deployment", "qwen-engine")["spec"]["template"]["spec"]["containers"]
+    deployment = workspace.get("deployment", "qwen-engine")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["llama-server"]
-    assert (status["plan"]["maxNumSeqs"], status["plan"]["maxNumBatchedTokens"]) == (SLOTS, BATCH), "its own budget"
+    assert status["plan"]["maxNumSeqs"] == SLOTS
+    plan = pinned_plan(deployment)
+    assert plan
+    assert plan.plan.max_num_batched_tokens == BATCH, "its own budget"
     # an engine is ready with all of its pods
     (worker,) = make_pairs(workspace)
     workspace.settled("qwen", "Reconciling", saying=f"No engine is ready. Pod {worker} waits")

@@ -46,7 +46,7 @@ def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         (
             spec(engine={"env": [{"name": "A", "valueFrom": {}}]}),
             "spec.engine.env[0].valueFrom",
-            "exactly one of `secretKeyRef` and `configMapKeyRef`",
+            "exactly one of `secretKeyRef`, `configMapKeyRef` and `fieldRef`",
         ),
         (spec(engine={"resources": {"limits": {"cpu": "lots"}}}), "spec.engine.resources.limits.cpu", "should match"),
         (spec(engine={"args": [""]}), "spec.engine.args[0]", "at least 1 chars"),

@@ -106,7 +106,7 @@ def test_an_engine_runs_on_the_node_that_it_was_sized_for(
     assert set(arguments) <= set(container["args"])
     plan = workspace.get("infd", "qwen")["status"]["plan"]
     assert plan["gpusPerReplica"] == int(*gpus.values())
-    assert plan["perGpu"]["kvCacheTokens"] >= plan["maxModelLen"] >= 32768
+    assert plan["kvCacheTokens"] >= plan["maxModelLen"] >= 32768
     assert workspace.condition("qwen", "Sized")["reason"] == "Fits"
     assert workspace.condition("qwen", "ModelResolved")["status"] == "True"
 

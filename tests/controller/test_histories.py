@@ -23,9 +23,13 @@ HISTORIES = 40
 
 
 def served(source: Specs) -> Manifest:
-    """The next spec that the operator accepts; a refused spec changes no children."""
+    """The next spec that the operator accepts; a refused spec changes no children.
+
+    It names no claim: there is none, and engines that run stay while others wait for it.
+    """
     drawn = ({**source.valid(), "paused": False} for _ in range(100))
-    return next(spec for spec in drawn if isinstance(outcome(inputs(resource_of(spec))), Planned))
+    served = (spec for spec in drawn if "claimName" not in spec.get("cache", {}))
+    return next(spec for spec in served if isinstance(outcome(inputs(resource_of(spec))), Planned))
 
 
 def resource_of(spec: Manifest) -> Manifest:

@@ -1,5 +1,6 @@
 """What the operator assumes of every engine. A new engine is one more `Subject` in `test_contract.py`."""
 
+import re
 from dataclasses import dataclass, fields
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.programs import PROGRAMS_VARIABLE
 from inference_operator.engines.series import series
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.engines.validation import refusal_of_fields
@@ -26,6 +28,9 @@ SERVED = ServedModel("/models/qwen", "qwen")
 FACTS = model("Qwen/Qwen3-8B")
 (H100,) = pool("H100:8")
 NEAR = 1e-6
+
+SHORT = 200
+"""Characters of one word of a command that is still read as a line."""
 """GiB by which sums may differ."""
 FIGURES = tuple(one.name for one in fields(EngineSeries) if one.name != "former")
 
@@ -92,6 +97,16 @@ class EngineContract:
         closed = [process.health_path, *([page.path] if page else [])]
         assert all(path.startswith("/") for path in (*process.api_paths, *closed, *process.writable))
         assert not [one for one in closed for api in process.api_paths if f"{one}/".startswith(f"{api}/")]
+
+    def test_a_command_of_the_process_is_a_short_line_and_runs_no_program_that_the_process_lacks(
+        self, subject: Subject
+    ) -> None:
+        process = made(subject)
+        words = [*process.command, *process.pre_stop]
+        assert all("\n" not in word and len(word) <= SHORT for word in words), "`kubectl describe` prints each"
+        run = {name for word in words for name in re.findall(rf'{PROGRAMS_VARIABLE}"\)\)\["(\w+)"\]', word)}
+        assert run <= set(process.programs)
+        assert bool(run) == any(PROGRAMS_VARIABLE in word for word in words)
 
     def test_the_process_has_the_time_to_start_and_to_end_its_requests(self, subject: Subject) -> None:
         process = made(subject)

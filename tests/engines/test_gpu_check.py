@@ -12,7 +12,8 @@ import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.checked_start import checked_start
-from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.vllm.vllm import PROGRAMS, Vllm
 from inference_operator.hardware.kinds import GPU_KINDS, kind_named
 from inference_operator.hardware.offers import offer_of_kind
 from inference_operator.sizing.choice import choose
@@ -35,7 +36,7 @@ def start(tmp_path: Path) -> Start:
         if gpus is not None:
             compile_driver(tmp_path / "libcuda.so.1", gpus, error=error)
         _, *rest = checked_start(command, plan)
-        env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+        env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), PROGRAMS_VARIABLE: programs_text(PROGRAMS)}
         return subprocess.run(
             [sys.executable, *rest], env=env, capture_output=True, text=True, check=False, timeout=60, cwd="/"
         )

@@ -1,5 +1,6 @@
 """The pre-stop hook of an engine, run as the kubelet runs it, beside a server with an engine's metrics."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs
@@ -54,8 +56,10 @@ def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[b
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     sizes = unchecked_plan(SizingInputs(1))
     served = ServedModel("Qwen/Qwen3-8B", "qwen")
-    _, *rest = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts, host="::").pre_stop
-    return subprocess.run([sys.executable, *rest], capture_output=True, check=False, timeout=60)
+    process = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts, host="::")
+    _, *rest = process.pre_stop
+    env = {**os.environ, PROGRAMS_VARIABLE: programs_text(process.programs)}
+    return subprocess.run([sys.executable, *rest], env=env, capture_output=True, check=False, timeout=60)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,7 +18,6 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Paused, Planned, Refused
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
 from inference_operator.settings import Settings
-from inference_operator.status.report import report
 from inference_operator.views.pod import PodProblem, PodView
 from tests.testing.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
@@ -71,35 +70,16 @@ def with_annotation(text: str) -> list[Manifest]:
     return list(children.values())
 
 
-def with_status(raw: Manifest) -> Manifest:
-    """The resource with the status that the first reconcile writes."""
-    first = outcome(inputs(raw))
-    return {**raw, "status": report(inputs(raw), first, []).status.dump()}
-
-
-def recorded(given: Inputs) -> Sequence[PinnedPlan]:
+def recorded(given: Inputs) -> PinnedPlan | None:
     return live_roles(given, role_specs(given))[ENGINE].recorded
 
 
-def test_the_pinned_plan_is_recorded_in_the_annotation_and_the_status() -> None:
+def test_the_pinned_plan_is_recorded_in_the_annotation_alone() -> None:
     decided = planned(RAW).plan
-    assert pinned_plan(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]) == decided
+    assert pinned_plan(MADE[ENGINES]) == decided
     assert decided.image == SETTINGS.gpu_engine_image
-    assert recorded(inputs(RAW, children=MADE.values())) == [decided]
-    assert recorded(inputs(with_status(RAW))) == [decided]
-    assert recorded(inputs(RAW)) == []
-
-
-@pytest.mark.parametrize("commit", ["", "0123abcd"], ids=["catalogue", "commit"])
-def test_fields_that_a_crd_older_than_the_operator_drops_from_status_are_read_from_the_annotation(commit: str) -> None:
-    """Without them, engines would get other arguments and restart."""
-    annotated = replace(planned(RAW).plan, commit=commit)
-    assert annotated.plan.left_to_engine
-    raw = with_status(RAW)
-    del raw["status"]["plan"]["leftToEngine"]
-    raw["status"]["engine"].pop("modelCommit", None)
-    latest, *_ = recorded(inputs(raw, children=with_annotation(annotated.text)))
-    assert latest == annotated
+    assert recorded(inputs(RAW, children=MADE.values())) == decided
+    assert recorded(inputs(RAW)) is None
 
 
 @pytest.mark.parametrize(
@@ -113,10 +93,12 @@ def test_fields_that_a_crd_older_than_the_operator_drops_from_status_are_read_fr
     ],
     ids=["cpu", "image", "resource and tensor"],
 )
-def test_an_edited_plan_annotation_is_restored_from_the_status(edited: Callable[[PinnedPlan], PinnedPlan]) -> None:
-    text = edited(planned(RAW).plan).text
-    assert pinned_plan(text) not in (None, planned(RAW).plan)
-    assert planned(with_status(RAW), children=with_annotation(text), settings=LATER).desired == MADE
+def test_an_edited_plan_annotation_is_not_read_and_is_repaired(edited: Callable[[PinnedPlan], PinnedPlan]) -> None:
+    made = planned(RAW).plan
+    document = {**json.loads(edited(made).text), "hash": json.loads(made.text)["hash"]}
+    children = with_annotation(json.dumps(document))
+    assert recorded(inputs(RAW, children=children)) is None
+    assert planned(RAW, children=children).desired == MADE
 
 
 def test_a_new_operator_release_changes_no_running_engine() -> None:
@@ -126,13 +108,9 @@ def test_a_new_operator_release_changes_no_running_engine() -> None:
     assert SETTINGS.gpu_engine_image in result.notice
 
 
-def test_a_new_operator_release_restores_a_deleted_deployment_with_the_plan_in_the_status() -> None:
-    assert planned(with_status(RAW), settings=LATER).desired == MADE
-
-
 @pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"asked": 1}', MADE[ENGINES]["metadata"]["name"]])
-def test_an_invalid_plan_annotation_is_restored_from_the_status(text: str) -> None:
-    assert planned(with_status(RAW), children=with_annotation(text), settings=LATER).desired == MADE
+def test_an_invalid_plan_annotation_is_repaired(text: str) -> None:
+    assert planned(RAW, children=with_annotation(text)).desired == MADE
 
 
 def test_without_a_recorded_plan_the_defaults_of_the_release_are_used() -> None:

@@ -135,15 +135,6 @@ def test_the_commit_stays_with_the_plan_when_the_branch_moves() -> None:
     assert args(again) == args(found)
 
 
-def test_a_lost_annotation_is_restored_with_the_commit_in_the_status_while_no_node_is_known() -> None:
-    before = inspected(with_weights(qwen()))
-    found = outcome(before)
-    without_engines = {ref: manifest for ref, manifest in found.desired.items() if ref != ENGINES}
-    again = outcome(replace(later(before, found, without_engines), nodes=()))
-    assert isinstance(again, Planned)
-    assert again.desired[ENGINES] == found.desired[ENGINES]
-
-
 def test_a_hub_that_cannot_be_asked_leaves_the_catalogue_and_the_plan_says_why() -> None:
     before = inspected(UNREACHABLE)
     found = outcome(before)

@@ -70,10 +70,7 @@ def test_an_unknown_draft_model_is_reported_as_not_counted_in_message_and_status
     on_cpus = sized(asking(UNKNOWN, device="CPU"))
     assert on_cpus[:2] == ("Unknown", "PartlyEstimated")
     assert "Not counted: the draft model `org/head`" in on_cpus[2]
-    seen = inputs(asking(UNKNOWN))
-    plan = report(seen, outcome(seen), []).status.plan
-    assert plan is not None
-    assert plan.unaccounted == ("the draft model `org/head`, which is not in the catalogue",)
+    assert pinned(asking(UNKNOWN)).plan.unaccounted == ("the draft model `org/head`, which is not in the catalogue",)
 
 
 def test_a_draft_model_with_another_revision_is_not_counted_as_the_known_model() -> None:

@@ -50,34 +50,40 @@ def test_the_inputs_hash_of_a_pod_template_does_not_change(raw: Manifest, templa
     assert template_inputs_hash(*decision(raw)) == template_hash
 
 
+def read(text: str) -> PinnedPlan | None:
+    return pinned_plan({"metadata": {"annotations": {PLAN_ANNOTATION: text}}})
+
+
 def without_engine(text: str) -> str:
-    """The annotation as builds wrote it that knew only one engine."""
+    """The annotation as builds wrote it that knew only one engine, and had no hash in it."""
     document = json.loads(text)
     assert document.pop("engine") == "VLLM"
+    assert document.pop("hash")
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def test_the_plan_annotation_of_a_cpu_engine_does_not_change() -> None:
     _, decided = decision(CPU)
     assert without_engine(decided.text) == CPU_ANNOTATION
-    assert pinned_plan(CPU_ANNOTATION) == decided
+    assert read(CPU_ANNOTATION) == decided
 
 
 def test_the_plan_annotation_of_a_gpu_engine_with_a_pipeline_does_not_change() -> None:
     _, decided = decision(GPU)
     assert decided.plan.parallel == ParallelSizes(tensor=2, pipeline=2)
     assert content_hash(without_engine(decided.text)) == GPU_ANNOTATION_HASH
-    assert pinned_plan(decided.text) == decided
+    assert read(decided.text) == decided
 
 
 @pytest.mark.parametrize("stored", ['"tensor_parallel_size":1,', '"cpu":"1",'])
 def test_a_plan_annotation_without_a_required_part_is_not_read(stored: str) -> None:
-    assert pinned_plan(CPU_ANNOTATION.replace(stored, "")) is None
+    assert read(CPU_ANNOTATION.replace(stored, "")) is None
 
 
 def test_a_plan_of_an_earlier_release_selects_nodes_by_its_node_selector_alone() -> None:
     made = planned(GPU)
     text = json.loads(made.plan.text)
+    del text["hash"]
     assert text["plan"].pop("labels_of_kind") is True
     earlier = made.desired[ENGINES]
     earlier["metadata"]["annotations"][PLAN_ANNOTATION] = json.dumps(text)
@@ -86,4 +92,4 @@ def test_a_plan_of_an_earlier_release_selects_nodes_by_its_node_selector_alone()
     pod = again.desired[ENGINES]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     assert "affinity" not in pod
-    assert json.loads(again.plan.text) == text
+    assert json.loads(again.plan.text).items() >= text.items()

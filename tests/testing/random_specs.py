@@ -60,6 +60,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "mountPath": ("/data", "/home/vllm/.cache/huggingface", "/etc/a", "/models", "/a"),
     "values[]": ("1", "40000", "a", ""),
     "key": ("team", "nvidia.com/gpu.product", "a.b-c/d"),
+    "serviceAccountName": ("default",),
     "fieldPath": ("metadata.namespace", "status.hostIP", "metadata.labels['team']"),
 }
 """Texts whose form only a rule says, or that would hardly ever mean anything: by path or by name."""

@@ -353,7 +353,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "Use safetensors, or set `spec.model.allowPickle: true` if you trust their author.",
     ),
     Reason.FITS: Explanation(
-        _SIZED, "The model fits on the GPUs. `status.plan` shows the memory of one GPU.", _NO_ACTION
+        _SIZED, "The model fits on the GPUs. The message shows the memory of one GPU.", _NO_ACTION
     ),
     Reason.CONTEXT_REDUCED: Explanation(
         _SIZED,

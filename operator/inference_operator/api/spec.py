@@ -316,7 +316,7 @@ class EngineSpec(SpecModel):
     resources: ResourcesSpec = Field(
         default_factory=ResourcesSpec,
         description="CPU, memory and ephemeral storage of the engine container. Each key overrides one computed"
-        " value. Default: computed, see status.plan. Change: rolling restart.",
+        " value. Default: computed, see `infd plan -v`. Change: rolling restart.",
     )
 
 

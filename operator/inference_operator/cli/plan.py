@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic_core import to_jsonable_python
+
 from inference_operator.admission.rights import Requirement, required_rights
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.status import PlanStatus
+from inference_operator.api.status import json_name
 from inference_operator.cli.api_server_rules import stored
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
@@ -29,8 +31,10 @@ from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Refused
+from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.planning.gpu_offers import has_gpus
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.stored_plan import flat_fields
 from inference_operator.status.report import report
 from inference_operator.views.node import NodeView, node_view
 
@@ -47,7 +51,7 @@ class Planning:
     refused: bool
     message: str
     """The sizes in a sentence, or why the resource is rejected."""
-    plan: PlanStatus | None
+    plan: Plan | None
     model: str = ""
     """The model and where its facts come from."""
     rights: tuple[Requirement, ...] = ()
@@ -56,14 +60,23 @@ class Planning:
     """What is wrong with a rejected resource."""
 
     def document(self) -> Manifest:
-        """The result as an object, with the plan as in status."""
-        shown = self.plan.model_dump(mode="json", by_alias=True, exclude_none=True) if self.plan else None
+        """The result as an object, with the whole plan."""
+        shown = to_jsonable_python(_shown(flat_fields(self.plan))) if self.plan else None
         namespace, _, name = self.name.rpartition("/")
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}
         rights = [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights]
         planned = {"planned": not self.refused, "message": self.message, "model": self.model}
         wrong = [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes]
         return {**called, **planned, **({"errors": wrong} if wrong else {}), "rights": rights, "plan": shown}
+
+
+def _shown(fields: Manifest) -> Manifest:
+    """The fields that have a value, under the names that status would give them."""
+    return {
+        json_name(name): _shown(value) if name in ("per_gpu", "learned") else value
+        for name, value in fields.items()
+        if value not in (None, "", [], (), {}) and value is not False
+    }
 
 
 def add_arguments(plan: argparse.ArgumentParser) -> None:
@@ -104,16 +117,16 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 def _planning(document: Manifest, inputs: Inputs, options: OptionClasses) -> Planning:
     name, result = name_of(document), outcome(inputs)
-    if why := why_nothing(result):
+    if not isinstance(result, Planned):
         mistakes = result.refusal.mistakes if isinstance(result, Refused) else ()
-        return Planning(name, refused=True, message=why, plan=None, mistakes=mistakes)
+        return Planning(name, refused=True, message=why_nothing(result), plan=None, mistakes=mistakes)
     status = report(inputs, result, []).status
     sized = status.condition(ConditionType.SIZED)
     model = status.condition(ConditionType.MODEL_RESOLVED)
     messages = [each.message if each else "" for each in (sized, model)]
     asked = stored(document["spec"])
     rights = required_rights(asked, options) if isinstance(asked, dict) else ()
-    return Planning(name, refused=False, message=messages[0], plan=status.plan, model=messages[1], rights=rights)
+    return Planning(name, refused=False, message=messages[0], plan=result.plan.plan, model=messages[1], rights=rights)
 
 
 def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
@@ -143,8 +156,8 @@ def _row(planning: Planning) -> Sequence[str]:
     return (
         planning.name,
         plan.gpu or plan.device,
-        str(plan.tensor_parallel_size),
-        str(plan.pipeline_parallel_size),
+        str(plan.parallel.tensor),
+        str(plan.parallel.pipeline),
         str(plan.gpus_per_replica),
         _number(plan.max_model_len),
         _number(plan.max_num_seqs),
@@ -157,7 +170,7 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _memory(name: str, plan: PlanStatus) -> Iterator[str]:
+def _memory(name: str, plan: Plan) -> Iterator[str]:
     gpu = plan.per_gpu
     yield ""
     yield f"{name}: requests of one engine: {plan.cpu} CPUs, memory {plan.memory}, disk {plan.ephemeral_storage}"

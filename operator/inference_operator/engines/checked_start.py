@@ -4,12 +4,14 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 
+from inference_operator.engines.programs import program_command
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import offer_named
 from inference_operator.sizing.plan import Plan
 
-GPU_CHECK = files(__package__).joinpath("gpu_check.py").read_text(encoding="utf-8")
-"""Source of the check. The engine's image has Python (the pre-stop hook needs it too) but none of our code."""
+GPU_CHECK = "gpu_check"
+"""Name of the check among the programs of a pod."""
+GPU_CHECK_SOURCE = files(__package__).joinpath("gpu_check.py").read_text(encoding="utf-8")
 
 SHARED = "-SHARED"
 """Ending of the product label of a GPU that pods share (NVIDIA/k8s-device-plugin 0.18, `internal/lm/resource.go`)."""
@@ -29,7 +31,7 @@ def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
         gpus=2 kind=A100-80GB 3g.40gb name=A100.*80GB memory=39.0 capability=8.0 -- vllm serve
     """
     expected = _expected(plan)
-    return ("python3", "-I", "-S", "-c", GPU_CHECK, *expected, "--", *command) if expected else tuple(command)
+    return (*program_command(GPU_CHECK), *expected, "--", *command) if expected else tuple(command)
 
 
 def _expected(plan: Plan) -> Sequence[str]:

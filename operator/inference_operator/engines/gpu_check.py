@@ -1,6 +1,6 @@
 """Compares the GPUs of the container with those that the engine was sized for; then it becomes the engine.
 
-python3 -c TEXT gpus=COUNT kind=NAME name=PATTERN memory=GIB capability=VERSION -- COMMAND...
+Arguments: gpus=COUNT kind=NAME name=PATTERN memory=GIB capability=VERSION -- COMMAND...
 
 A GPU is right if its name matches and its memory is about that of the plan, or if memory and compute capability are
 equal. Under MPS, name and capability decide, because CUDA may report the limit of this client as the memory. If a GPU

@@ -1,7 +1,7 @@
 """The process of an engine: how it is started, probed and stopped. It holds no Kubernetes objects."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
@@ -91,6 +91,8 @@ class EngineProcess:
     """Time limit from SIGTERM to the end of the process."""
     compiled: str = ""
     """Folder of all compiled kernels; empty if the engine keeps none."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Sources of the programs that `command` and `pre_stop` run (`engines/programs.py`), by name."""
     pre_stop_seconds: int = 0
     """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 

@@ -10,10 +10,10 @@ from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, is_role
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, completed, pinned_plan, plan_from_status
+from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
-from inference_operator.views.raw import annotations, mapping
+from inference_operator.views.raw import mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
 
 
@@ -28,11 +28,10 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
 
     Args:
         inputs: everything that was observed.
-        specs: the roles that the specification requests. The status shows the plan of the first one.
+        specs: the roles that the specification requests.
     """
     requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
-    first = next(iter(requested))
-    return {name: _live_role(inputs, name, engine, is_first=name == first) for name, engine in requested.items()}
+    return {name: _live_role(inputs, name, engine) for name, engine in requested.items()}
 
 
 def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
@@ -83,9 +82,9 @@ def _component(manifest: Manifest) -> str:
     return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
 
 
-def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> LiveRole:
+def _live_role(inputs: Inputs, name: str, requested: str) -> LiveRole:
     workload = inputs.workload(name)
-    recorded = _recorded_plans(inputs, workload, requested, is_first=is_first)
+    recorded = pinned_plan(workload)
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
@@ -97,23 +96,6 @@ def _live_role(inputs: Inputs, name: str, requested: str, *, is_first: bool) -> 
     )
 
 
-def _running_engine(inputs: Inputs, recorded: Sequence[PinnedPlan], requested: str) -> Engine:
-    names = [*(plan.engine for plan in recorded), requested, inputs.engines.default]
+def _running_engine(inputs: Inputs, recorded: PinnedPlan | None, requested: str) -> Engine:
+    names = [*([recorded.engine] if recorded else []), requested, inputs.engines.default]
     return next(inputs.engines[name] for name in names if name in inputs.engines)
-
-
-def _recorded_plans(
-    inputs: Inputs, workload: Manifest | None, requested: str, *, is_first: bool
-) -> Sequence[PinnedPlan]:
-    """The plans recorded for a role, the latest decision first.
-
-    There are two records, which differ if one of them was not written: status, for the first role, and the annotation
-    of the workload. Status comes first, since an annotation that somebody edited is drift.
-    """
-    annotated = pinned_plan(annotations(workload).get(PLAN_ANNOTATION))
-    engine = annotated.engine if annotated else requested
-    shown = plan_from_status(inputs.resource.status, engine=engine) if is_first else None
-    if shown and annotated:
-        shown = completed(shown, annotated)
-    plans = [plan for plan in (shown, annotated) if plan is not None]
-    return sorted(plans, key=lambda plan: -plan.plan.revision)

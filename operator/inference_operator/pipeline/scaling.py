@@ -23,7 +23,7 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
     stated, scaling = first.context.spec.stated, first.scaling
     if stated.autoscaling is None:
         return planned
-    target, conflict, floor = _target(inputs, first), scaling.conflict, scaling.floor
+    target, conflict, floor = _target(first), scaling.conflict, scaling.floor
     request = scaling_inputs(
         stated,
         scaling.recorded,
@@ -45,11 +45,11 @@ def scaled(inputs: Inputs, planned: Planned) -> Planned:
     )
 
 
-def _target(inputs: Inputs, first: Role) -> Target:
+def _target(first: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
-    stated, scaling, plan = first.context.spec.stated, first.scaling, inputs.resource.status.plan
-    recorded = f"{plan.spec_hash}/{plan.revision}" if plan else ""
-    factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=recorded)
+    stated, scaling, recorded = first.context.spec.stated, first.scaling, first.context.live.recorded
+    before = _plan_id(recorded) if recorded else ""
+    factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=before)
     return target_concurrency(
         first.plan.plan,
         max_num_seqs=first.process.max_concurrency,
@@ -88,7 +88,7 @@ def external_objects(inputs: Inputs, first: Role) -> dict[Ref, Manifest]:
     query = QueryInputs(
         key=inputs.owner.key,
         role=first.name,
-        target=_target(inputs, first).concurrency,
+        target=_target(first).concurrency,
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
         metrics=first.context.engine.series,
     )

@@ -4,7 +4,7 @@ These rules apply, in this order:
 
 1. A plan recorded for the same specification and engine stays, unless all pods of the role are unschedulable.
 2. A plan that stays is decided once more if its engines reported too little memory (`planning/healing.py`).
-3. Otherwise the role is sized. The kind of GPU of its earlier plans stays if the model still fits on it. A recorded
+3. Otherwise the role is sized. The kind of GPU of its earlier plan stays if the model still fits on it. A recorded
    plan stays if no other one is possible, or if the new one is equal to it.
 """
 
@@ -30,21 +30,20 @@ from inference_operator.planning.engine_plan import (
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
 from inference_operator.roles.context import RoleContext
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.engine import EngineView
-from inference_operator.views.raw import annotations
 
 
 @dataclass(frozen=True, slots=True)
 class PlanState:
-    """The recorded plans of a role, as far as they are for its present specification."""
+    """The recorded plan of a role, as far as it is for its present specification."""
 
     context: RoleContext
     spec_hash: str
     """Hash of everything in the specification that a plan depends on."""
     latest: PinnedPlan | None
-    """The latest plan that was made for the present specification."""
+    """The recorded plan, if it was made for the present specification."""
     kept: PinnedPlan | None
     """The same, unless all engine pods are unschedulable: then the role is sized again."""
     image: str
@@ -63,11 +62,12 @@ class RolePlan:
 
 
 def plan_state(context: RoleContext) -> PlanState:
-    """The recorded plans of the role that are for its present specification."""
+    """The recorded plan of the role, if it is for its present specification."""
     spec, settings = context.spec.stated, context.settings
     current = spec_hash(spec, context.engine)
     recorded = context.live.recorded
-    latest = next((one for one in recorded if (one.spec_hash, one.engine) == (current, context.spec.engine)), None)
+    is_present = recorded is not None and (recorded.spec_hash, recorded.engine) == (current, context.spec.engine)
+    latest = recorded if is_present else None
     kept = None if _all_unschedulable(context.live.engines) else latest
     image = kept.image if kept else wanted_image(spec, context.engine, settings)
     return PlanState(context, current, latest, kept, image)
@@ -116,9 +116,6 @@ def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedP
     learned = learned_from(kept.plan, live.engines, context.lookups, engine, template=live.view.template)
     if learned is None:
         return kept
-    annotated = pinned_plan(annotations(live.workload).get(PLAN_ANNOTATION))
-    if annotated is None or (annotated.spec_hash, annotated.plan.revision) != (kept.spec_hash, kept.plan.revision):
-        return kept
     sizes = engine_plan(
         replace(_plan_inputs(state, model), previous_kind=kept.plan.gpu, learned=learned), context.engine
     )
@@ -132,7 +129,8 @@ def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedP
 def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
     """A new plan; the latest one stays if nothing changes, or if there is no other."""
     latest, context = state.latest, state.context
-    kind = "" if latest else next((pinned.plan.gpu for pinned in context.live.recorded), "")
+    earlier = context.live.recorded
+    kind = earlier.plan.gpu if earlier and not latest else ""
     learned = latest.plan.learned if latest else None
     sizes = engine_plan(replace(inputs, previous_kind=kind, learned=learned), context.engine)
     if isinstance(sizes, Refusal):

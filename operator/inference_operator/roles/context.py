@@ -32,8 +32,8 @@ class LiveRole:
     """Its live headless Service."""
     engines: Sequence[EngineView]
     """The engines that its live pods make."""
-    recorded: Sequence[PinnedPlan]
-    """The plans recorded for it, the latest decision first."""
+    recorded: PinnedPlan | None
+    """The plan recorded for it."""
 
     @property
     def pods(self) -> Sequence[PodView]:

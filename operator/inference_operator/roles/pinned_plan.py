@@ -1,20 +1,22 @@
 """The pinned plan: a sizing decision, kept in an annotation of the workload until its inputs change.
 
 Nodes that come and go, and a new release of the operator, must not restart an engine that serves. So the decision is
-stored together with a hash of the part of the specification that it depends on.
+stored together with a hash of the part of the specification that it depends on. The annotation is the only record: it
+has a hash of itself, and one that somebody edited is not read.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
-from inference_operator.api.status import Status
 from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest
-from inference_operator.objects.json_annotation import compact_json, parsed_json
-from inference_operator.sizing.plan import SIZING_RULES, Plan
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.json_annotation import compact_json
+from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.sizing.stored_plan import StoredPlan, to_json
 from inference_operator.views.raw import annotations
 
@@ -46,40 +48,13 @@ class PinnedPlan:
             "rules": self.rules,
             "engine": self.engine,
         }
-        return compact_json({**fields, "commit": self.commit} if self.commit else fields)
+        whole = {**fields, "commit": self.commit} if self.commit else fields
+        return compact_json({**whole, _HASH: content_hash(whole)})
 
 
 _ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
-_PLAN: TypeAdapter[Plan] = TypeAdapter(StoredPlan)
-
-
-def plan_from_status(status: Status, *, engine: str) -> PinnedPlan | None:
-    """The plan that status shows, for the engine of this name; None if status shows none.
-
-    A plan without a hash is incomplete: the API server has dropped fields that its CRD does not have.
-    """
-    if status.plan is None or status.engine is None or not status.plan.spec_hash:
-        return None
-    try:
-        sizes = _PLAN.validate_python(status.plan.model_dump(exclude={"spec_hash"}))
-    except ValidationError:
-        return None
-    engine_status = status.engine
-    return PinnedPlan(
-        status.plan.spec_hash, engine_status.image, sizes, engine=engine, commit=engine_status.model_commit
-    )
-
-
-def completed(shown: PinnedPlan, annotated: PinnedPlan) -> PinnedPlan:
-    """The plan that status shows, completed from the annotation if that is the same plan otherwise.
-
-    A CRD older than the operator drops `modelCommit` and `leftToEngine` from status. Without them engines would get
-    other arguments and restart.
-    """
-    commit = shown.commit or annotated.commit
-    left = shown.plan.left_to_engine or annotated.plan.left_to_engine
-    whole = replace(shown, commit=commit, plan=replace(shown.plan, left_to_engine=left))
-    return whole if whole == replace(annotated, rules=whole.rules) else shown
+_HASH = "hash"
+"""Key of the hash of all other fields of the annotation."""
 
 
 def recorded_engine(workload: Manifest) -> str:
@@ -97,6 +72,22 @@ def recorded_engine(workload: Manifest) -> str:
     return str(document.get("engine", VLLM)) if isinstance(document, dict) else ""
 
 
-def pinned_plan(text: object) -> PinnedPlan | None:
-    """Parse the annotation; None if it is absent, or was edited into something else."""
-    return parsed_json(text, _ADAPTER)
+def pinned_plan(workload: Manifest | None) -> PinnedPlan | None:
+    """The plan of a live workload; None if it has none, or if its annotation was edited.
+
+    Builds before the hash wrote annotations without it. These are read as they are.
+    """
+    text = annotations(workload).get(PLAN_ANNOTATION)
+    try:
+        document = from_json(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    found = document.pop(_HASH, None)
+    if found not in (None, content_hash(document)):
+        return None
+    try:
+        return _ADAPTER.validate_python(document)
+    except (ValidationError, RecursionError):
+        return None

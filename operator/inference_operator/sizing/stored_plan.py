@@ -1,4 +1,4 @@
-"""The stored form of a plan: JSON with flat keys, in the plan annotation and in status.
+"""The stored form of a plan: JSON with flat keys, in the plan annotation.
 
 This is the only place that knows which fields are stored under another key, so that annotations and hashes of earlier
 builds stay valid.
@@ -43,7 +43,7 @@ def to_json(plan: Plan) -> Manifest:
 
 
 def flat_fields(plan: Plan) -> Manifest:
-    """The fields of a plan as status has them: with one field per parallel size."""
+    """The fields of a plan, with one field per parallel size."""
     fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
     sizes = fields.pop("parallel")
     return {**fields, **_flat(sizes)}
@@ -72,7 +72,7 @@ def _renamed(fields: Manifest, names: Mapping[str, str]) -> Manifest:
 
 
 def _nested(fields: object) -> object:
-    """The fields of `Plan` from the stored keys or from status; any other value unchanged, for validation to refuse."""
+    """The fields of `Plan` from the stored keys; any other value unchanged, for validation to refuse."""
     if not isinstance(fields, dict):
         return fields
     sizes = {key.removesuffix(_SUFFIX): size for key, size in fields.items() if key.endswith(_SUFFIX)}
@@ -80,4 +80,4 @@ def _nested(fields: object) -> object:
 
 
 StoredPlan: TypeAlias = Annotated[Plan, BeforeValidator(_nested)]
-"""A plan that pydantic reads from its stored keys, or from the fields of status."""
+"""A plan that pydantic reads from its stored keys."""

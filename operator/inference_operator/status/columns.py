@@ -1,6 +1,7 @@
-"""What `kubectl get` prints of a resource beside its reason: the model and the GPUs of one engine, in short."""
+"""The model and the plan of a resource in short, as status has them and `kubectl get` prints them."""
 
 from inference_operator.api.spec import Device
+from inference_operator.api.status import PlanStatus
 from inference_operator.sizing.plan import Plan
 
 
@@ -28,3 +29,26 @@ def gpus(plan: Plan) -> str:
     if plan.device is Device.CPU:
         return "CPU"
     return f"{plan.gpus_per_replica}x{plan.gpu.replace(' ', '-')}" if plan.gpu else str(plan.gpus_per_replica)
+
+
+def sizes(plan: Plan) -> PlanStatus:
+    """The fields of a plan that people act on.
+
+    Examples:
+        >>> from inference_operator.sizing.plan import unchecked_plan
+        >>> from inference_operator.sizing.shape import SizingInputs
+        >>> sizes(unchecked_plan(SizingInputs(4))).gpus_per_replica
+        4
+    """
+    return PlanStatus(
+        device=plan.device,
+        gpu=plan.gpu,
+        gpus_per_replica=plan.gpus_per_replica,
+        tensor_parallel_size=plan.parallel.tensor,
+        pipeline_parallel_size=plan.parallel.pipeline,
+        max_model_len=plan.max_model_len,
+        max_num_seqs=plan.max_num_seqs,
+        kv_cache_tokens=plan.per_gpu.kv_cache_tokens if plan.per_gpu else None,
+        tool_call_parser=plan.tool_call_parser,
+        reasoning_parser=plan.reasoning_parser,
+    )

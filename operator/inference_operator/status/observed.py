@@ -109,7 +109,7 @@ def _routers(inputs: Inputs) -> Component:
 
 def _role(inputs: Inputs, live: _Live) -> RoleObservation:
     decided = live.decided
-    pinned = decided.plan if decided else next(iter(live.role.recorded), None)
+    pinned = decided.plan if decided else live.role.recorded
     plan = pinned.plan if pinned else None
     return RoleObservation(
         component=live.component,

@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, PlanStatus, Status
+from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, Status
 from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
-from inference_operator.sizing.stored_plan import flat_fields
-from inference_operator.status.columns import gpus, model_name
+from inference_operator.status.columns import gpus, model_name, sizes
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.observation import ConditionVerdict, Observation
@@ -91,9 +90,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         ready_replicas=current.engines.ready,
         ready=f"{current.engines.ready}/{current.desired}",
         selector=selector_text(current.key.name, ENGINE),
-        plan=PlanStatus.model_validate({**flat_fields(decided.plan), "spec_hash": decided.spec_hash})
-        if decided
-        else None,
+        plan=sizes(decided.plan) if decided else None,
         engine=EngineStatus(
             image=decided.image,
             model_commit=decided.commit,

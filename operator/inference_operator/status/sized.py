@@ -136,6 +136,8 @@ def _figures(plan: Plan) -> Iterator[str]:
             f"{plan.cpu_offload_gib:g} GiB of each GPU's weights stay in host memory: each scheduler iteration, and so"
             f" each token, takes at least {seconds:.1f} s more."
         )
+    if plan.video_refused:
+        yield "Requests with video are refused, and need no memory; `spec.engine.multimodal.video: true` allows them."
     if plan.assumptions:
         yield f"Assumed: {', '.join(plan.assumptions)}."
 

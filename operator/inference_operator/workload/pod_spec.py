@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.process import EngineProcess
+from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
@@ -79,9 +80,17 @@ def engine_template(inputs: WorkloadInputs) -> Manifest:
     return pod_template(
         _pod(inputs),
         labels=labels(inputs.name, inputs.role),
-        annotations={**evictable(_own_volumes(inputs)), **inputs.spec.pod_template.annotations},
+        annotations={
+            **evictable(_own_volumes(inputs)),
+            **_programs(inputs.process),
+            **inputs.spec.pod_template.annotations,
+        },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
     )
+
+
+def _programs(process: EngineProcess) -> dict[str, str]:
+    return {PROGRAMS_ANNOTATION: programs_text(process.programs)} if process.programs else {}
 
 
 def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
@@ -120,7 +129,11 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         "name": inputs.role,
         "image": inputs.plan.image,
         "imagePullPolicy": inputs.settings.image_pull_policy,
-        **process_fields(command=process.command, args=process.args, env=environment(process.env)),
+        **process_fields(
+            command=process.command,
+            args=process.args,
+            env=[*environment(process.env), *([programs_variable()] if process.programs else [])],
+        ),
         **env_from(spec.pod_template.env_from),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(

@@ -4,6 +4,8 @@ Names are those of `vllm serve --help=all` and vllm/envs.py in vLLM 0.32.0. Thes
 docs/reference/arguments.md. Every other option and variable has its class in a table of `option_classes.py`.
 """
 
+from inference_operator.engines.programs import PROGRAMS_VARIABLE
+
 _NO_FIELD = "Remove it; the operator decides it and has no field for it."
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
@@ -146,6 +148,7 @@ REMOVED_FLAGS: dict[str, str] = {
 
 MANAGED_VARIABLES: dict[str, str] = {
     "HOME": _NO_FIELD,
+    PROGRAMS_VARIABLE: _NO_FIELD,
     "VLLM_ENGINE_READY_TIMEOUT_S": "Use `spec.startupTimeout`.",
     "VLLM_MAX_N_SEQUENCES": "Use `spec.engine.generation.maxN`.",
     "VLLM_PORT": _NO_FIELD,

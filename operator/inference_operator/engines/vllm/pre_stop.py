@@ -1,6 +1,6 @@
 """Waits until an engine has answered all its requests; the kubelet runs this in its container before it stops it.
 
-python3 -c TEXT PORT STALENESS DRAIN METRIC...: seconds in which requests may still come, seconds that they may take
+Arguments: PORT STALENESS DRAIN METRIC...: seconds in which requests may still come, seconds that they may take
 from then on, and the metrics that count them. It never fails: what is left when it ends is the kubelet's to stop.
 """
 

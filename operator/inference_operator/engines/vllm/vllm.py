@@ -7,9 +7,10 @@ from importlib.resources import files
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
-from inference_operator.engines.checked_start import checked_start
+from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.programs import program_command
 from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.start_log import Diagnosis, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
@@ -72,8 +73,13 @@ SHUTDOWN_SECONDS = 10
 """`--shutdown-timeout`: how long vLLM continues after SIGTERM (since 0.18; 0 aborts requests at once). The pre-stop
 hook has waited for all requests by then. One may still arrive between its last check and the signal."""
 
-PRE_STOP = files(__package__).joinpath("pre_stop.py").read_text(encoding="utf-8")
-"""Source of the pre-stop hook, which waits for the requests. The engine's image has Python but none of our code."""
+PRE_STOP = "pre_stop"
+"""Name of the pre-stop hook among the programs of a pod; it waits for the requests."""
+PROGRAMS = {
+    GPU_CHECK: GPU_CHECK_SOURCE,
+    PRE_STOP: files(__package__).joinpath("pre_stop.py").read_text(encoding="utf-8"),
+}
+"""Sources of the programs that run in the container beside vLLM."""
 
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
@@ -247,6 +253,7 @@ class Vllm:
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
+            programs=PROGRAMS,
             pre_stop=_pre_stop(timeouts, self.port),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + SHUTDOWN_SECONDS,
             compiled=COMPILED,
@@ -341,7 +348,7 @@ def _served_names(served: ServedModel) -> tuple[str, ...]:
 
 def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
-    return ("python3", "-I", "-S", "-c", PRE_STOP, *numbers, REQUESTS_RUNNING, REQUESTS_WAITING)
+    return (*program_command(PRE_STOP), *numbers, REQUESTS_RUNNING, REQUESTS_WAITING)
 
 
 def _environment(

@@ -1,0 +1,41 @@
+"""Programs that run in an engine's container beside the engine: Python without imports beyond the standard library.
+
+The engine's image has Python and none of our code, so the pod brings the source of its programs along:
+
+1. An annotation of the pod template has all of them, as one line of JSON. It is a part of the template, so a pod always
+   has the programs that it was made with, and no other object can change or lose them.
+2. A variable of the container has the annotation's value (`fieldRef`).
+3. A command runs one of them by its name. `kubectl describe` shows one short line for it.
+
+Who may change annotations of pods may also change their image, and so gains nothing.
+"""
+
+import json
+from collections.abc import Mapping
+
+from inference_operator.manifest import Manifest
+
+PROGRAMS_ANNOTATION = "inference-operator.dev/programs"
+PROGRAMS_VARIABLE = "INFERENCE_OPERATOR_PROGRAMS"
+
+
+def program_command(name: str) -> tuple[str, ...]:
+    """The command that runs a program; its arguments follow. The program, and what it starts, has no such variable.
+
+    Examples:
+        >>> print(program_command("drain")[-1])
+        import json, os; exec(json.loads(os.environ.pop("INFERENCE_OPERATOR_PROGRAMS"))["drain"])
+    """
+    loader = f'import json, os; exec(json.loads(os.environ.pop("{PROGRAMS_VARIABLE}"))["{name}"])'
+    return ("python3", "-I", "-S", "-c", loader)
+
+
+def programs_text(programs: Mapping[str, str]) -> str:
+    """The value of the annotation and of the variable: the sources by name."""
+    return json.dumps(dict(programs), sort_keys=True)
+
+
+def programs_variable() -> Manifest:
+    """The variable of the engine's container."""
+    path = f"metadata.annotations['{PROGRAMS_ANNOTATION}']"
+    return {"name": PROGRAMS_VARIABLE, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
