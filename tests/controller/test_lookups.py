@@ -116,15 +116,15 @@ async def test_the_weights_that_are_loaded_take_one_status_write_for_each_tenth(
     made(settled)
     settled.now += REPORT_AFTER
     running = starting(state={"running": {}}, started=False, restartCount=0)
-    shards = "Loading safetensors checkpoint shards: {0:3}% Completed | {0}/100 [00:07<00:07,  3.6s/it]\n"
-    settled.cluster.say(NAME, shards.format(0))
+    shards = "Loading safetensors checkpoint shards: {0:3}% Completed | {0}/100 [00:07<{1:02}:00,  3.6s/it]\n"
+    settled.cluster.say(NAME, shards.format(0, 0))
     settled.cluster.set_status(ENGINE_POD, running)
     await round_with_looks(settled)
     before, told = len(settled.cluster.writes), []
     for percent in range(101):
         settled.now += timedelta(seconds=1)
-        settled.cluster.say(NAME, shards.format(percent))
+        settled.cluster.say(NAME, shards.format(percent, (105 - percent) // 5))
         await round_with_looks(settled)
         told.append(settled.status().message)
-    assert list(dict.fromkeys(told))[-1].endswith(f"Pod {NAME} loads the weights (90 %).")
+    assert list(dict.fromkeys(told))[-1].endswith(f"Pod {NAME} loads the weights (90 %, 3 min left).")
     assert settled.cluster.writes[before:] == [Request("status", RESOURCE)] * 9

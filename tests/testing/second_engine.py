@@ -17,7 +17,7 @@ from inference_operator.engines.process import EngineProcess, ProbeRequest, Serv
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.series import series
 from inference_operator.engines.sizes import Parsers
-from inference_operator.engines.start_log import Diagnosis, Phase
+from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.vllm import Vllm
@@ -119,8 +119,8 @@ class Echo:
     def phase(self, log: str) -> Phase | None:
         return Phase.LOADING if "listening" in log else None
 
-    def loaded_percent(self, log: str) -> int | None:
-        return 50 if "half" in log else None
+    def load_progress(self, log: str) -> LoadProgress | None:
+        return LoadProgress(50) if "half" in log else None
 
     def startup_hint(self, phase: Phase) -> str:
         return "Shout." if phase is Phase.LOADING else ""

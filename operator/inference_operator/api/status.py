@@ -109,6 +109,9 @@ class StartupStatus(_StatusModel):
     pod: str = Field(description="Name of its pod.")
     step: StartupStep = Field(description="The step that it has reached.")
     percent: int | None = Field(None, description="How much of the weights it has loaded, in whole tens of percent.")
+    minutes_left: int | None = Field(
+        None, description="Minutes until all weights are loaded, at the speed when it reached `percent`."
+    )
 
 
 class AutoscalingStatus(_StatusModel):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from inference_operator.api.status import StartupStatus, StartupStep
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import is_pulling, volume_wait
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import LoadProgress, Phase
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import LogLookup, LogText, ObjectEvents
 from inference_operator.views.pod import PodView
@@ -57,10 +57,11 @@ def sentence(startup: StartupStatus) -> str:
     """The step of a pod, for users.
 
     Examples:
-        >>> sentence(StartupStatus(pod="qwen-engine-a", step=StartupStep.LOADING_WEIGHTS, percent=50))
-        'Pod qwen-engine-a loads the weights (50 %).'
+        >>> sentence(StartupStatus(pod="qwen-engine-a", step=StartupStep.LOADING_WEIGHTS, percent=50, minutes_left=3))
+        'Pod qwen-engine-a loads the weights (50 %, 3 min left).'
     """
-    percent = f" ({startup.percent} %)" if startup.percent else ""
+    left = f", {startup.minutes_left} min left" if startup.minutes_left else ""
+    percent = f" ({startup.percent} %{left})" if startup.percent else ""
     return f"Pod {startup.pod} {PHRASES[_BY_NAME[startup.step]]}{percent}."
 
 
@@ -87,16 +88,19 @@ def startup_progress(
         known, key=lambda pair: (_ORDER.index(pair[1]), _reported_step(pair[0], reported) is not None, pair[0].name)
     )
     log = pod.start.log if pod.start and inputs.read_logs else None
-    percent = _percent(pod, reported, inputs) if step is Phase.LOADING else None
-    return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step], percent=percent), log)
+    load = _load_progress(pod, reported, inputs) if step is Phase.LOADING else None
+    percent, left = (load.percent, load.minutes_left) if load else (None, None)
+    return StartupProgress(StartupStatus(pod=pod.name, step=_NAMES[step], percent=percent, minutes_left=left), log)
 
 
-def _percent(pod: PodView, reported: StartupStatus | None, inputs: DiagnosisInputs) -> int | None:
-    """How much of the weights is loaded. It never falls, and a log that tells no more keeps it."""
+def _load_progress(pod: PodView, reported: StartupStatus | None, inputs: DiagnosisInputs) -> LoadProgress | None:
+    """How much of the weights is loaded. It never falls, and it changes with the tenths of percent alone."""
     log, engine = inputs.lookups.get(pod.start.log) if pod.start and pod.start.log else None, inputs.engine_of(pod)
-    found = engine.loaded_percent(log.text) if engine and isinstance(log, LogText) else None
-    before = reported.percent if reported and reported.pod == pod.name else None
-    return max(filter(None, (found, before)), default=None)
+    found = engine.load_progress(log.text) if engine and isinstance(log, LogText) else None
+    before = None
+    if reported and reported.pod == pod.name and reported.percent:
+        before = LoadProgress(reported.percent, reported.minutes_left)
+    return max(filter(None, (before, found)), key=lambda load: load.percent, default=None)
 
 
 def _slowest(engine: EngineView, steps: Mapping[str, _Step | None]) -> tuple[PodView, _Step] | None:

@@ -36,6 +36,16 @@ class Phase(Enum):
     """It captures CUDA graphs."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How much of the weights an engine has loaded."""
+
+    percent: int
+    """In whole tens below 100."""
+    minutes_left: int | None = None
+    """Until all are loaded, at the speed so far; None if the log does not tell."""
+
+
 class StartLog(Protocol):
     """The log of one kind of engine."""
 
@@ -48,8 +58,8 @@ class StartLog(Protocol):
     def phase(self, log: str) -> Phase | None:
         """The phase that the log of a start shows; None if it shows none yet."""
 
-    def loaded_percent(self, log: str) -> int | None:
-        """How much of the weights is loaded, in whole tens of percent below 100; None if the log does not tell."""
+    def load_progress(self, log: str) -> LoadProgress | None:
+        """How much of the weights is loaded; None before the first tenth, and if the log does not tell."""
 
     def startup_hint(self, phase: Phase) -> str:
         """The cure, in a sentence, of a start that does not get beyond this phase; empty if none is known."""

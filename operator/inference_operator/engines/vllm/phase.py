@@ -8,7 +8,7 @@ that need a GPU or a compiler.
 import re
 from collections.abc import Mapping
 
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import LoadProgress, Phase
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py
@@ -47,20 +47,37 @@ _HUB_MODEL = re.compile(r"with config: model='(?!/)")
 """The model in the engine's earlier message (vllm/v1/engine/core.py)."""
 
 
-_SHARDS = re.compile(r"(?:checkpoint|loading) shards:\s+(\d{1,3})% Completed")
-"""vllm/model_executor/model_loader/weight_utils.py. It draws the line again for each file."""
+_SHARDS = re.compile(r"(?:checkpoint|loading) shards:\s+(\d{1,2})% Completed[^<\n\r]{0,40}(?:<([\d:]{4,8}))?")
+"""vllm/model_executor/model_loader/weight_utils.py. It draws the line again for each file. `<` comes before the time
+that is left."""
 
 
-def loaded_percent(log: str) -> int | None:
-    """How much of the weights is loaded, in whole tens of percent below 100; None before the first tenth.
+def load_progress(log: str) -> LoadProgress | None:
+    """How much of the weights is loaded; None before the first tenth.
 
     Examples:
-        >>> loaded_percent("Loading safetensors checkpoint shards:  57% Completed | 4/7 [00:07<00:05,  1.8s/it]")
-        50
-        >>> loaded_percent("Loading safetensors checkpoint shards:   0% Completed | 0/1 [00:00<?, ?it/s]")
+        >>> load_progress("Loading safetensors checkpoint shards:  57% Completed | 4/7 [02:07<01:35, 31.8s/it]")
+        LoadProgress(percent=50, minutes_left=2)
+        >>> load_progress("Loading safetensors checkpoint shards:   0% Completed | 0/1 [00:00<?, ?it/s]")
     """
-    found = [int(percent) for percent in _SHARDS.findall(log) if percent != "100"]
-    return (found[-1] // 10 * 10 or None) if found else None
+    found = _SHARDS.findall(log)
+    if not found:
+        return None
+    percent, left = int(found[-1][0]) // 10 * 10, found[-1][1]
+    return LoadProgress(percent, max(1, round(_seconds(left) / 60)) if left else None) if percent else None
+
+
+def _seconds(clock: str) -> int:
+    """A time as tqdm writes it.
+
+    Examples:
+        >>> _seconds("01:35"), _seconds("1:00:00")
+        (95, 3600)
+    """
+    seconds = 0
+    for part in clock.split(":"):
+        seconds = 60 * seconds + int(part or 0)
+    return seconds
 
 
 def phase(log: str) -> Phase | None:

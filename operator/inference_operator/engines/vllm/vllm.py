@@ -12,7 +12,7 @@ from inference_operator.engines.model_access import HubAccess
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.sizes import Parsers
-from inference_operator.engines.start_log import Diagnosis, Phase
+from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.arguments import (
@@ -53,7 +53,7 @@ from inference_operator.engines.vllm.metrics import (
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
-from inference_operator.engines.vllm.phase import HINTS, loaded_percent, phase
+from inference_operator.engines.vllm.phase import HINTS, load_progress, phase
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.hardware.needs import GpuNeeds
@@ -296,9 +296,9 @@ class Vllm:
         """The phase of vLLM's startup, from its log; None if the log shows none yet."""
         return phase(log)
 
-    def loaded_percent(self, log: str) -> int | None:
+    def load_progress(self, log: str) -> LoadProgress | None:
         """How much of the weights vLLM has loaded, from its log; None if the log does not tell."""
-        return loaded_percent(log)
+        return load_progress(log)
 
     def startup_hint(self, phase: Phase) -> str:
         """The cure of a start that does not get beyond this phase."""
