@@ -33,6 +33,7 @@ def test_the_crd_in_the_chart_files_equals_the_committed_crd() -> None:
 
 def test_the_crd_fits_into_the_annotation_of_client_side_apply() -> None:
     assert len(json.dumps(crd(), separators=(",", ":"))) < MAX_BYTES
+    assert COMMITTED.stat().st_size < MAX_BYTES, "as a file, too"
 
 
 def test_the_crd_is_valid_for_kubernetes() -> None:

@@ -1,13 +1,14 @@
 """Objects as YAML documents, as `kubectl apply` reads them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import yaml
 
 from inference_operator.manifest import Manifest
 
-SCHEMA_WIDTH = 140
-"""Maximum characters of a line of the CRD, where YAML can break it."""
+SCHEMA_WIDTH, SCHEMA_PART = 200, 400
+"""Maximum characters of a line of the CRD, where YAML can break it, and of a part of its schema that stays together."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -25,13 +26,30 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
+class _SchemaDumper(_Dumper):
+    """Indents only large parts: half of a CRD with one line for each field would be indentation."""
+
+    def represent_mapping(
+        self,
+        tag: str,
+        mapping: Any,  # noqa: ANN401 - as the base class
+        flow_style: bool | None = None,  # noqa: FBT001 - as the base class
+    ) -> yaml.MappingNode:
+        """The node of a mapping; a small one stays together."""
+        node = super().represent_mapping(tag, mapping, flow_style)
+        node.flow_style = node.flow_style or len(str(mapping)) <= SCHEMA_PART
+        return node
+
+
 def dump(manifests: Sequence[Manifest]) -> str:
     """Objects as YAML documents."""
     return "".join(f"---\n{yaml.dump(m, Dumper=_Dumper, sort_keys=False, width=110)}" for m in manifests)
 
 
 def schema_text(manifest: Manifest) -> str:
-    """A CRD as YAML with one line for each leaf of the schema, which keeps deep nesting short."""
+    """A CRD as YAML with one line for each small part of the schema, which keeps deep nesting short."""
     head = {name: value for name, value in manifest.items() if name != "spec"}
     spec = {"spec": manifest["spec"]}
-    return dump([head]) + yaml.dump(spec, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=SCHEMA_WIDTH)
+    return dump([head]) + yaml.dump(
+        spec, Dumper=_SchemaDumper, sort_keys=False, default_flow_style=None, width=SCHEMA_WIDTH
+    )
