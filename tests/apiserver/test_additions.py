@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from inference_operator.admission.operator_policy import ACCOUNTS_ANNOTATION
 from tests.testing.workspace import QWEN, Workspace
 
 
@@ -48,7 +49,7 @@ def test_account_pull_secrets_variables_and_init_containers_reach_every_pod_and_
     workspace: Workspace,
 ) -> None:
     additions = {
-        "serviceAccountName": "default",
+        "serviceAccountName": "models",
         "imagePullSecrets": [{"name": "registry"}],
         "envFrom": [{"prefix": "P_", "configMapRef": {"name": "proxies", "optional": True}}],
         "initContainers": [{"name": "first", "image": "example.com/first:1"}],
@@ -56,12 +57,13 @@ def test_account_pull_secrets_variables_and_init_containers_reach_every_pod_and_
     node: dict[str, Any] = {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     keep = {**QWEN, "replicas": 0, "router": {}}
     whole = {**keep, "engine": {"env": [node]}, "podTemplate": additions, "router": {"podTemplate": additions}}
-    fields = ("serviceAccountName", "imagePullSecrets", "initContainers")
+    fields = ("imagePullSecrets", "initContainers")
+    workspace.kubectl("annotate", "namespace", workspace.namespace, f"{ACCOUNTS_ANNOTATION}=models")
     workspace.create("qwen", whole)
     workspace.settled("qwen", "Stalled", "False")
     for name in ("qwen-engine", "qwen-router"):
         pod = workspace.get("deployment", name)["spec"]["template"]["spec"]
-        assert [pod[field] for field in fields[:2]] == [additions[field] for field in fields[:2]]
+        assert (pod["serviceAccountName"], pod["imagePullSecrets"]) == ("models", additions["imagePullSecrets"])
         assert [one["name"] for one in pod["initContainers"]] == ["first"]
         assert all(one["envFrom"] == additions["envFrom"] for one in pod["containers"])
     (engine,) = workspace.get("deployment", "qwen-engine")["spec"]["template"]["spec"]["containers"]
@@ -73,3 +75,4 @@ def test_account_pull_secrets_variables_and_init_containers_reach_every_pod_and_
     for name in ("qwen-engine", "qwen-router"):
         pod = workspace.get("deployment", name)["spec"]["template"]["spec"]
         assert not [field for field in fields if field in pod], name
+        assert (pod["serviceAccountName"], pod["serviceAccount"]) == ("default", "default")

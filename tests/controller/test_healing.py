@@ -4,6 +4,7 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.roles.pinned_plan import pinned_plan
 from inference_operator.views.lookups import FreeGpusLookup, Unavailable
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_template_hash
 from tests.controller.world import RESOURCE, World
@@ -76,8 +77,9 @@ async def test_an_edit_of_the_sizes_drops_what_was_learned(failing: World) -> No
     failing.ask(engine={"kvCacheDtype": "fp8"})
     await failing.settle()
     assert context(failing) == LEFT_TO_THE_ENGINE
-    assert failing.status().plan is not None
-    assert failing.status().plan.learned is None  # type: ignore[union-attr] # checked above
+    plan = pinned_plan(failing.live(ENGINES))
+    assert plan is not None
+    assert plan.plan.learned is None
 
 
 async def test_an_engine_that_serves_is_not_corrected(failing: World) -> None:

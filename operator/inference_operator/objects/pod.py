@@ -11,6 +11,9 @@ from inference_operator.objects.child import manifest_hash
 from inference_operator.settings import PodUsers
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
 
+DEFAULT_ACCOUNT = "default"
+"""The ServiceAccount that Kubernetes gives to pods without another one."""
+
 RESTRICTED_CONTAINER: Manifest = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -46,8 +49,12 @@ def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
 
 
 def account(added: PodTemplateSpec) -> Manifest:
-    """The ServiceAccount and the pull Secrets of a pod; without them, Kubernetes uses the ServiceAccount `default`."""
-    named = {"serviceAccountName": added.service_account_name} if added.service_account_name else {}
+    """The ServiceAccount and the pull Secrets of a pod.
+
+    The account is always written: the API server keeps a copy of it in the field `serviceAccount`, from which it would
+    restore one that an apply leaves out (Kubernetes 1.36, pkg/apis/core/v1/conversion.go).
+    """
+    named = {"serviceAccountName": added.service_account_name or DEFAULT_ACCOUNT}
     secrets = [{"name": secret.name} for secret in added.image_pull_secrets]
     return {**named, **({"imagePullSecrets": secrets} if secrets else {})}
 
