@@ -181,9 +181,9 @@ def test_each_part_of_a_pod_template_needs_the_right_to_create_pods(
 
 def test_a_template_of_somebody_else_may_stay_and_may_not_change(users: dict[str, User]) -> None:
     assert users[POD_MAKER].refusal("kept", {"podTemplate": {"serviceAccountName": "models"}}) == ""
-    assert users[PLAIN].patch("kept", {"replicas": 2}) == ""
+    assert users[READER].patch("kept", {"replicas": 2}) == ""
     for change in ({"serviceAccountName": "admin"}, {"imagePullSecrets": [{"name": "known"}]}):
-        said = users[PLAIN].patch("kept", {"podTemplate": change})
+        said = users[READER].patch("kept", {"podTemplate": change})
         assert "spec.podTemplate: requires the right to create pods" in said, change
 
 
