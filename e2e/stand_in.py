@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,9 +17,22 @@ PACKAGE = "/opt/vllm/lib/python3.13/site-packages/vllm/__init__.py"
 
 @contextmanager
 def resource_of_stand_ins(
-    served: Served, *, replicas: int, router: Mapping[str, object] | None = None, max_num_seqs: int | None = None
+    served: Served,
+    *,
+    replicas: int,
+    router: Mapping[str, object] | None = None,
+    max_num_seqs: int | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Such a resource for the block; returns at once, before anything of it runs."""
+    """Such a resource for the block; returns at once, before anything of it runs.
+
+    Args:
+        served: its name and cluster.
+        replicas: of its engines.
+        router: fields of `spec.router`.
+        max_num_seqs: of an engine; None: that of the sample.
+        more: other fields of the spec; those of `engine` and `podTemplate` are added to those of stand-ins.
+    """
     name = served.name
     served.kubectl("create", "configmap", name, f"--from-file=__init__.py={SCRIPT}")
     resource = yaml.safe_load(stack.SAMPLE.read_text())
@@ -27,10 +41,18 @@ def resource_of_stand_ins(
     spec["replicas"] = replicas
     spec["engine"]["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
     spec["engine"]["maxNumSeqs"] = max_num_seqs or spec["engine"]["maxNumSeqs"]
+    asked = dict(more or {})
+    added = asked.pop("podTemplate", {})
     spec["podTemplate"] = {
-        "volumes": [{"name": "stand-in", "configMap": {"name": name}}],
-        "volumeMounts": [{"name": "stand-in", "mountPath": PACKAGE, "subPath": "__init__.py"}],
+        **added,
+        "volumes": [{"name": "stand-in", "configMap": {"name": name}}, *added.get("volumes", ())],
+        "volumeMounts": [
+            {"name": "stand-in", "mountPath": PACKAGE, "subPath": "__init__.py"},
+            *added.get("volumeMounts", ()),
+        ],
     }
+    spec["engine"].update(asked.pop("engine", {}))
+    spec.update(asked)
     spec["router"] = {**spec.get("router", {}), **(router or {})}
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
     try:
