@@ -112,7 +112,7 @@ def test_a_request_that_exceeds_the_client_timeout_counts_as_lost(serve: Serve) 
         await asyncio.sleep(waiting)
         return await echo(request)
 
-    load = Load(serve(waits_for_ever), "m", workers=2, request_seconds=0.5)
+    load = Load(serve(waits_for_ever), "m", workers=2, request_seconds=2.0)
     load.learn()
     waiting = 30.0
     with load.phase("an impatient client", at_least=2, seconds=20) as phase:
