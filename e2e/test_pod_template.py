@@ -5,7 +5,9 @@ Keys and autoscaling are on, as platforms have them.
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +64,8 @@ def additions() -> dict[str, Any]:
 def served(cluster: LocalCluster) -> Iterator[Served]:
     served = Served(cluster, NAME)
     made = (("serviceaccount", ACCOUNT), ("secret", SECRET), ("configmap", PROXIES), ("secret", KEYS))
-    key = subprocess.run(["infd", "key", "create", "me", "--secret", KEYS], capture_output=True, text=True, check=True)
+    command = [str(Path(sys.executable).with_name("infd")), "key", "create", "me", "--secret", KEYS]
+    key = subprocess.run(command, capture_output=True, text=True, check=True)
     served.kubectl("create", "serviceaccount", ACCOUNT)
     served.kubectl("create", "secret", "generic", SECRET, "--from-literal=token=t0", "--from-literal=ca=authority")
     served.kubectl("create", "configmap", PROXIES, "--from-literal=https_proxy=http://proxy.example:3128")
