@@ -58,3 +58,17 @@ def test_engines_start_after_the_download_and_everything_but_the_claim_is_delete
         assert workspace.get("persistentvolumeclaim", "models")["metadata"]["name"] == "models"
     finally:
         workspace.kubectl("delete", "pv", f"models-of-{workspace.namespace}", "--wait=false")
+
+
+def test_a_claim_of_somebody_else_with_the_name_of_the_cache_is_mounted_by_no_pod(workspace: Workspace) -> None:
+    theirs = CLAIM.rpartition("---")[2].replace("name: models", "name: mine-cache")
+    workspace.kubectl("apply", "--filename=-", input=theirs)
+    before = workspace.get("persistentvolumeclaim", "mine-cache")
+    workspace.create("mine", {**QWEN, "cache": {"size": "40Gi"}})
+    workspace.settled("mine", "Stalled", "True", "NameConflict", saying="mine-cache exists and belongs to")
+    assert not names(workspace, "jobs")
+    assert not workspace.all("deployments", "app.kubernetes.io/component=engine")
+    assert workspace.get("persistentvolumeclaim", "mine-cache") == before
+    workspace.kubectl("delete", "persistentvolumeclaim", "mine-cache", "--wait=false")
+    eventually(lambda: names(workspace, "jobs"), seconds=60, what="the Job, on a claim of its own")
+    assert workspace.get("persistentvolumeclaim", "mine-cache")["metadata"]["uid"] != before["metadata"]["uid"]

@@ -40,6 +40,25 @@ async def test_the_claim_is_created_with_its_size_and_used_by_the_job_and_by_eng
     assert await cached.settle() == []
 
 
+async def test_a_claim_of_somebody_else_with_the_name_of_the_cache_is_mounted_by_no_pod(world: World) -> None:
+    """Its writer may have no right to use that claim."""
+    theirs = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    meta = {"name": OWN.name, "namespace": OWN.namespace, "labels": {"app": "theirs"}}
+    world.cluster.apply_as("somebody-else", {**theirs, "metadata": meta})
+    world.ask(cache=CACHE)
+    await world.settle()
+    assert download_jobs(world) == []
+    assert ENGINES not in world.cluster.live()
+    stalled = world.status().condition(ConditionType.STALLED)
+    assert stalled is not None
+    assert (stalled.status, stalled.reason) == ("True", "NameConflict")
+    world.cluster.remove(OWN)
+    await world.settle()
+    assert len(download_jobs(world)) == 1
+    await finish_downloads(world)
+    assert volumes(world.live(ENGINES)["spec"]["template"]) == [OWN.name]
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -1,6 +1,6 @@
 """The number of writes that each change takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -24,7 +24,14 @@ from tests.testing.builders import (
 from tests.testing.memory_cluster import Request
 
 CHILDREN = [CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS, BUDGET_OF_ROUTERS]
+MOUNTED_BY: Mapping[Ref, Sequence[Ref]] = {CONFIG: [ROUTERS]}
+"""Children whose pods mount another child, and so wait until it is written."""
 STATUS = Request("status", RESOURCE)
+
+
+def not_written(ref: Ref) -> list[Ref]:
+    """The children that are not written in a round in which this one cannot be, in the order of their writes."""
+    return [ref, *MOUNTED_BY.get(ref, ())]
 
 
 async def test_a_new_resource_takes_one_write_per_child_and_one_status_write(world: World) -> None:

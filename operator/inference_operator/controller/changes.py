@@ -1,14 +1,16 @@
 """Computes the changes that bring the live objects to the desired state."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.controller.drift import first_drift
-from inference_operator.manifest import Manifest, Owner, Ref
+from inference_operator.manifest import CLAIM, CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
+from inference_operator.status.write_results import Applied, WriteResult
 from inference_operator.views.pod import DELETION_COST_ANNOTATION, TRAFFIC_LABEL
+from inference_operator.views.raw import mapping, objects
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
 
@@ -90,6 +92,26 @@ def changes(
     removed = {pod.uid for pod in removals}
     result.extend(_label(change) for change in traffic if change.uid not in removed)
     return result
+
+
+def is_held(change: Change, results: Sequence[WriteResult]) -> bool:
+    """Whether a change waits for a claim or a ConfigMap that was to be written before it in this round, and was not.
+
+    Its pods would mount what has that name: an object of somebody else, or an earlier content.
+    """
+    if not isinstance(change, Apply):
+        return False
+    unwritten = {result.ref for result in results if not isinstance(result, Applied)}
+    return bool(unwritten) and not unwritten.isdisjoint(_mounted(change))
+
+
+def _mounted(change: Apply) -> Iterator[Ref]:
+    pod = mapping(mapping(mapping(change.manifest, "spec"), "template"), "spec")
+    for volume in objects(pod, "volumes"):
+        claim, config_map = mapping(volume, "persistentVolumeClaim"), mapping(volume, "configMap")
+        for kind, name in ((CLAIM, claim.get("claimName")), (CONFIG_MAP, config_map.get("name"))):
+            if name:
+                yield Ref(kind, change.ref.namespace, name)
 
 
 def _deletion_cost(cost: DeletionCost) -> Label:

@@ -6,7 +6,7 @@ from datetime import datetime
 from inference_operator.api.resource import Resource
 from inference_operator.api.status import Status
 from inference_operator.controller.cache import Cache
-from inference_operator.controller.changes import changes
+from inference_operator.controller.changes import changes, is_held
 from inference_operator.controller.cluster import Cluster
 from inference_operator.controller.execute import execute
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
@@ -54,8 +54,9 @@ class Reconciler:
             deletion_costs=decided.deletion_costs,
             traffic=decided.traffic,
         ):
-            results.append(await execute(self._cluster, change))
-            self._cache.record(results[-1])
+            if not is_held(change, results):
+                results.append(await execute(self._cluster, change))
+                self._cache.record(results[-1])
         current = self._cache.inputs(key, now=inputs.now) if results else inputs  # without changes nothing is new
         reported = report(current or inputs, decided, results)
         await self._publish(inputs, reported.status)

@@ -50,7 +50,8 @@ def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     state = download_state(download, observed_jobs(inputs))
     planned = replace(planned, one_node_claim=one_node_claim(inputs, spec), lookups=(*planned.lookups, *foreign))
     kept = {**without_jobs(inputs.children, DOWNLOAD), **claim}
-    return after_task(inputs, planned, state, Reason.DOWNLOADING_MODEL, kept=kept)
+    found = after_task(inputs, planned, state, Reason.DOWNLOADING_MODEL, kept=kept)
+    return replace(found, desired={**claim, **found.desired})  # pods that mount it wait until it is written
 
 
 def _own_claim(inputs: Inputs, cache: CacheSpec, planned: Planned) -> Mapping[Ref, Manifest] | Refusal:
