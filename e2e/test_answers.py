@@ -16,6 +16,8 @@ from inference_operator.api.generation import MOST_CHOICES
 STREAM_TOKENS = 200
 STREAMS = 5
 ROLLOUT_SECONDS = 240
+ANSWERS_IN_A_ROW = 12
+"""More than two routers with two processes each send to one of two engines by chance."""
 SEPARATE_SECONDS = 0.0005
 """Chunks closer together than this arrived together; the engine takes 2 ms or more for a token."""
 
@@ -90,11 +92,20 @@ def test_generation_of_the_spec_applies_to_requests_that_name_nothing_and_limits
     generation = {"temperature": 0, "maxTokens": 6, "maxN": 2}
     tiny.kubectl("patch", "infd", tiny.name, "--type=merge", "--patch", _patch(generation))
     asked = {"model": "tiny", "prompt": PROMPT, "max_tokens": 50}
-    eventually(lambda: len(_text(tiny, asked).split()) == 6, seconds=ROLLOUT_SECONDS, what="the limit of an answer")
+    _await_words(tiny, asked, 6)
     assert len({_text(tiny, asked) for _ in range(4)}) == 1, "temperature 0"
     assert tiny.post("/v1/completions", {**asked, "n": 3})[0] == 400
     tiny.kubectl("patch", "infd", tiny.name, "--type=merge", "--patch", _patch(None))
-    eventually(lambda: len(_text(tiny, asked).split()) == 50, seconds=ROLLOUT_SECONDS, what="no limit")
+    _await_words(tiny, asked, 50)
+
+
+def _await_words(tiny: Served, asked: Mapping[str, object], words: int) -> None:
+    """Wait until the engine of the new template answers alone: during the rollout the former one does too."""
+    eventually(
+        lambda: all(len(_text(tiny, asked).split()) == words for _ in range(ANSWERS_IN_A_ROW)),
+        seconds=ROLLOUT_SECONDS,
+        what=f"answers of {words} words",
+    )
 
 
 def _patch(generation: object) -> str:
