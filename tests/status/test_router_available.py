@@ -85,12 +85,18 @@ def test_vulnerable_routers_are_told_while_the_resource_is_paused(monkeypatch: p
 
 
 def test_routers_that_are_being_replaced_are_counted() -> None:
-    for status, expected in (
-        (deployment_status(2, updated=1), "1 of 2 have the latest pod template."),
-        (deployment_status(2, seen=0), "0 of 2 have the latest pod template."),
+    unseen = with_routers(deployment_status(2, seen=0))
+    earlier = replace(unseen, pods=tuple(replace(pod, template="earlier") for pod in unseen.pods))
+    for situation, expected in (
+        (with_routers(deployment_status(2, updated=1)), "1 of 2 have the latest pod template."),
+        (earlier, "0 of 2 have the latest pod template."),
     ):
-        found = router_available(with_routers(status))
+        found = router_available(situation)
         assert found == ("True", "RollingOut", f"2 of 2 routers are ready. {expected}")
+
+
+def test_another_number_of_routers_is_no_rollout_while_their_controller_has_not_seen_it() -> None:
+    assert router_available(with_routers(deployment_status(2, seen=0)))[:2] == ("True", "Serving")
 
 
 @pytest.mark.parametrize(

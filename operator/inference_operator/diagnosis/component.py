@@ -38,6 +38,24 @@ def stays(one: PodView | EngineView, workload: WorkloadView) -> bool:
     return not (one.terminating or earlier)
 
 
+def seen(workload: WorkloadView, pods: Sequence[PodView] | Sequence[EngineView]) -> WorkloadView:
+    """The workload as its controller sees it.
+
+    A change that the controller has not seen yet is no rollout if there is no pod, or if all have the workload's
+    template: then it is another number of pods.
+
+    Args:
+        workload: the workload.
+        pods: all of its pods, or the engines that they make.
+
+    Examples:
+        >>> seen(WorkloadView(exists=True, desired=1), []).rolling
+        False
+    """
+    same = all(pod.template == workload.template for pod in pods) if pods else workload.replicas == 0
+    return replace(workload, observed=workload.observed or same)
+
+
 def in_engines(workload: WorkloadView, engines: Sequence[EngineView]) -> WorkloadView:
     """The workload with numbers of engines.
 

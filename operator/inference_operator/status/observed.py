@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
-from inference_operator.diagnosis.component import Component, in_engines, stays
+from inference_operator.diagnosis.component import Component, in_engines, seen, stays
 from inference_operator.diagnosis.diagnoses import diagnoses
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.models.source import ModelSource, model_source
@@ -93,7 +93,8 @@ def _live(role: LiveRole, decided: Role | None) -> _Live:
     staying = [engine for engine in role.engines if stays(engine, role.view)]
     pods = [pod for engine in staying for pod in engine.pods]
     engine = decided.context.engine if decided else role.engine
-    return _Live(role, decided, staying, Component(role.name, in_engines(role.view, role.engines), pods, engine))
+    workload = in_engines(seen(role.view, role.engines), role.engines)
+    return _Live(role, decided, staying, Component(role.name, workload, pods, engine))
 
 
 def _is_outdated(routers: WorkloadView, planned: Planned | None) -> bool:
@@ -103,8 +104,9 @@ def _is_outdated(routers: WorkloadView, planned: Planned | None) -> bool:
 
 
 def _routers(inputs: Inputs) -> Component:
-    workload = inputs.routers
-    return Component(ROUTER, workload, [pod for pod in inputs.pods_of(ROUTER) if stays(pod, workload)])
+    pods = inputs.pods_of(ROUTER)
+    workload = seen(inputs.routers, pods)
+    return Component(ROUTER, workload, [pod for pod in pods if stays(pod, workload)])
 
 
 def _role(inputs: Inputs, live: _Live) -> RoleObservation:
