@@ -73,7 +73,7 @@ def _kind(node: Manifest) -> str:
     if "additionalProperties" in node:
         return f"map, at most {node['maxProperties']}"
     if "enum" in node:
-        return " or ".join(f"`{value}`" for value in node["enum"])
+        return " or ".join(f"`{str(value).lower() if value is True else value}`" for value in node["enum"])
     if "minimum" in node:
         return f"{node['minimum']} to {node['maximum']}"
     return str(node.get("type", "quantity"))
