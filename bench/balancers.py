@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -27,6 +28,9 @@ EVERYTHING: Mapping[str, object] = {
     "accessLog": "Enabled",
 }
 """`spec.router` with all that a request passes. Not `usage`, which is off by default: `bench.usage` measures it."""
+COMMIT = "812ec18"
+"""What *router before* is, unless `--before` names another commit: its routers made a connection to an engine for each
+request."""
 TLS: Mapping[str, object] = {"tls": {"secretRef": {"name": "certificate"}}}
 AFFINITY: Mapping[str, object] = {"strategy": "PrefixAffinity"}
 PROXY_CORE, OTHER_CORE = "0", "1"
@@ -68,6 +72,12 @@ DEFAULT = (DIRECT, ROUTER, WITH_TLS, BEFORE, WITH_AFFINITY, *(rival.name for riv
 NAMES = (*DEFAULT, *VARIANTS)
 
 
+def former(router: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same router with the names of fields that `COMMIT` knows."""
+    keys = {name: value for name, value in router["keys"].items() if name != "secretRef"}
+    return {**router, "keys": {**keys, "secretName": router["keys"]["secretRef"]["name"]}}
+
+
 @dataclass(frozen=True, slots=True)
 class Balancers:
     """Starts each of them.
@@ -100,7 +110,7 @@ class Balancers:
 
     def _files(self, name: str) -> dict[str, str]:
         if name == BEFORE:
-            return rendered(EVERYTHING, self.before)
+            return rendered(former(EVERYTHING) if self.before == COMMIT else EVERYTHING, self.before)
         files = rendered({**EVERYTHING, **_MORE.get(name, {})})
         return {**files, CONFIG: VARIANTS.get(name, str)(files[CONFIG])}
 

@@ -38,6 +38,7 @@ from urllib.parse import urlsplit
 
 from bench.balancers import (
     BEFORE,
+    COMMIT,
     DEFAULT,
     DIRECT,
     OTHER_CORE,
@@ -56,9 +57,6 @@ from bench.streams import streamed
 from e2e.router.loopback import unpacked
 
 SECONDS = 3
-COMMIT = "812ec18"
-"""What *router before* is, unless `--before` names another commit: its routers made a connection to an engine for each
-request."""
 CONNECTIONS = 32
 CONVERSATIONS = 64
 BODIES_KIB = (2, 16, 64)
