@@ -31,6 +31,8 @@ SEEN = (
 )
 """A program that prints variables and files of its container."""
 NODE = {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+DESCRIBED = 240
+"""Characters of a line of `kubectl describe` that nobody has to skip."""
 HUB = {"prefix": "HUB_", "secretRef": {"name": SECRET}}
 
 
@@ -103,10 +105,6 @@ def test_what_a_resource_adds_to_its_pods_is_there_beside_keys_and_autoscaling(s
             assert served.kubectl("get", "pod", pod, "--output=jsonpath={.spec.serviceAccountName}") == ACCOUNT
         lines = served.kubectl("describe", "deployment", f"{NAME}-engine").splitlines()
         assert max(map(len, lines)) <= DESCRIBED, "describe shows no program"
-
-
-DESCRIBED = 240
-"""Characters of a line of `kubectl describe` that nobody has to skip."""
 
 
 def nodes(served: Served) -> list[str]:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from e2e.cluster.network import Subnets
 from e2e.cluster.processes import KILL_DEADLINE_S, first_inside, processes
 from e2e.cluster.state import layout, read_record
 from e2e.oci import write_oci_archive
+from e2e.waiting import eventually
 
 NAME = f"node-{os.getpid()}"
 IMAGE = "localhost/inference-operator/web:1"
@@ -91,10 +91,9 @@ def test_after_a_killed_cluster_process_down_cleans_up_and_up_works_again(web: L
     assert inner is not None
     outer = int(Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(outer if killed == "outer" else inner, signal.SIGKILL)
-    deadline = time.monotonic() + KILL_DEADLINE_S
-    while first_inside(layout(NAME).directory) is not None:  # a signal is on its way when `kill` returns
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    # A signal is on its way when `kill` returns.
+    dead = "the first process of the namespaces is dead"
+    eventually(lambda: first_inside(layout(NAME).directory) is None, seconds=KILL_DEADLINE_S, what=dead)
     if killed == "outer":
         down(NAME)
         assert remains(NAME, record.slot) == []

@@ -44,7 +44,7 @@ def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefault
         >>> effective_spec(stated, defaults, RouterDefaults()).scheduling.node_selector
         {'b': '2', 'a': '1'}
     """
-    sections = routers.model_fields_set & RouterSpec.model_fields.keys()
+    sections = (routers.model_fields_set & RouterSpec.model_fields.keys()) - {"pod_template"}
     router = {name: over(getattr(stated.router, name), getattr(routers, name)) for name in sections}
     router["pod_template"] = over(stated.router.pod_template, routers.template)
     env = variables_over(stated.engine.env, engines.env)

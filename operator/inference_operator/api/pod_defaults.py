@@ -12,12 +12,11 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
 from inference_operator.api.pod_template import (
-    InitContainer,
+    AddedContainer,
     Mount,
     PodTemplateSpec,
     PullSecret,
     PullSecrets,
-    Sidecar,
     Volume,
 )
 from inference_operator.api.scheduling import PodScheduling, TopologySpread
@@ -72,10 +71,9 @@ _MERGED = (Affinity, PodScheduling, PodTemplateSpec, ResourcesSpec)
 """Models whose fields are merged one by one. Any other model is one value."""
 _KEYS: Mapping[type[SpecModel], str] = {
     EnvironmentVariable: "name",
-    InitContainer: "name",
+    AddedContainer: "name",
     Mount: "mount_path",
     PullSecret: "name",
-    Sidecar: "name",
     TopologySpread: "topology_key",
     Volume: "name",
 }

@@ -197,7 +197,7 @@ PullSecrets = Annotated[tuple[PullSecret, ...], AfterValidator(_unique("name"))]
 
 
 class AddedContainer(SpecModel):
-    """An unprivileged container beside the main ones."""
+    """An unprivileged container beside the main ones: a sidecar, or one that must end before they start."""
 
     name: Name = Field(description="Name of the container.")
     image: Image = Field(description="Container image. It must be able to run as any user without privileges.")
@@ -211,14 +211,6 @@ class AddedContainer(SpecModel):
     volume_mounts: Mounts = Field(
         (), max_length=16, description="Volume mounts. Default: none.", json_schema_extra=BY_PATH
     )
-
-
-class Sidecar(AddedContainer):
-    """A sidecar: it starts before the main containers and stops after them."""
-
-
-class InitContainer(AddedContainer):
-    """A container that must end before the sidecars and the main containers start."""
 
 
 class PodTemplateSpec(SpecModel):
@@ -263,13 +255,13 @@ class PodTemplateSpec(SpecModel):
         " Change: rolling restart.",
         json_schema_extra=BY_PATH,
     )
-    sidecars: Annotated[tuple[Sidecar, ...], AfterValidator(_unique("name"))] = Field(
+    sidecars: Annotated[tuple[AddedContainer, ...], AfterValidator(_unique("name"))] = Field(
         (),
         max_length=MAX_SIDECARS,
         description="Sidecar containers. Kubernetes expands `$(NAME)` in them. Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
     )
-    init_containers: Annotated[tuple[InitContainer, ...], AfterValidator(_unique("name"))] = Field(
+    init_containers: Annotated[tuple[AddedContainer, ...], AfterValidator(_unique("name"))] = Field(
         (),
         max_length=MAX_SIDECARS,
         description="Containers that must end before all others start. Default: none. Change: rolling restart.",

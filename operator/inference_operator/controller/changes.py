@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.controller.drift import first_drift
+from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import CLAIM, CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.status.write_results import Applied, WriteResult
@@ -107,11 +108,9 @@ def is_held(change: Change, results: Sequence[WriteResult]) -> bool:
 
 def _mounted(change: Apply) -> Iterator[Ref]:
     pod = mapping(mapping(mapping(change.manifest, "spec"), "template"), "spec")
-    for volume in objects(pod, "volumes"):
-        claim, config_map = mapping(volume, "persistentVolumeClaim"), mapping(volume, "configMap")
-        for kind, name in ((CLAIM, claim.get("claimName")), (CONFIG_MAP, config_map.get("name"))):
-            if name:
-                yield Ref(kind, change.ref.namespace, name)
+    config_maps = (mapping(volume, "configMap").get("name") for volume in objects(pod, "volumes"))
+    for kind, names in ((CLAIM, mounted_claims(pod).values()), (CONFIG_MAP, config_maps)):
+        yield from (Ref(kind, change.ref.namespace, name) for name in names if name)
 
 
 def _deletion_cost(cost: DeletionCost) -> Label:

@@ -5,7 +5,6 @@ stored together with a hash of the part of the specification that it depends on.
 has a hash of itself, and one that somebody edited is not read.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -64,12 +63,8 @@ def recorded_engine(workload: Manifest) -> str:
         >>> recorded_engine({"metadata": {"annotations": {PLAN_ANNOTATION: '{"engine":"VLLM"}'}}})
         'VLLM'
     """
-    text = annotations(workload).get(PLAN_ANNOTATION)
-    try:
-        document = json.loads(text) if isinstance(text, str) else None
-    except ValueError:
-        return ""
-    return str(document.get("engine", VLLM)) if isinstance(document, dict) else ""
+    document = _document(workload)
+    return str(document.get("engine", VLLM)) if document is not None else ""
 
 
 def pinned_plan(workload: Manifest | None) -> PinnedPlan | None:
@@ -77,12 +72,8 @@ def pinned_plan(workload: Manifest | None) -> PinnedPlan | None:
 
     Builds before the hash wrote annotations without it. These are read as they are.
     """
-    text = annotations(workload).get(PLAN_ANNOTATION)
-    try:
-        document = from_json(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    if not isinstance(document, dict):
+    document = _document(workload)
+    if document is None:
         return None
     found = document.pop(_HASH, None)
     if found not in (None, content_hash(document)):
@@ -91,3 +82,13 @@ def pinned_plan(workload: Manifest | None) -> PinnedPlan | None:
         return _ADAPTER.validate_python(document)
     except (ValidationError, RecursionError):
         return None
+
+
+def _document(workload: Manifest | None) -> Manifest | None:
+    """The fields of the annotation, whether somebody edited them or not; None if they cannot be read."""
+    text = annotations(workload).get(PLAN_ANNOTATION)
+    try:
+        document = from_json(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
