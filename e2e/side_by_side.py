@@ -2,7 +2,8 @@
 
 Tests of clusters mostly wait, for pods, drains and timeouts. So two processes use two cores better than one.
 
-- The output of the first process is shown as it comes, that of the second one when both have ended.
+- The output of the first process is shown as it comes. That of the second one is shown when both have ended, and whole
+  only if it failed: the end of the output then names what failed.
 - From the command line, the second one has a lower priority: its tests do not take the CPU from those with deadlines.
 - The exit status is 1 if either fails. Both are stopped if this process is.
 """
@@ -45,7 +46,8 @@ def run(first: Sequence[str], second: Sequence[str], niceness: int = 0) -> int:
                 process.wait(STOP_SECONDS)
             raise
         output.seek(0)
-        print(f"\nTests beside the others:\n{output.read().decode(errors='replace')}")
+        told = output.read().decode(errors="replace")
+        print("\nTests beside the others:", told if statuses[1] else told.strip().splitlines()[-1], sep="\n")
     print(f"Both took {time.monotonic() - started:.0f} s; exit statuses: {statuses}")
     return int(any(statuses))
 

@@ -30,7 +30,7 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.lookup_poller import LookupPoller
-from inference_operator.kube.watch import log_loop_error, watch
+from inference_operator.kube.watch import loop_error_log, watch
 from inference_operator.manifest import Key
 from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.planning.gpu_offers import gpus_by_kind, unknown_kinds
@@ -224,7 +224,7 @@ async def run(settings: Settings, engines: EngineRegistry = ENGINES, roles: Role
     """Run the operator until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(log_loop_error)
+    loop.set_exception_handler(loop_error_log(stop))
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     client = await connect()

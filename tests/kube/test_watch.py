@@ -13,7 +13,7 @@ import pytest
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.controller.lister import Lister
-from inference_operator.kube.watch import INACTIVITY_SECONDS, KOPF_STOP_SECONDS, log_loop_error, watch
+from inference_operator.kube.watch import INACTIVITY_SECONDS, KOPF_STOP_SECONDS, loop_error_log, watch
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
 from tests.kube.watch_server import NAMESPACE, VERSION, WatchServer, bookmark, config_map, serving
@@ -193,12 +193,16 @@ def managed_config_map(number: int) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"number": str(number)}}
 
 
-async def test_a_watch_that_is_cut_off_is_logged_for_debugging_and_other_loop_errors_as_errors(
+async def test_an_error_that_no_task_awaits_is_logged_as_one_unless_the_stop_caused_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    loop = asyncio.get_running_loop()
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    handle = loop_error_log(stop)
     with caplog.at_level(logging.INFO):
-        log_loop_error(loop, {"message": "an error occurred", "asyncgen": None})
+        handle(loop, {"message": "an error occurred", "asyncgen": None})
         assert caplog.records == []
-        log_loop_error(loop, {"message": "nobody awaits this"})
+        handle(loop, {"message": "nobody awaits this"})
         assert [record.getMessage() for record in caplog.records] == ["nobody awaits this"]
+        stop.set()
+        handle(loop, {"message": "nobody awaits this either", "exception": RuntimeError("Connection closed.")})
+        assert len(caplog.records) == 1

@@ -117,16 +117,24 @@ async def _finish(running: asyncio.Task[None], stop_seconds: float) -> None:
         raise ClusterError(f"The watches ended: {error}") from error
 
 
-def log_loop_error(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
-    """Log an error that no task awaits; a watch that was cut off by kopf's stop is only logged at debug level.
+def loop_error_log(stop: asyncio.Event) -> Callable[[asyncio.AbstractEventLoop, Manifest], None]:
+    """The loop's exception handler: an error that no task awaits is logged, after the stop only at debug level.
 
-    When kopf 1.45.2 stops right after it opened a watch, it leaves that watch to the event loop (`infinite_watch` in
-    kopf/_cogs/clients/watching.py). The loop cannot close it in order and would print a traceback for each.
+    kopf 1.45.2 leaves two kinds of errors to the event loop when it stops, and the loop prints a traceback for each:
+
+    - a watch that it has just opened: the loop cannot close it in order (`infinite_watch` in
+      kopf/_cogs/clients/watching.py);
+    - the requests of a start that is not over, whose session it closes (`scan_resources` in
+      kopf/_cogs/clients/scanning.py).
     """
-    if "asyncgen" in context:
-        log.debug("A watch was cut off at the stop")
-    else:
-        loop.default_exception_handler(context)
+
+    def handle(loop: asyncio.AbstractEventLoop, context: Manifest) -> None:
+        if "asyncgen" in context or stop.is_set():
+            log.debug("Cut off at the stop: %s", context["message"], exc_info=context.get("exception"))
+        else:
+            loop.default_exception_handler(context)
+
+    return handle
 
 
 def _registry(
